@@ -1,0 +1,296 @@
+"""What people and programs can do. Pages, the API and commands parse, call one of these, and render.
+
+Each returns what it did, or raises Refused with a code for programs and a sentence for people.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from agentapp import auth, conversations, executions, runs, tasks
+from agentapp.messages import ToolResult
+from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
+from agentapp.reasons import Reason, StopReason
+from agentapp.script import ScriptError, check_script
+from agentapp.toolset import snapshot_of
+from agentapp.tools import sentences
+from agentapp.tools.schema import ArgumentProblem, check_arguments
+from approvals import decisions, ledger
+from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
+from approvals.models import Approval, DecisionType
+
+MAX_INPUT_CHARS = 100_000
+
+
+class Refused(Exception):
+    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is."""
+
+    def __init__(self, code: str, message: str, field: str = "", approval: Approval | None = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.field, self.approval = code, message, field, approval
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """The request to start a run, as it came in."""
+
+    agent: str
+    input: str
+    route: str = ""
+    customer: str = ""
+    conversation: str = ""
+    metadata: dict[str, Any] | None = None
+    script: list[Any] | None = None
+    request_key: str = ""
+
+
+@dataclass(frozen=True)
+class NewDecision:
+    """A decision about one request, as it came in. `arguments_text` is JSON, for an edit."""
+
+    id: uuid.UUID
+    type: str
+    version: int
+    action_digest: str
+    arguments_text: str = ""
+    message: str = ""
+    stop_run: bool = False
+    via: str = "console"
+
+
+def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
+    """Start a run, or return the one this person started before with the same key and the same request."""
+    if not auth.may_start(user):
+        raise Refused("forbidden", "Starting runs needs the right to start runs.")
+    digest = sha256(canonical(_request(new)))
+    if new.request_key:
+        earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
+        if earlier is not None:
+            return _same_request(earlier, digest)
+    agent = _agent(new)
+    _check_new_run(new, agent)
+    try:
+        with ledger.transaction():
+            run = _create_run(new, agent, user, token, digest)
+    except IntegrityError:
+        # Two requests with one key at once: the first has made the run.
+        earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
+        if not new.request_key or earlier is None:
+            raise
+        return _same_request(earlier, digest)
+    return run
+
+
+def cancel_run(run_id: uuid.UUID, user: User) -> Run:
+    """Stop a run: at once when it waits, before its next model or tool call when it is running."""
+    with ledger.transaction():
+        run = runs.lock(run_id)
+        if run is None:
+            raise Refused("not_found", "There is no such run.")
+        if not auth.may_cancel(user, run):
+            raise Refused("forbidden", "Cancelling this run needs the right to cancel runs.")
+        actor = ledger.actor_of(user)
+        if run.state == Run.State.RUNNING:
+            runs.request_cancel(run, actor)
+        elif not run.is_final:
+            executions.cancel_open(run, "The run was cancelled.")
+            decisions.withdraw(run.pk, "The run was cancelled.")
+            runs.finish(run, Run.State.CANCELLED, StopReason.USER_REQUESTED, "Cancelled by a person.", actor=actor)
+    run.refresh_from_db()
+    return run
+
+
+def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Taken:
+    """Take one person's decision about one request and let the run go on when it takes effect."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    if new.type not in DecisionType.values:
+        raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
+    edited_text, edited_title = _edited(approval, new) if new.type == DecisionType.EDIT else ("", "")
+    verdict = decisions.Verdict(
+        id=new.id,
+        type=new.type,
+        user=user,
+        version=new.version,
+        action_digest=new.action_digest,
+        message=storable(new.message),
+        stop_run=new.stop_run,
+        via=new.via,
+        edited_text=edited_text,
+        edited_title=edited_title,
+    )
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        taken = decisions.decide(approval_id, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+        if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
+            runs.wake(run, taken.approval.runs_at)
+            transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
+    if isinstance(taken, decisions.Refusal):
+        approval.refresh_from_db()
+        raise Refused(taken.code, taken.message, approval=approval)
+    return taken
+
+
+def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
+    """Take back one's own decision while it is held."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        undone = decisions.undo(approval_id, user)
+        if isinstance(undone, Approval) and run is not None:
+            held = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
+            runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
+    if isinstance(undone, decisions.Refusal):
+        approval.refresh_from_db()
+        raise Refused(undone.code, undone.message, approval=approval)
+    return undone
+
+
+def resolve_outcome(
+    execution_id: uuid.UUID, outcome: Literal["happened", "did_not_happen", "retry"], note: str, user: User
+) -> ToolExecution:
+    """Say what became of a call whose outcome is unknown. `retry` asks for it again, by the usual rules."""
+    execution = ToolExecution.objects.select_related("run").filter(pk=execution_id).first()
+    if execution is None:
+        raise Refused("not_found", "There is no such call.")
+    if not auth.may_resolve(user, execution.run):
+        raise Refused("forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run.")
+    if outcome not in ("happened", "did_not_happen", "retry"):
+        raise Refused("invalid", "An outcome is happened, did_not_happen or retry.", "outcome")
+    if not note.strip():
+        raise Refused("message_required", "Say how you know: it goes into the record.", "note")
+    with ledger.transaction():
+        run = runs.lock(execution.run_id)
+        execution.refresh_from_db()
+        actor, note = ledger.actor_of(user), storable(note)
+        if outcome == "retry":
+            done = executions.reopen(execution, note, actor)
+        else:
+            done = executions.resolve(execution, _resolved(outcome, note), note, actor)
+        if done and run is not None:
+            # At once; the worker looks again under the lock.
+            runs.wake(run, runs.with_configuration().get(pk=run.pk).database_now)  # type: ignore[attr-defined]
+            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    if not done:
+        raise Refused("already_resolved", "The outcome of this call is known already.")
+    execution.refresh_from_db()
+    return execution
+
+
+def _resolved(outcome: str, note: str) -> ToolResult:
+    if outcome == "happened":
+        return ToolResult(message=f"A person found out that the call did happen. They noted: {note}")
+    return ToolResult(
+        status="fatal_error",
+        reason=Reason.OUTCOME_UNKNOWN,
+        message=f"A person found out that the call did not happen. They noted: {note}",
+    )
+
+
+def _agent(new: NewRun) -> Agent:
+    agent = Agent.objects.filter(name=new.agent, enabled=True).first()
+    if agent is None:
+        raise Refused("unknown_agent", f"There is no agent named {new.agent!r}.", "agent")
+    return agent
+
+
+def _check_new_run(new: NewRun, agent: Agent) -> None:
+    if not new.input.strip():
+        raise Refused("invalid", "The input is empty.", "input")
+    if len(new.input) > MAX_INPUT_CHARS:
+        raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
+    if new.route and not agent.routes.filter(name=new.route).exists():
+        raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
+    if new.script is not None and not settings.ALLOW_SCRIPTED_RUNS:
+        raise Refused("forbidden", "Scripted runs are switched off here (ALLOW_SCRIPTED_RUNS).", "script")
+    if new.script is not None:
+        try:
+            check_script(new.script)
+        except ScriptError as error:
+            raise Refused("invalid", str(error), "script") from error
+
+
+def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
+    text = storable(new.input)
+    conversation = (
+        conversations.find_or_open(agent, storable(new.conversation), new.customer) if new.conversation else None
+    )
+    start = runs.Start(
+        agent=agent,
+        agent_snapshot=snapshot_of(agent),
+        input=text,
+        title=_title(text),
+        starter=user,
+        token=token,
+        route=new.route,
+        customer=storable(new.customer),
+        conversation=conversation,
+        metadata=new.metadata,
+        script=new.script,
+        request_key=new.request_key,
+        request_digest=digest,
+    )
+    run = runs.create(start, via=f"token {token.name}" if token else "")
+    if conversation is not None:
+        conversations.add(conversation, run, "user", text)
+    transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    return run
+
+
+def _request(new: NewRun) -> dict[str, Any]:
+    return {
+        "agent": new.agent,
+        "input": storable(new.input),
+        "route": new.route,
+        "customer": new.customer,
+        "conversation": new.conversation,
+        "metadata": new.metadata,
+        "script": new.script,
+    }
+
+
+def _same_request(earlier: Run, digest: str) -> Run:
+    if earlier.request_digest != digest:
+        raise Refused(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used for a different request.",
+            "Idempotency-Key",
+        )
+    return earlier
+
+
+def _title(text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= 120 else first[:119].rstrip() + "…"
+
+
+def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
+    """The arguments a person changed, checked as strictly as the model's, and the title they give the card."""
+    try:
+        arguments = parse(new.arguments_text)
+        text = canonical(arguments)
+    except MalformedJSON as error:
+        raise Refused("invalid_arguments", str(error), "args") from error
+    proposed = parse(approval.arguments_text)
+    if not isinstance(arguments, dict):
+        raise Refused("invalid_arguments", "Arguments are a JSON object.", "args")
+    for name in approval.locked_fields:
+        if arguments.get(name) != proposed.get(name):
+            raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
+    tool = Tool.objects.filter(name=approval.tool).first()
+    if tool is None or tool.version != approval.tool_version:
+        raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
+    problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
+    if problems:
+        raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
+    return text, sentences.title(tool, arguments, snapshot)

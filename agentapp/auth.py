@@ -1,0 +1,114 @@
+"""API tokens and their scopes; who may see a run or a request, and start, cancel or resolve.
+
+Who may *decide* is the business of `approvals.decisions.may_decide`.
+"""
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from agentapp.models import ApiToken, Run
+from approvals import ledger
+from approvals.models import Approval
+
+SCOPES = {
+    "runs:create": "Start and cancel runs",
+    "runs:read": "Read runs and their traces",
+    "approvals:read": "Read approvals",
+    "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
+    "events:read": "Read the ledger",
+    "configuration:read": "Read agents and tools",
+}
+PREFIX = "cs_"
+# Noting every use would make each API call a write.
+_NOTE_USE_EVERY = timedelta(minutes=1)
+
+
+class TokenRefused(ValueError):
+    """A token cannot be made as asked; the message says why."""
+
+
+def issue_token(
+    user: User, name: str, scopes: list[str], actor: str, expires_at: datetime | None = None
+) -> tuple[ApiToken, str]:
+    """Make a token. Returns its row and the secret, which is shown this once and stored nowhere."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown:
+        raise TokenRefused(f"Unknown scope {unknown[0]!r}; known are {', '.join(SCOPES)}.")
+    if not scopes:
+        raise TokenRefused("A token needs at least one scope.")
+    if {"runs:create", "approvals:decide"} <= set(scopes):
+        raise TokenRefused("A token that starts runs cannot decide. Make two tokens, best for two people.")
+    secret = PREFIX + secrets.token_urlsafe(32)
+    with ledger.transaction():
+        token = ApiToken.objects.create(
+            name=name,
+            user=user,
+            scopes=sorted(set(scopes)),
+            starts_runs="runs:create" in scopes,
+            decides="approvals:decide" in scopes,
+            prefix=secret[:10],
+            digest=_digest(secret),
+            expires_at=expires_at,
+        )
+        data = {"token": str(token.pk), "name": name, "scopes": token.scopes, "user": user.get_username()}
+        ledger.record(ledger.CONFIGURATION, "token.issued", data, actor)
+    return token, secret
+
+
+def revoke_token(token: ApiToken, actor: str) -> bool:
+    """End a token at once. False: it was revoked before."""
+    with ledger.transaction():
+        changed = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now())
+        if changed:
+            ledger.record(ledger.CONFIGURATION, "token.revoked", {"token": str(token.pk), "name": token.name}, actor)
+    return bool(changed)
+
+
+def authenticate(secret: str) -> ApiToken | None:
+    """The live token behind a secret, or None. Its person must still be active."""
+    now = timezone.now()
+    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
+    if token is None or token.revoked_at or not token.user.is_active or (token.expires_at and token.expires_at <= now):
+        return None
+    if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token
+
+
+def visible_runs(user: User) -> QuerySet[Run]:
+    """The runs a person may see: all with the right to view runs, else the ones they started."""
+    runs = Run.objects.all()
+    return runs if user.has_perm("agentapp.view_run") else runs.filter(starter=user)
+
+
+def visible_approvals(user: User) -> QuerySet[Approval]:
+    """The requests a person may see: all, those they may be asked about, or those of their own runs."""
+    if user.has_perm("approvals.view_approval"):
+        return Approval.objects.all()
+    own = Q(starter=user)
+    if user.has_perm("approvals.decide_approval"):
+        links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
+        own |= ~Exists(links) | Exists(links.filter(group__in=user.groups.all()))
+    return Approval.objects.filter(own)
+
+
+def may_start(user: User) -> bool:
+    return user.is_active and user.has_perm("agentapp.start_run")
+
+
+def may_cancel(user: User, run: Run) -> bool:
+    return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.cancel_run"))
+
+
+def may_resolve(user: User, run: Run) -> bool:
+    """Who may say what became of an unknown call: not the one who started the run."""
+    return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,239 @@
+"""The only writer of ToolExecution. Each function is one transition and its event.
+
+The caller is inside `ledger.transaction()` and holds the lock on the run's row.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import F
+from django.db.models.functions import Now
+
+from agentapp.messages import ToolCall, ToolResult
+from agentapp.models import Run, Step, Tool, ToolExecution
+from agentapp.reasons import Reason
+from approvals import ledger
+from approvals.digest import sha256, storable
+from approvals.models import Approval
+
+# What is kept of a result. The model is shown less; see `transcript`.
+MAX_RESULT_CHARS = 256 * 1024
+
+State = ToolExecution.State
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One proposed call after every check that needs no person: refused, ready to run, or to be asked."""
+
+    call: ToolCall
+    tool: Tool | None = None
+    arguments: Any = None
+    canonical_text: str = ""
+    ruling: dict[str, Any] = field(default_factory=dict)
+    allowed_by: str = ""
+    asks: bool = False
+    refusal: ToolResult | None = None
+    replay_of: ToolExecution | None = None
+    starts_now: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one call, to be stored."""
+
+    execution: ToolExecution
+    result: ToolResult
+    attempts: int = 0
+
+
+def propose(run: Run, step: Step, proposals: Sequence[Proposal]) -> list[ToolExecution]:
+    """Store a step's calls, each in the state its checks gave it."""
+    executions = [_row(run, step, index, proposal) for index, proposal in enumerate(proposals)]
+    ToolExecution.objects.bulk_create(executions)
+    for execution in executions:
+        record(execution, "proposed", {"arguments_digest": execution.arguments_digest, "ruling": execution.ruling})
+        if execution.state == State.EXECUTING:
+            record(execution, "started", {"allowed_by": execution.allowed_by, "attempt": execution.attempts})
+        elif execution.state == State.FINISHED:
+            record(execution, "completed", {"status": execution.result_status, "reason": execution.reason})
+    return executions
+
+
+def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> None:
+    """Let calls wait, each for its own approval."""
+    for execution, approval in zip(executions, approvals, strict=True):
+        execution.state, execution.approval = State.WAITING, approval
+    ToolExecution.objects.bulk_update(executions, ["state", "approval"])
+
+
+def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "") -> bool:
+    """Mark a call as running, before it runs. False: it is not in a state from which it may start."""
+    execution.refresh_from_db(fields=["state"])
+    if execution.state not in (State.PROPOSED, State.WAITING, State.READY):
+        return False
+    changed = ToolExecution.objects.filter(pk=execution.pk, state=execution.state).update(
+        state=State.EXECUTING,
+        executed_text=executed_text,
+        idempotency_key=key,
+        allowed_by=allowed_by,
+        attempts=F("attempts") + 1,
+        started_at=Now(),
+    )
+    if not changed:
+        return False
+    execution.state, execution.executed_text, execution.idempotency_key = State.EXECUTING, executed_text, key
+    execution.allowed_by, execution.attempts = allowed_by, execution.attempts + 1
+    started = {
+        "approval": str(execution.approval_id or ""),
+        "allowed_by": allowed_by,
+        "attempt": execution.attempts,
+        "executed_digest": sha256(executed_text),
+    }
+    record(execution, "started", started)
+    return True
+
+
+def finish(outcomes: Sequence[Outcome]) -> None:
+    """Store the results of calls."""
+    rows = []
+    for outcome in outcomes:
+        _apply(outcome.execution, outcome.result)
+        outcome.execution.attempts = max(outcome.attempts, outcome.execution.attempts)
+        outcome.execution.finished_at = Now()
+        rows.append(outcome.execution)
+    fields = [
+        "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
+        "attempts", "finished_at",
+    ]  # fmt: skip
+    ToolExecution.objects.bulk_update(rows, fields)
+    for outcome in outcomes:
+        record(outcome.execution, "completed", _result_facts(outcome.execution))
+
+
+def lose(execution: ToolExecution) -> None:
+    """A worker died in the middle of this call, or its tool did not answer: nobody knows what it did."""
+    execution.state, execution.reason = State.OUTCOME_UNKNOWN, Reason.OUTCOME_UNKNOWN
+    ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(
+        state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN
+    )
+    record(execution, "outcome_unknown", {"attempt": execution.attempts})
+
+
+def finish_late(execution: ToolExecution, result: ToolResult) -> bool:
+    """An answer that came after the lease was lost is still the answer, if nobody has given another."""
+    current = ToolExecution.objects.select_for_update().get(pk=execution.pk)
+    if current.state != State.OUTCOME_UNKNOWN:
+        record(current, "late_answer", {"status": result.status, "kept": False})
+        return False
+    finish([Outcome(current, result)])
+    record(current, "late_answer", {"status": result.status, "kept": True})
+    return True
+
+
+def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:
+    """A person has found out what became of a call. False: it is no longer unknown."""
+    if execution.state != State.OUTCOME_UNKNOWN:
+        return False
+    execution.outcome_note = note
+    ToolExecution.objects.filter(pk=execution.pk).update(outcome_note=note)
+    finish([Outcome(execution, result)])
+    record(execution, "outcome_resolved", {"status": result.status, "note": note[:500]}, actor)
+    return True
+
+
+def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
+    """A person wants an unknown call tried again: it is proposed anew and asks as before. Same row, same key."""
+    changed = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN).update(
+        state=State.PROPOSED, approval=None, started_at=None, allowed_by="", reason="", outcome_note=note
+    )
+    if changed:
+        record(execution, "reopened", {"note": note[:500]}, actor)
+    return bool(changed)
+
+
+def set_aside(execution: ToolExecution, why: str) -> None:
+    """Take a waiting call back to proposed, so that it asks again: what it rested on has changed."""
+    execution.state, execution.approval = State.PROPOSED, None
+    ToolExecution.objects.filter(pk=execution.pk).update(state=State.PROPOSED, approval=None)
+    record(execution, "set_aside", {"why": why})
+
+
+def cancel_open(run: Run, why: str) -> int:
+    """Answer every call of an ending run that has not started. Returns how many."""
+    states = [State.PROPOSED, State.WAITING, State.READY]
+    executions = list(ToolExecution.objects.filter(run=run, state__in=states))
+    if not executions:
+        return 0
+    ToolExecution.objects.filter(pk__in=[e.pk for e in executions]).update(
+        state=State.CANCELLED, reason=Reason.CANCELLED, message=why, finished_at=Now()
+    )
+    for execution in executions:
+        record(execution, "cancelled", {"why": why})
+    return len(executions)
+
+
+def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
+    """Note a fact about one call in its run's chain."""
+    subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
+    ledger.record(ledger.run_chain(execution.run_id), f"tool_call.{what}", subject, actor)
+
+
+def result_value(execution: ToolExecution) -> Any:
+    """The stored result, as the tool gave it."""
+    return json.loads(execution.result_text) if execution.result_text else None
+
+
+def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
+    tool, refusal = proposal.tool, proposal.refusal
+    execution = ToolExecution(
+        run=run,
+        step=step,
+        index=index,
+        call_id=storable(proposal.call.id)[:200],
+        name=storable(proposal.call.name)[:200],
+        tool=tool,
+        tool_version=tool.version if tool else "",
+        effect_class=tool.effect_class if tool else "irreversible",
+        consequential=tool.consequential if tool else True,
+        arguments_text=storable(proposal.call.arguments_text)[:MAX_RESULT_CHARS],
+        arguments_digest=sha256(proposal.canonical_text) if proposal.canonical_text else "",
+        ruling=proposal.ruling,
+        trust=tool.trust if tool else Tool.Trust.TRUSTED,
+        replay_of=proposal.replay_of,
+        proposed_at=Now(),
+    )
+    if refusal:
+        _apply(execution, refusal)
+        execution.finished_at = Now()
+    elif proposal.starts_now:
+        execution.state, execution.started_at, execution.attempts = State.EXECUTING, Now(), 1
+        execution.executed_text, execution.allowed_by = proposal.canonical_text, proposal.allowed_by
+    elif not proposal.asks:
+        execution.state, execution.allowed_by = State.READY, proposal.allowed_by
+    return execution
+
+
+def _apply(execution: ToolExecution, result: ToolResult) -> None:
+    text = storable(json.dumps(result.data, ensure_ascii=False, default=str))
+    if len(text) > MAX_RESULT_CHARS:
+        text = json.dumps({"truncated": True, "characters": len(text), "start": text[:16_000]}, ensure_ascii=False)
+    execution.state = State.FINISHED
+    execution.result_status = result.status
+    execution.reason = result.reason
+    execution.message = storable(result.message)
+    execution.result_text = text
+    execution.metadata = result.metadata
+    execution.trust = result.trust or execution.trust
+    execution.evidence_ref = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"[:200]
+
+
+def _result_facts(execution: ToolExecution) -> dict[str, Any]:
+    return {
+        "status": execution.result_status,
+        "reason": execution.reason,
+        "attempts": execution.attempts,
+        "result_digest": sha256(execution.result_text),
+    }

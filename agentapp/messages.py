@@ -1,0 +1,98 @@
+"""The words the loop, the drivers and the tools share: frozen dataclasses, no Django."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+ResultStatus = Literal["ok", "refused", "retryable_error", "fatal_error"]
+Trust = Literal["trusted_system", "untrusted_content"]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call as the model proposed it: nothing about it has been checked yet."""
+
+    id: str
+    name: str
+    arguments_text: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one model reply took. `cost` is in US dollars; None means the price is unknown."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: Decimal | None = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One decision of the model. `provider_parts` is handed back to the provider unchanged."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    model: str = ""
+    finish_reason: str = ""
+    provider_parts: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    """What a model is told about one tool."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UserMessage:
+    text: str
+
+
+@dataclass(frozen=True)
+class AssistantMessage:
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    provider_parts: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class ToolMessage:
+    """The answer to one call, as text for the model. `ok` is False for refusals and errors."""
+
+    call_id: str
+    name: str
+    text: str
+    ok: bool = True
+
+
+ChatMessage = UserMessage | AssistantMessage | ToolMessage
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """The envelope of every result. `metadata` and `control` are never shown to the model."""
+
+    status: ResultStatus = "ok"
+    data: Any = None
+    message: str = ""
+    reason: str = ""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    control: dict[str, Any] = field(default_factory=dict)
+    trust: Trust | None = None
+    evidence_ref: str = ""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class StopSignal:
+    """Why a run should end before the model says so."""
+
+    reason: str
+    message: str
+    context: dict[str, Any] = field(default_factory=dict)
+    source: str = ""

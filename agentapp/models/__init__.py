@@ -1,0 +1,19 @@
+"""The tables of the runtime, a file per noun. Each has one writer, named in its file."""
+
+from agentapp.models.agents import Agent, ApiToken, Route
+from agentapp.models.conversations import Conversation, Message
+from agentapp.models.runs import Run, Step, ToolExecution
+from agentapp.models.tools import Tool, ToolSource
+
+__all__ = [
+    "Agent",
+    "ApiToken",
+    "Conversation",
+    "Message",
+    "Route",
+    "Run",
+    "Step",
+    "Tool",
+    "ToolExecution",
+    "ToolSource",
+]

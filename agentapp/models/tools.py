@@ -1,0 +1,96 @@
+"""Tools and where they come from. Written by `configuration` and `sync_tools`.
+
+A tool's contract comes from code and is overwritten by each sync; its safety settings belong to
+admins and are never touched by one.
+"""
+
+from django.db import models
+from django.db.models import Q
+
+from approvals.ids import uuid7
+from approvals.models import EffectClass
+
+
+class ToolSource(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.SlugField(max_length=80, unique=True)
+    kind = models.CharField(max_length=20, choices=[("python", "Python module")], default="python")
+    location = models.CharField(max_length=300, help_text="The module's dotted name.")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tool(models.Model):
+    class ApprovalMode(models.TextChoices):
+        RULES = "rules", "As the rules say"
+        ALWAYS = "always", "Always ask a person"
+
+    class Idempotency(models.TextChoices):
+        NONE = "none", "None: a lost call is shown to a person, never repeated by itself"
+        KEY = "key", "Honours the key: a lost call is repeated with the same key"
+
+    class Trust(models.TextChoices):
+        TRUSTED = "trusted_system", "Our own system"
+        UNTRUSTED = "untrusted_content", "May carry text from outside"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    source = models.ForeignKey(ToolSource, on_delete=models.PROTECT, related_name="tools")
+
+    # Contract, from code.
+    name = models.CharField(max_length=120, unique=True)
+    description = models.TextField(blank=True)
+    input_schema = models.JSONField(default=dict)
+    title_template = models.CharField(max_length=300, blank=True)
+    sentence_template = models.TextField(blank=True)
+    effects_template = models.JSONField(default=list)
+    button_template = models.CharField(max_length=60, blank=True)
+    declared_effect_class = models.CharField(max_length=20, choices=EffectClass, blank=True)
+    takes_snapshot = models.BooleanField(default=False)
+    version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
+    missing_since = models.DateTimeField(null=True, blank=True, help_text="Set when its source no longer lists it.")
+
+    # Safety, from admins.
+    enabled = models.BooleanField(default=True, help_text="A disabled tool is offered to no model and runs for none.")
+    effect_class = models.CharField(
+        max_length=20,
+        choices=EffectClass,
+        default=EffectClass.IRREVERSIBLE,
+        help_text="What a call does to the world. Anything but a read asks unless a rule allows it.",
+    )
+    approval_mode = models.CharField(max_length=10, choices=ApprovalMode, default=ApprovalMode.RULES)
+    timeout_seconds = models.PositiveIntegerField(default=30)
+    max_attempts = models.PositiveSmallIntegerField(
+        default=3, help_text="For reads and tools that honour the key. Other writes are tried once."
+    )
+    idempotency = models.CharField(max_length=10, choices=Idempotency, default=Idempotency.NONE)
+    repeatable = models.BooleanField(default=False, help_text="The same call may run more than once in one run.")
+    trust = models.CharField(max_length=20, choices=Trust, default=Trust.UNTRUSTED)
+    locked_fields = models.JSONField(default=list, blank=True, help_text="Arguments an approver cannot change.")
+    secret_fields = models.JSONField(default=list, blank=True, help_text="Arguments that are masked on every page.")
+    owner = models.CharField(max_length=120, blank=True, help_text="Whom to ask about this tool.")
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(timeout_seconds__gte=1),
+                name="tool_has_a_deadline",
+                violation_error_message="A tool needs a deadline of at least one second.",
+            ),
+            models.CheckConstraint(
+                condition=Q(max_attempts__gte=1),
+                name="tool_is_tried",
+                violation_error_message="A tool is tried at least once.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def consequential(self) -> bool:
+        return self.effect_class != EffectClass.READ

@@ -1,0 +1,116 @@
+"""What people read about a call: made from the tool's own templates and the checked arguments.
+
+A template is text with {names}: an argument, or `snapshot.name` for the state the tool looked up.
+`{amount:money}` formats money. Nothing a model says can reach a sentence except as a value in it.
+"""
+
+import string
+from decimal import Decimal, InvalidOperation
+from typing import Any, Protocol
+
+CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
+MISSING = "(not given)"
+MAX_VALUE_CHARS = 160
+
+
+class Described(Protocol):
+    """A tool's row: the templates of its contract."""
+
+    name: str
+    title_template: str
+    sentence_template: str
+    effects_template: Any
+    button_template: str
+
+
+def title(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
+    """One line that names the act and its object."""
+    if not tool.title_template:
+        return f"Call {tool.name}"
+    return _text(tool.title_template, arguments, snapshot)[:300]
+
+
+def sentence(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    """The full sentence in pieces, each {"text": …, "value": bool}: values are shown in bold."""
+    if not tool.sentence_template:
+        return [
+            {"text": "The agent will call ", "value": False},
+            {"text": tool.name, "value": True},
+            {"text": " with the arguments below. This tool has no description of its effect.", "value": False},
+        ]
+    return _pieces(tool.sentence_template, arguments, snapshot)
+
+
+def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, str]]:
+    """What leaves or changes, how hard it is to take back, who is told: {"icon", "title", "detail"}."""
+    return [
+        {
+            "icon": line.get("icon", "zap"),
+            "title": _text(line.get("title", ""), arguments, snapshot),
+            "detail": _text(line.get("detail", ""), arguments, snapshot),
+        }
+        for line in tool.effects_template
+    ]
+
+
+def button(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
+    """The size of the effect, as it stands on the button: "$214.50". Empty when the tool names none."""
+    return _text(tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
+
+
+def money(value: Any, currency: str = "USD") -> str:
+    """An amount with its currency. What is not a number is shown as it is."""
+    try:
+        amount = f"{Decimal(str(value)):,.2f}"
+    except (InvalidOperation, ValueError):
+        return str(value)
+    mark = CURRENCY.get(currency)
+    return f"{mark}{amount}" if mark else f"{amount} {currency}"
+
+
+def check_template(template: str, known: set[str]) -> str:
+    """What is wrong with a template, or an empty text. `known` are the names it may use."""
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        return f"The template {template!r} cannot be read: {error}."
+    for name in names:
+        if name.split(".")[0] not in known | {"snapshot"}:
+            return f"The template {template!r} names {name!r}, which is not an argument."
+    return ""
+
+
+def _text(template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
+    return "".join(piece["text"] for piece in _pieces(template, arguments, snapshot))
+
+
+def _pieces(template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    names = {**arguments, "snapshot": snapshot}
+    pieces: list[dict[str, Any]] = []
+    for literal, name, form, _ in string.Formatter().parse(template):
+        if literal:
+            pieces.append({"text": literal, "value": False})
+        if name is not None:
+            pieces.append({"text": _shown(_look_up(names, name), form or "", names), "value": True})
+    return pieces
+
+
+def _look_up(names: dict[str, Any], path: str) -> Any:
+    """Follow keys of plain objects only: a template cannot reach attributes."""
+    value: Any = names
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _shown(value: Any, form: str, names: dict[str, Any]) -> str:
+    if value is None:
+        return MISSING
+    if form == "money":
+        return money(value, str(_look_up(names, "currency") or _look_up(names, "snapshot.currency") or "USD"))
+    if form == "words":
+        return str(value).replace("_", " ")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… ({len(text)} characters)"

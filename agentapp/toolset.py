@@ -1,0 +1,65 @@
+"""Which tools a step discloses, and the agent's configuration as a run keeps it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from agentapp.messages import ToolSpec
+from agentapp.models import Agent, Run, Tool
+from approvals.models import Channel, Rule
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is read from the tables at one height of the configuration chain."""
+
+    height: int
+    tools: dict[str, Tool]
+    rules: tuple[Rule, ...]
+    channels: tuple[Channel, ...]
+
+    def disclosed(self, run: Run) -> dict[str, Tool]:
+        """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
+        names = set(run.agent_snapshot["tools"])
+        if run.route:
+            names &= set(run.agent_snapshot["routes"].get(run.route, []))
+        return {
+            name: tool
+            for name, tool in self.tools.items()
+            if name in names and tool.enabled and tool.missing_since is None
+        }
+
+
+def read_configuration(run: Run, height: int) -> Configuration:
+    """Tools, rules and channels as they stand. Five queries, once per drive and after a change."""
+    tools = Tool.objects.filter(name__in=run.agent_snapshot["tools"])
+    return Configuration(
+        height=height,
+        tools={tool.name: tool for tool in tools},
+        rules=tuple(Rule.objects.filter(active=True).prefetch_related("groups").order_by("order", "name")),
+        channels=tuple(Channel.objects.filter(active=True).prefetch_related("groups")),
+    )
+
+
+def specs(tools: dict[str, Tool]) -> list[ToolSpec]:
+    """What the model is told, in a stable order, so that providers can cache it."""
+    return [ToolSpec(name, tools[name].description, tools[name].input_schema) for name in sorted(tools)]
+
+
+def snapshot_of(agent: Agent) -> dict[str, Any]:
+    """The agent's configuration, as a run keeps it for its whole life."""
+    return {
+        "name": agent.name,
+        "instructions": agent.instructions,
+        "driver": agent.driver,
+        "model": agent.model,
+        "model_settings": agent.model_settings,
+        "parallel_tool_calls": agent.parallel_tool_calls,
+        "max_steps": agent.max_steps,
+        "max_tokens": agent.max_tokens,
+        "max_cost": None if agent.max_cost is None else str(agent.max_cost),
+        "tools": sorted(agent.tools.values_list("name", flat=True)),
+        "routes": {
+            route.name: sorted(tool.name for tool in route.tools.all())
+            for route in agent.routes.prefetch_related("tools")
+        },
+    }

@@ -1,0 +1,9 @@
+"""WSGI entry point, for servers that cannot speak ASGI. The live stream needs ASGI."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
+
+application = get_wsgi_application()

@@ -1,0 +1,13 @@
+"""Keys that sort by time of creation, so that new rows land at the end of an index."""
+
+import os
+import time
+import uuid
+
+
+def uuid7() -> uuid.UUID:
+    """A UUID version 7 (RFC 9562): 48 bits of milliseconds, then random bits. Python 3.13 has none."""
+    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
+    value = value & ~(0xF << 76) | 0x7 << 76  # version
+    value = value & ~(0x3 << 62) | 0x2 << 62  # variant
+    return uuid.UUID(int=value)

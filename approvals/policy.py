@@ -1,0 +1,176 @@
+"""Rules and one call in, a ruling with its reason out. Pure: it reads no row and writes none.
+
+Deny beats ask beats allow. A condition that cannot be evaluated asks. With no matching rule a read
+runs and everything else asks: absence never approves.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import cel
+from django.core.exceptions import ValidationError
+
+from approvals.models import DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
+
+# What a condition may look at.
+NAMES = ("args", "tool", "agent", "run", "customer")
+
+# The name a macro binds, as `item` in args.items.exists(item, item > 3).
+_LOOP_NAME = re.compile(r"\.(?:all|exists|exists_one|filter|map)\(\s*(\w+)\s*,")
+_RISK_ORDER = [str(value) for value in Risk.values]
+_DEFAULT_RISK = {
+    EffectClass.READ: Risk.LOW,
+    EffectClass.REVERSIBLE: Risk.LOW,
+    EffectClass.COMPENSABLE: Risk.MEDIUM,
+    EffectClass.IRREVERSIBLE: Risk.HIGH,
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One proposed call, as rules see it."""
+
+    tool: str
+    effect_class: str
+    arguments: dict[str, Any]
+    agent: str = ""
+    route: str = ""
+    run: dict[str, Any] = field(default_factory=dict)
+    customer: str = ""
+    always_ask: bool = False
+
+    def names(self) -> dict[str, Any]:
+        return {
+            "args": self.arguments,
+            "tool": {"name": self.tool, "effect_class": self.effect_class},
+            "agent": {"name": self.agent, "route": self.route},
+            "run": self.run,
+            "customer": self.customer,
+        }
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """What the rules say about one call. Frozen on the row when the call is proposed."""
+
+    verdict: str
+    reason: str
+    rule: str = ""
+    risk: str = Risk.LOW
+    groups: tuple[int, ...] = ()
+    approvals_needed: int = 1
+    starter_excluded: bool = True
+    expires_seconds: int | None = None
+    on_expiry: str = Rule.OnExpiry.REJECT
+    allowed_decisions: tuple[str, ...] = ()
+    hold_seconds: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
+def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
+    """The ruling for one call. `rules` come in their order, with `groups` prefetched."""
+    matching: list[tuple[str, Rule, str]] = []
+    for rule in rules:
+        if not _addresses(rule, call):
+            continue
+        try:
+            if not _holds(rule.condition, call):
+                continue
+        except Exception as error:  # a condition can fail in any way its author did not foresee
+            matching.append((Verdict.ASK, rule, f"the condition of {rule.name} could not be evaluated: {error}"))
+        else:
+            matching.append((rule.verdict, rule, rule.description or rule.name))
+    for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW):
+        found = [(rule, reason) for ruled, rule, reason in matching if ruled == verdict]
+        if verdict == Verdict.ALLOW and call.always_ask:
+            break
+        if found and verdict == Verdict.ASK:
+            return _ask(found, call)
+        if found:
+            rule, reason = found[0]
+            return Ruling(verdict=verdict, reason=reason, rule=rule.name, risk=rule.risk)
+    return _without_a_rule(call)
+
+
+def validate_condition(text: str) -> None:
+    """Refuse a condition that does not compile or names what rules cannot see. Raises ValidationError."""
+    if not text.strip():
+        return
+    try:
+        program = _compiled(text)
+    except ValueError as error:
+        raise ValidationError(f"The condition does not compile: {error}") from error
+    unknown = sorted(set(program.variables()) - set(NAMES) - set(_LOOP_NAME.findall(text)))
+    if unknown:
+        raise ValidationError(f"Unknown name {unknown[0]!r}; a condition can look at {', '.join(NAMES)}.")
+
+
+def validate_allowed_decisions(value: object) -> None:
+    """Raises ValidationError unless `value` is a non-empty list of known decisions."""
+    if not isinstance(value, list) or not value or not set(value) <= set(every_decision()):
+        raise ValidationError(f"A non-empty list among {', '.join(every_decision())}.")
+
+
+def _without_a_rule(call: Call) -> Ruling:
+    risk = _DEFAULT_RISK.get(EffectClass(call.effect_class), Risk.HIGH)
+    if call.effect_class == EffectClass.READ and not call.always_ask:
+        return Ruling(verdict=Verdict.ALLOW, reason="Reads run freely.", risk=risk)
+    reason = "This tool always asks." if call.always_ask else "No rule allows this call, so a person decides."
+    return Ruling(verdict=Verdict.ASK, reason=reason, risk=risk, allowed_decisions=tuple(every_decision()))
+
+
+def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
+    """Several rules that ask become one request with the strictest of their terms."""
+    first, reason = found[0]
+    rules = [rule for rule, _ in found]
+    limits = [rule.expires_seconds for rule in rules if rule.expires_seconds is not None]
+    holds = [rule.hold_seconds for rule in rules if rule.hold_seconds is not None]
+    groups = next((ids for rule in rules if (ids := [group.pk for group in rule.groups.all()])), [])
+    return Ruling(
+        verdict=Verdict.ASK,
+        reason=reason,
+        rule=first.name,
+        risk=max((rule.risk for rule in rules), key=_RISK_ORDER.index),
+        groups=tuple(groups),
+        approvals_needed=max(rule.approvals_needed for rule in rules),
+        starter_excluded=any(rule.starter_excluded for rule in rules),
+        expires_seconds=min(limits, default=None),
+        on_expiry=Rule.OnExpiry.STOP if any(r.on_expiry == Rule.OnExpiry.STOP for r in rules) else first.on_expiry,
+        allowed_decisions=_allowed_by_all(rules),
+        hold_seconds=max(holds, default=None),
+    )
+
+
+def _allowed_by_all(rules: list[Rule]) -> tuple[str, ...]:
+    """What every rule allows; a request can always be rejected."""
+    allowed = tuple(d for d in every_decision() if all(d in rule.allowed_decisions for rule in rules))
+    return allowed or (str(DecisionType.REJECT),)
+
+
+def _addresses(rule: Rule, call: Call) -> bool:
+    return (
+        rule.active
+        and rule.agent in ("", call.agent)
+        and rule.route in ("", call.route)
+        and rule.tool in ("", call.tool)
+        and rule.effect_class in ("", call.effect_class)
+    )
+
+
+def _holds(condition: str, call: Call) -> bool:
+    if not condition.strip():
+        return True
+    value = _compiled(condition).execute(call.names())
+    if not isinstance(value, bool):
+        raise TypeError(f"it gave {type(value).__name__}, not true or false")
+    return value
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(text: str) -> cel.Program:
+    return cel.compile(text)
