@@ -1,0 +1,58 @@
+"""The five roles as Django groups, and what each may do."""
+
+from django.contrib.auth.models import Group, Permission
+from django.db.models import Q
+
+_RUNS_READ = ["agentapp.view_run", "agentapp.view_step", "agentapp.view_toolexecution", "agentapp.view_conversation"]
+_CONFIGURE = [
+    f"{app}.{verb}_{model}"
+    for app, models in {"agentapp": ["agent", "route", "tool", "toolsource"], "approvals": ["rule", "channel"]}.items()
+    for model in models
+    for verb in ("add", "change", "delete", "view")
+]
+
+ROLES: dict[str, list[str]] = {
+    "viewer": [*_RUNS_READ],
+    "approver": [*_RUNS_READ, "approvals.decide_approval", "agentapp.resolve_outcome", "agentapp.start_run"],
+    "operator": [*_RUNS_READ, "agentapp.start_run", "agentapp.cancel_run"],
+    "manager": [
+        *_RUNS_READ,
+        "approvals.view_approval",
+        "approvals.view_decision",
+        "approvals.view_event",
+        "approvals.view_notification",
+    ],
+    "admin": [
+        *_RUNS_READ,
+        *_CONFIGURE,
+        "agentapp.start_run",
+        "agentapp.cancel_run",
+        "agentapp.add_apitoken",
+        "agentapp.change_apitoken",
+        "agentapp.view_apitoken",
+        "approvals.view_approval",
+        "approvals.view_decision",
+        "approvals.view_event",
+        "approvals.view_notification",
+        "auth.view_user",
+        "auth.add_user",
+        "auth.change_user",
+        "auth.view_group",
+    ],
+}
+
+
+def ensure_roles() -> list[str]:
+    """Make the roles' groups where they are missing. Returns those made; an existing one is left alone."""
+    made = []
+    for name, wanted in ROLES.items():
+        group, created = Group.objects.get_or_create(name=name)
+        if not created:
+            continue
+        chosen = Q(pk__in=[])
+        for permission in wanted:
+            app, codename = permission.split(".")
+            chosen |= Q(content_type__app_label=app, codename=codename)
+        group.permissions.set(Permission.objects.filter(chosen))
+        made.append(name)
+    return made
