@@ -16,7 +16,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from approvals import ledger
-from approvals.digest import action_digest, canonical, parse, sha256
+from approvals.digest import MalformedJSON, action_digest, canonical, parse, sha256
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
 from approvals.policy import Ruling
 
@@ -293,6 +293,23 @@ def deciders_still_allowed(approval: Approval) -> bool:
     """Whether everybody whose approval counts still has the right to give it."""
     counting = approval.decisions.select_related("user").filter(undone_at__isnull=True)
     return all(may_decide(decision.user, approval) is None for decision in counting)
+
+
+def is_bound(approval: Approval) -> bool:
+    """Whether the arguments on the row are, byte for byte, what enough people approved.
+
+    The digest is made anew from the text, so that a row changed by hand does not pass.
+    """
+    try:
+        digest = _digest_of(
+            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id
+        )
+    except MalformedJSON:
+        return False
+    approving = approval.decisions.filter(
+        undone_at__isnull=True, action_digest=digest, type__in=[DecisionType.APPROVE, DecisionType.EDIT]
+    )
+    return digest == approval.final_digest and approving.count() >= approval.approvals_needed
 
 
 def meets(approval: Approval, ruling: Ruling) -> bool:
