@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
+from approvals.digest import load
 from approvals.ids import uuid7
 
 
@@ -350,7 +351,5 @@ class Event(models.Model):
     @property
     def data(self) -> dict[str, Any]:
         """What the event says, read from the text that was hashed."""
-        from approvals.digest import parse
-
-        value: dict[str, Any] = parse(self.body)["data"]
+        value: dict[str, Any] = load(self.body)["data"]
         return value
