@@ -18,9 +18,9 @@ from agentapp.messages import ToolResult
 from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
 from agentapp.reasons import Reason, StopReason
 from agentapp.script import ScriptError, check_script
-from agentapp.toolset import snapshot_of
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
+from agentapp.toolset import snapshot_of
 from approvals import decisions, ledger
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
 from approvals.models import Approval, DecisionType
@@ -163,7 +163,9 @@ def resolve_outcome(
     if execution is None:
         raise Refused("not_found", "There is no such call.")
     if not auth.may_resolve(user, execution.run):
-        raise Refused("forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run.")
+        raise Refused(
+            "forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run."
+        )
     if outcome not in ("happened", "did_not_happen", "retry"):
         raise Refused("invalid", "An outcome is happened, did_not_happen or retry.", "outcome")
     if not note.strip():
@@ -177,8 +179,7 @@ def resolve_outcome(
         else:
             done = executions.resolve(execution, _resolved(outcome, note), note, actor)
         if done and run is not None:
-            # At once; the worker looks again under the lock.
-            runs.wake(run, runs.with_configuration().get(pk=run.pk).database_now)  # type: ignore[attr-defined]
+            runs.wake(run, runs.clock(run))
             transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     if not done:
         raise Refused("already_resolved", "The outcome of this call is known already.")

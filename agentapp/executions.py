@@ -66,7 +66,8 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
     """Let calls wait, each for its own approval."""
     for execution, approval in zip(executions, approvals, strict=True):
         execution.state, execution.approval = State.WAITING, approval
-    ToolExecution.objects.bulk_update(executions, ["state", "approval"])
+        execution.times_asked += 1
+    ToolExecution.objects.bulk_update(executions, ["state", "approval", "times_asked"])
 
 
 def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "") -> bool:
@@ -94,6 +95,13 @@ def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed
     }
     record(execution, "started", started)
     return True
+
+
+def repeat(execution: ToolExecution) -> None:
+    """Note one more attempt at a call whose tool honours the key, after a worker died in the middle of it."""
+    execution.attempts += 1
+    ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(attempts=execution.attempts)
+    record(execution, "repeated", {"attempt": execution.attempts, "key": execution.idempotency_key or ""})
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
@@ -227,7 +235,9 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.result_text = text
     execution.metadata = result.metadata
     execution.trust = result.trust or execution.trust
-    execution.evidence_ref = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"[:200]
+    execution.evidence_ref = (
+        result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"[:200]
+    )
 
 
 def _result_facts(execution: ToolExecution) -> dict[str, Any]:

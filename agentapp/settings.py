@@ -67,7 +67,7 @@ def env_list(name: str, default: list[str]) -> list[str]:
 DEBUG = env_bool("DEBUG", False)
 DATA_DIR = env("DATA_DIR", BASE_DIR / "data", Path, "a folder")
 WORKSPACE_NAME = env("WORKSPACE_NAME", "Countersign", str, "a name")
-DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"
+DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"  # noqa: S105
 SECRET_KEY = env("SECRET_KEY", DEFAULT_SECRET_KEY, str, "a long random text")
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
@@ -160,7 +160,22 @@ STATIC_ROOT = env("STATIC_ROOT", BASE_DIR / "staticfiles", Path, "a folder")
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = DEBUG
 
-EMAIL_BACKEND = env("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend", str, "a dotted path")
+EMAIL_HOST_NAME = env("EMAIL_HOST", "", str, "a host name")
+MAILERS = {
+    "default": {
+        "BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "OPTIONS": {
+            "host": EMAIL_HOST_NAME,
+            "port": env_count("EMAIL_PORT", 587),
+            "username": env("EMAIL_USER", "", str, "a name"),
+            "password": env("EMAIL_PASSWORD", "", str, "a password"),
+            "use_tls": env_bool("EMAIL_USE_TLS", True),
+            "timeout": 10,
+        },
+    }
+    if EMAIL_HOST_NAME
+    else {"BACKEND": "django.core.mail.backends.console.EmailBackend"}
+}
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an address")
 # Links in notifications are absolute; this is where the console is reached.
 BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", str, "an address").rstrip("/")

@@ -23,7 +23,9 @@ def describe(instance: models.Model) -> dict[str, Any]:
         if field.name in SECRET_FIELDS:
             continue
         value = getattr(instance, field.attname)
-        described[field.name] = value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)
+        described[field.name] = (
+            value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)
+        )
     for many in instance._meta.many_to_many:
         if instance.pk is not None and not instance._state.adding:
             described[many.name] = sorted(str(item) for item in getattr(instance, many.name).all())

@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from approvals import ledger
 from approvals.digest import action_digest, canonical, parse, sha256
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
+from approvals.policy import Ruling
 
 
 @dataclass(frozen=True)
@@ -249,10 +250,16 @@ def expire(approval_id: uuid.UUID) -> bool:
     else:
         return False
     approval = Approval.objects.only("run_id").get(pk=approval_id)
-    ledger.record(
-        ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why}
-    )
+    ledger.record(ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why})
     return True
+
+
+def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
+    """Requests whose time is up, as (approval, run): undecided too long, or approved and not used in time."""
+    undecided = Q(state=Approval.State.PENDING, expires_at__lte=Now())
+    unused = Q(state=Approval.State.APPROVED, use_by__lte=Now())
+    found = Approval.objects.filter(undecided | unused).order_by("expires_at")
+    return list(found.values_list("pk", "run_id")[:limit])
 
 
 def withdraw(run_id: uuid.UUID, reason: str) -> int:
@@ -266,9 +273,7 @@ def withdraw(run_id: uuid.UUID, reason: str) -> int:
         return 0
     Approval.objects.filter(pk__in=open_ids).update(state=Approval.State.WITHDRAWN, version=F("version") + 1)
     for approval_id in open_ids:
-        ledger.record(
-            ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason}
-        )
+        ledger.record(ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason})
     return len(open_ids)
 
 
@@ -288,6 +293,17 @@ def deciders_still_allowed(approval: Approval) -> bool:
     """Whether everybody whose approval counts still has the right to give it."""
     counting = approval.decisions.select_related("user").filter(undone_at__isnull=True)
     return all(may_decide(decision.user, approval) is None for decision in counting)
+
+
+def meets(approval: Approval, ruling: Ruling) -> bool:
+    """Whether the approvals given would be enough under the terms of another ruling."""
+    counting = approval.decisions.filter(undone_at__isnull=True, action_digest=approval.final_digest)
+    users = {decision.user_id for decision in counting}
+    if ruling.starter_excluded:
+        users -= {approval.starter_id}
+    if ruling.groups:
+        users &= set(User.objects.filter(groups__in=ruling.groups, pk__in=users).values_list("pk", flat=True))
+    return len(users) >= ruling.approvals_needed
 
 
 def view_digest(card: Card) -> str:
@@ -457,4 +473,3 @@ def _count_approval(
 
 def _close(found: Any, state: str) -> bool:
     return bool(found.update(state=state, version=F("version") + 1))
-

@@ -68,6 +68,12 @@ class Ruling:
     allowed_decisions: tuple[str, ...] = ()
     hold_seconds: int | None = None
 
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Ruling":
+        """The ruling as it was frozen by `as_json`."""
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return cls(**fields)
+
     def as_json(self) -> dict[str, Any]:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
