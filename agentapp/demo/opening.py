@@ -55,6 +55,11 @@ def start(scenario: Scenario, starter: User) -> Run:
     return actions.start_run(new, starter)
 
 
+def agent_model() -> str:
+    """What the demo's agent runs on, as provider:model."""
+    return Agent.objects.values_list("model", flat=True).get(name="support")
+
+
 def empty_everything() -> None:
     """Empty every table, the ledger's too. For throw-away data only."""
     call_command("migrate", verbosity=0, interactive=False)
