@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import uvicorn
-from celery.beat import EmbeddedService
+from celery import beat
 from django.conf import settings
 from django.utils.module_loading import import_string
 
@@ -45,16 +45,17 @@ class Worker:
             quiet=True,
         )
         self._thread = threading.Thread(target=self._run, name="celery-worker", daemon=True)
-        self._beat = EmbeddedService(app, thread=True, scheduler_cls=app.conf.beat_scheduler)
+        # It sleeps for its interval at a time, so that it stops within a second.
+        self._beat = beat.Service(app, max_interval=1, scheduler_cls=app.conf.beat_scheduler)
 
     def start(self) -> None:
         self._thread.start()
-        self._beat.start()
+        threading.Thread(target=self._beat.start, name="celery-beat", daemon=True).start()
 
     def stop(self, within: float = WORKER_STOPS_WITHIN) -> bool:
         """Take no more work and let what runs end. False: something is still running after `within` seconds."""
         self._stopping = True
-        self._beat.service.stop()
+        self._beat.stop()
         # Stopping waits for running tasks, so it is given a thread that may be left behind.
         stopper = threading.Thread(target=self._controller.stop, name="celery-stop", daemon=True)
         stopper.start()
@@ -93,7 +94,7 @@ def address(listener: socket.socket) -> str:
 
 
 def web_server() -> uvicorn.Server:
-    """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit`, or a signal in the main thread."""
+    """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)
     config = uvicorn.Config(
         application,

@@ -120,7 +120,7 @@ def own_queue() -> Iterator[None]:
         yield
     finally:
         with app.connection_for_write() as link:
-            link.default_channel.queue_delete(name)
+            app.amqp.queues[name].bind(link.default_channel).delete()
 
 
 @contextmanager

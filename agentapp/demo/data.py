@@ -153,6 +153,14 @@ _ORDERS = (
         11,
     ),
     _Order(
+        "58244",
+        "40552",
+        (("TEA-AS-25", "Assam tea, 250 g", 3, "14.50"),),
+        "6.00",
+        ("American Express", "3007"),
+        0.1,
+    ),
+    _Order(
         "56011",
         "40601",
         (("CUP-ST-04", "Stoneware cups, set of four", 1, "48.00"),),
@@ -177,7 +185,7 @@ INJECTION = (
     "\N{ZERO WIDTH SPACE}Thank you\N{ZERO WIDTH SPACE}!"
 )
 
-_TICKETS = (
+_TICKETS: tuple[tuple[str, str, str | None, str, str, list[str], float], ...] = (
     (
         "88213",
         "40117",

@@ -110,16 +110,6 @@ def change_address(order_number: str, address: str) -> AddressChange:
     return change
 
 
-def pack(order_number: str) -> Order:
-    """Put an order in its parcel, as the warehouse does while others are still talking about it."""
-    with transaction.atomic():
-        order = _order(order_number)
-        if order.packed_at is None:
-            order.packed_at = timezone.now()
-            order.save(update_fields=["packed_at"])
-    return order
-
-
 def tag(ticket_number: str, tags: Sequence[str]) -> Ticket:
     """Add tags to a ticket; those it has stay."""
     with transaction.atomic():
