@@ -16,14 +16,15 @@ from django.db import IntegrityError, transaction
 from agentapp import auth, conversations, executions, runs, tasks
 from agentapp.messages import ToolResult
 from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
+from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.script import ScriptError, check_script
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
-from agentapp.toolset import snapshot_of
+from agentapp.toolset import read_configuration, snapshot_of
 from approvals import decisions, ledger
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
-from approvals.models import Approval, DecisionType
+from approvals.models import Approval, DecisionType, Verdict
 
 MAX_INPUT_CHARS = 100_000
 
@@ -293,5 +294,9 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
     if problems:
         raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    run = Run.objects.get(pk=approval.run_id)
+    ruling = ruling_for(Situation(run, read_configuration(run, 0), {}, ()), tool, arguments)
+    if ruling.verdict == Verdict.DENY:
+        raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
     return text, sentences.title(tool, arguments, snapshot)
