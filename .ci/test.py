@@ -88,9 +88,8 @@ def checks(folder: Path) -> list[Step]:
 
 def embedded(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
-    return Step(
-        "embedded", "tests on SQLite, embedded", pytest("not browser and not postgresql and not redis"), environment
-    )
+    marks = "not browser and not postgresql and not redis"
+    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
 
 
 def services(wanted: list[str]) -> list[Step]:
