@@ -1,5 +1,6 @@
 """Everything the demo needs in the database, made where it is missing."""
 
+from io import StringIO
 from pathlib import Path
 
 from django.contrib.auth.models import User
@@ -22,10 +23,10 @@ def open_shop(model: str = "") -> dict[str, User]:
     `model` is what the agent runs on, as in openai:<model>; empty leaves it. Returns the people by name.
     """
     call_command("migrate", verbosity=0, interactive=False)
-    call_command("sync_tools", verbosity=0)
+    call_command("sync_tools", stdout=StringIO())
     people = make_accounts()
     if not Agent.objects.filter(name="support").exists():
-        call_command("load_config", str(CONFIGURATION_FILE), verbosity=0)
+        call_command("load_config", str(CONFIGURATION_FILE), stdout=StringIO())
     if model:
         agent = Agent.objects.get(name="support")
         agent.model = model

@@ -1,7 +1,6 @@
 """The demo: a shop, its agent, people, runs that wait for them, and everything that serves them."""
 
 import logging
-import os
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -15,8 +14,6 @@ from agentapp.demo import check, opening
 from agentapp.demo.accounts import ACCOUNTS, PASSWORD
 from agentapp.management.commands.serve import refuse_exposure
 from agentapp.models import Run
-
-PROVIDER_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GOOGLE_API_KEY"}
 
 
 class Command(BaseCommand):
@@ -75,7 +72,7 @@ class Command(BaseCommand):
             lines.append(f"  {len(started)} runs were started; two minutes as dana show what the product does.")
         else:
             lines.append("  Going on with the data of last time.")
-        lines.append(f"  {self._about_the_model()}")
+        lines.append(f"  Runs you start yourself run on {opening.agent_model()}, with the key in the environment.")
         if settings.EMBEDDED:
             lines.append("  Ctrl-C stops everything.")
         else:
@@ -83,12 +80,3 @@ class Command(BaseCommand):
             lines += ["    celery -A agentapp worker -P threads -c 16", "    celery -A agentapp beat"]
         self.stdout.write("\n".join([*lines, ""]))
         self.stdout.flush()
-
-    def _about_the_model(self) -> str:
-        model = opening.agent_model()
-        key = PROVIDER_KEYS.get(model.partition(":")[0], "")
-        if not key:
-            return f"Runs you start yourself run on {model}."
-        if os.environ.get(key):
-            return f"Runs you start yourself run on {model}: {key} is set."
-        return f"Runs you start yourself need a model: set {key} for {model}, or choose another with --model."
