@@ -218,6 +218,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = (
     # faster; this only empties the broker. Longer than any time slice, or work is delivered twice.
     else {"visibility_timeout": 600, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
 )
+# Installations that share a Redis need a queue each.
+CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # With 1 or more the memory transport stalls to a few messages a second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0 if EMBEDDED else 1
