@@ -46,7 +46,10 @@ class Settled:
 def settle(state: RunState) -> Settled:
     """Take the open calls of the last step as far as they can go. Raises LeaseLost."""
     rows = state.steps[-1]
-    while rows.open:
+    # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
+    for _ in range(10 * len(rows.executions)):
+        if not rows.open:
+            return Settled()
         if state.run.cancel_requested_at is not None:
             return Settled()
         first = rows.open[0]
@@ -67,7 +70,7 @@ def settle(state: RunState) -> Settled:
             settled = _settle_waiting(state, rows, first)
             if settled is not None:
                 return settled
-    return Settled()
+    raise RuntimeError(f"the calls of step {rows.step.number} do not come to rest")
 
 
 # --- Reads -------------------------------------------------------------------------------------

@@ -209,6 +209,12 @@ class Approval(models.Model):
                 violation_error_message="An approved request is bound to exact arguments and a time.",
             ),
             models.CheckConstraint(
+                condition=~Q(state__in=["rejected", "responded"])
+                | Q(decided_at__isnull=False, runs_at__isnull=False),
+                name="approval_decided_has_times",
+                violation_error_message="A decided request says when it was decided and when that takes effect.",
+            ),
+            models.CheckConstraint(
                 condition=~Q(state="used") | Q(used_at__isnull=False),
                 name="approval_used_has_time",
                 violation_error_message="A used approval says when it was used.",

@@ -44,7 +44,8 @@ class TestPromise01AConsequentialCallExecutesOnlyUnderAnApprovalOrAnExactRule:
     @pytest.mark.parametrize("state", ["rejected", "responded", "expired", "withdrawn", "superseded"])
     def test_under_a_request_in_any_other_state_it_does_not_run(self, clerk, state):
         run, approval = waiting(clerk)
-        Approval.objects.filter(pk=approval.pk).update(state=state)
+        now = timezone.now()
+        Approval.objects.filter(pk=approval.pk).update(state=state, decided_at=now, runs_at=now)
         Run.objects.filter(pk=run.pk).update(wake_at=timezone.now())
         clerk.drive(run)
         assert effects_of("pay") == []
