@@ -13,6 +13,7 @@ from approvals.digest import MalformedJSON, canonical, parse
 
 DEFAULT_TIMEOUT = 120
 """Seconds for one reply, where the agent's settings name no `timeout`."""
+MAX_TIMEOUT = 600
 
 MAX_SCANS = 50
 """How many places of a text are looked at as the beginning of an object."""
@@ -44,9 +45,10 @@ def repeats_arguments(reply: Reply) -> bool:
 
 
 def _timeout(settings: dict[str, Any]) -> float:
-    seconds = settings.get("timeout")
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return float(seconds) if is_number and 0 < seconds <= 600 else DEFAULT_TIMEOUT
+    seconds: Any = settings.get("timeout")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIMEOUT:
+        return DEFAULT_TIMEOUT
+    return float(seconds)
 
 
 def _candidates(text: str) -> Iterator[str]:

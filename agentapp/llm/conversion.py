@@ -4,9 +4,9 @@ import dataclasses
 import json
 import re
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 from pydantic_ai import messages as wire
@@ -15,7 +15,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from agentapp.llm.contract import Request
-from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, ToolSpec, Usage
+from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, Usage
 from approvals.digest import MalformedJSON, canonical, parse, storable
 
 SETTINGS = frozenset(
@@ -34,6 +34,9 @@ SETTINGS = frozenset(
 )
 """What an agent's settings may say to a provider. Headers, bodies and addresses are not among them."""
 
+ANTHROPIC_MAX_TOKENS = 20_000
+"""Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
+
 MAX_CALL_ID = 200
 _CENT_MILLIONTH = Decimal("0.00000001")
 _NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -42,23 +45,48 @@ _NAME = re.compile(r"[^A-Za-z0-9_-]")
 def settings(request: Request) -> ModelSettings:
     chosen: dict[str, Any] = {name: value for name, value in request.settings.items() if name in SETTINGS}
     chosen["timeout"] = request.timeout
+    # The library would tell some models that a certain tag in a user's turn speaks for the system.
+    # We send no such thing; whoever writes a ticket must not learn to.
+    chosen["framing_announcement"] = "never"
+    if _provider(request) == "anthropic":
+        chosen.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)
     if request.tools:
         choice = request.tool_choice
-        chosen["parallel_tool_calls"] = request.parallel_tool_calls
+        if _provider(request) != "google":  # which has no such switch
+            chosen["parallel_tool_calls"] = request.parallel_tool_calls
         chosen["tool_choice"] = choice if choice in ("auto", "required", "none") else [choice]
     return cast(ModelSettings, chosen)
 
 
-def parameters(tools: Sequence[ToolSpec]) -> ModelRequestParameters:
-    """The tools. Whether a schema can be enforced strictly is left to the library, which knows each provider."""
+def _provider(request: Request) -> str:
+    return request.model.partition(":")[0]
+
+
+def parameters(request: Request) -> ModelRequestParameters:
+    """The tools, with the schemas as they are: what they allow is a matter of the contract, not of a provider."""
     return ModelRequestParameters(
         function_tools=[
             ToolDefinition(
-                name=tool.name, description=storable(tool.description), parameters_json_schema=tool.input_schema
+                name=tool.name,
+                description=storable(tool.description),
+                parameters_json_schema=tool.input_schema,
+                # None: the library says strict where the provider can enforce the schema. To that end
+                # it closes open objects for OpenAI, and the model could then not fill them.
+                strict=False if _provider(request) == "openai" and not _closed(tool.input_schema) else None,
             )
-            for tool in tools
+            for tool in request.tools
         ]
     )
+
+
+def _closed(schema: Any) -> bool:
+    """Whether every object in a schema says that it has no other properties."""
+    if isinstance(schema, list):
+        return all(map(_closed, schema))
+    if not isinstance(schema, dict):
+        return True
+    is_object = schema.get("type") == "object" or "properties" in schema
+    return (not is_object or schema.get("additionalProperties") is False) and all(map(_closed, schema.values()))
 
 
 def history(request: Request) -> list[wire.ModelMessage]:
@@ -74,11 +102,11 @@ def history(request: Request) -> list[wire.ModelMessage]:
             # Reasoning alone, or nothing: no provider takes that back.
             continue
         if asked:
-            turns.append(_asked(asked, names))
+            turns.append(_asked(asked, request))
         turns.append(_response(message, names))
         asked = []
     if asked:
-        turns.append(_asked(asked, names))
+        turns.append(_asked(asked, request))
     if turns and isinstance(turns[0], wire.ModelResponse):
         # Providers want a person to begin.
         turns.insert(0, wire.ModelRequest(parts=[wire.UserPromptPart("(The conversation begins.)")]))
@@ -89,7 +117,10 @@ def history(request: Request) -> list[wire.ModelMessage]:
     return turns
 
 
-def _asked(messages: Iterable[ChatMessage], names: set[str]) -> wire.ModelRequest:
+def _asked(messages: Iterable[ChatMessage], request: Request) -> wire.ModelRequest:
+    names = {tool.name for tool in request.tools}
+    # OpenAI has no mark for a failed call: the library would wrap the text, which says so itself.
+    failed: Literal["success", "failed"] = "success" if _provider(request) == "openai" else "failed"
     results: list[wire.ModelRequestPart] = []
     said: list[wire.ModelRequestPart] = []
     for message in messages:
@@ -99,7 +130,7 @@ def _asked(messages: Iterable[ChatMessage], names: set[str]) -> wire.ModelReques
                     tool_name=_name(message.name, names),
                     content=storable(message.text),
                     tool_call_id=message.call_id,
-                    outcome="success" if message.ok else "failed",
+                    outcome="success" if message.ok else failed,
                 )
             )
         else:

@@ -39,11 +39,11 @@ async def _ask(request: Request, access: providers.Access, loop: EventLoop) -> M
     messages = conversion.history(request)
     try:
         async with asyncio.timeout(request.timeout) as deadline:
-            return await model_request(
+            response = await model_request(
                 _model(access, loop),
                 messages,
                 model_settings=conversion.settings(request),
-                model_request_parameters=conversion.parameters(request.tools),
+                model_request_parameters=conversion.parameters(request),
             )
     except Exception as error:
         # Whatever a reply of an unknown shape does to the library is the reply's fault: no reply came.
@@ -51,6 +51,8 @@ async def _ask(request: Request, access: providers.Access, loop: EventLoop) -> M
             return failures.timed_out(request.model, request.timeout)
         logger.info("%s: no reply: %s", request.model, type(error).__name__)
         return failures.model_error(error, request.model, providers.secrets())
+    # A model may have nothing to add, but then it says that it stopped.
+    return response if response.parts or response.finish_reason else failures.empty(request.model)
 
 
 def _model(access: providers.Access, loop: EventLoop) -> Model:

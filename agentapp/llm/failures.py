@@ -48,6 +48,10 @@ def timed_out(model: str, seconds: float) -> ModelError:
     return ModelError(f"{model}: no whole reply within {seconds:g} seconds.", retryable=True, code="timeout")
 
 
+def empty(model: str) -> ModelError:
+    return ModelError(f"{model}: the reply is empty.", retryable=True, code="invalid_reply")
+
+
 def excerpt(text: str, secrets: Iterable[str]) -> str:
     """One short line of what a provider said, without control characters and secrets."""
     for secret in secrets:
@@ -73,9 +77,10 @@ def _kind(error: Exception, status: int | None) -> tuple[str, bool, str]:
 
 def _status(error: Exception) -> int | None:
     for candidate in (error, error.__cause__):
-        status = getattr(candidate, "status_code", None)
-        if isinstance(status, int) and status >= 300:
-            return status
+        for attribute in ("status_code", "code"):
+            status = getattr(candidate, attribute, None)
+            if isinstance(status, int) and status >= 300:
+                return status
     return None
 
 
