@@ -272,5 +272,5 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env("LOG_LEVEL", "INFO", str, "a log level")},
-    "loggers": {"celery": {"level": "WARNING"}, "httpx2": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
+    "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
 }
