@@ -249,9 +249,7 @@ def expire(approval_id: uuid.UUID) -> bool:
     else:
         return False
     approval = Approval.objects.only("run_id").get(pk=approval_id)
-    ledger.record(
-        ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why}
-    )
+    ledger.record(ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why})
     return True
 
 
@@ -266,9 +264,7 @@ def withdraw(run_id: uuid.UUID, reason: str) -> int:
         return 0
     Approval.objects.filter(pk__in=open_ids).update(state=Approval.State.WITHDRAWN, version=F("version") + 1)
     for approval_id in open_ids:
-        ledger.record(
-            ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason}
-        )
+        ledger.record(ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason})
     return len(open_ids)
 
 
@@ -457,4 +453,3 @@ def _count_approval(
 
 def _close(found: Any, state: str) -> bool:
     return bool(found.update(state=state, version=F("version") + 1))
-
