@@ -49,9 +49,7 @@ def describe(instance: models.Model) -> dict[str, Any]:
         described[field.name] = value if isinstance(value, _PLAIN) else str(value)
     for many in instance._meta.many_to_many:
         if instance.pk is not None and not instance._state.adding:
-            # With the rows they name, because many a row's text is made from them.
-            related = getattr(instance, many.name).select_related()
-            described[many.name] = sorted(str(item) for item in related)
+            described[many.name] = sorted(str(item) for item in _with_owners(getattr(instance, many.name).all()))
     return described
 
 
@@ -107,6 +105,12 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         )
         _record(change, actor)
     return change
+
+
+def _with_owners(linked: models.QuerySet[Any]) -> models.QuerySet[Any]:
+    """Rows with those they belong to: many a row's text is made from them."""
+    owners = [field.name for field in linked.model._meta.concrete_fields if field.many_to_one and not field.null]
+    return linked.select_related(*owners) if owners else linked
 
 
 def _record(change: Change, actor: str) -> None:
