@@ -40,13 +40,6 @@ def is_weaker(effect_class: str, than: str) -> bool:
     return _BY_SEVERITY.index(effect_class) < _BY_SEVERITY.index(than)
 
 
-class _DryRun(Exception):
-    """Undoes everything a dry run did. `voided`: how many requests would be set aside."""
-
-    def __init__(self, voided: int) -> None:
-        self.voided = voided
-
-
 def sync(actor: str, dry_run: bool = False) -> Synced:
     """Write the contracts of every tool in TOOL_MODULES. A dry run reports the same and changes nothing.
 
@@ -54,18 +47,15 @@ def sync(actor: str, dry_run: bool = False) -> Synced:
     """
     found = python_source.modules()
     changes: list[configuration.Change] = []
-    try:
-        with ledger.transaction():
-            for module, tools in found.items():
-                changes += _sync_module(module, tools, actor)
-            changes += _mark_missing({tool.name for tools in found.values() for tool in tools}, actor)
-            warnings = _weaker_than_declared()
-            if dry_run:
-                raise _DryRun(_outdated().count())
-    except _DryRun as dry:
-        return Synced(changes, dry.voided, warnings)
-    # Each with its own lock on its run; what a crash leaves is found by the next sync.
-    return Synced(changes, sum(_set_aside(approval) for approval in _outdated()), warnings)
+    with configuration.transaction(dry_run):
+        for module, tools in found.items():
+            changes += _sync_module(module, tools, actor)
+        changes += _mark_missing({tool.name for tools in found.values() for tool in tools}, actor)
+        voided, warnings = _outdated().count(), _weaker_than_declared()
+    if not dry_run:
+        # Each with its own lock on its run; what a crash leaves is found by the next sync.
+        voided = sum(_set_aside(approval) for approval in _outdated())
+    return Synced(changes, voided, warnings)
 
 
 def contract_columns(tool: base.Tool) -> dict[str, Any]:

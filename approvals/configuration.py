@@ -4,7 +4,8 @@ Admin pages, commands and the API all change configuration through here. The hei
 configuration chain is therefore the version of the configuration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,22 @@ class Change:
     def event_type(self) -> str:
         what = "created" if self.before is None else "deleted" if self.after is None else "changed"
         return f"configuration.{what}"
+
+
+class _Rehearsed(Exception):
+    """Undoes everything a rehearsal did."""
+
+
+@contextmanager
+def transaction(dry_run: bool = False) -> Iterator[None]:
+    """A `ledger.transaction()` around several changes. A dry run is undone at its end, events and all."""
+    try:
+        with ledger.transaction():
+            yield
+            if dry_run:
+                raise _Rehearsed
+    except _Rehearsed:
+        pass
 
 
 def describe(instance: models.Model) -> dict[str, Any]:
