@@ -9,7 +9,6 @@ import random
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from types import MappingProxyType
 
 from django.db import transaction
@@ -25,7 +24,8 @@ from agentapp.state import RunState
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
 from agentapp.transcript import StepRows
-from approvals import decisions, ledger, notify
+from approvals import decisions, ledger
+from approvals import tasks as approval_tasks
 from approvals.digest import parse
 from approvals.models import Approval, DecisionType, Verdict
 from approvals.policy import Ruling
@@ -255,7 +255,7 @@ def _hold(state: RunState, rows: StepRows) -> bool:
         asked = decisions.request(made, runs.clock(run), state.configuration.channels)
         executions.hold(asking, asked)
         runs.park(run, state.token, Run.WaitingFor.APPROVAL)
-        transaction.on_commit(partial(notify.send_soon, [approval.pk for approval in asked]), robust=True)
+        transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
 
 
