@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from agentapp.console import typed_text
+from agentapp.console import formats, typed_text
 from agentapp.console.typed_text import Unreadable
 from approvals.digest import MalformedJSON, parse
 
@@ -66,6 +66,11 @@ class Field:
     @property
     def html_id(self) -> str:
         return "f-" + "-".join(self.path)
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether the text holds characters that a control does not show."""
+        return formats.visible(self.value) != self.value
 
     @property
     def words(self) -> str:

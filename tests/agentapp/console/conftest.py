@@ -13,8 +13,8 @@ from django.utils import timezone
 from agentapp import executions, runs
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
-from agentapp.toolset import snapshot_of
 from agentapp.tools import sentences
+from agentapp.toolset import snapshot_of
 from approvals import decisions, ledger
 from approvals.digest import canonical
 from approvals.models import Approval, every_decision

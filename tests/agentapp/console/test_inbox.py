@@ -52,7 +52,9 @@ def test_the_preview_shows_enough_to_decide(page: Client, waiting: Waiting) -> N
 
 def test_the_inbox_asks_the_database_the_same_few_things_for_one_and_for_many(page: Client, waiting: Waiting) -> None:
     def queries() -> int:
-        with CaptureQueriesContext(connection, ) as captured:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
             assert page.get("/inbox/").status_code == 200
         return len(captured)
 

@@ -14,7 +14,6 @@ def events() -> list[tuple[str, str, dict[str, object]]]:
     return [(event.type, event.actor, event.data) for event in found.order_by("seq")]
 
 
-
 def test_signing_in_leads_to_the_inbox_and_is_recorded(client: Client, dana: User) -> None:
     response = client.post("/login/", {"username": "dana", "password": PASSWORD}, follow=True)
 
@@ -50,7 +49,9 @@ def test_signing_in_returns_to_the_page_that_was_asked_for(client: Client, dana:
     asked = client.get("/inbox/?view=decided")
     assert asked.status_code == 302
 
-    response = client.post(asked["Location"], {"username": "dana", "password": PASSWORD, "next": "/inbox/?view=decided"})
+    response = client.post(
+        asked["Location"], {"username": "dana", "password": PASSWORD, "next": "/inbox/?view=decided"}
+    )
 
     assert response["Location"] == "/inbox/?view=decided"
 
