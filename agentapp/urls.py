@@ -1,1 +1,13 @@
-urlpatterns = []
+"""Where everything is. The live stream is a raw ASGI route of its own: see `asgi` and `live`."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from agentapp.console import probes
+
+urlpatterns = [
+    path("", include("agentapp.console.urls")),
+    path("admin/", admin.site.urls),
+    path("healthz/", probes.healthz, name="healthz"),
+    path("readyz/", probes.readyz, name="readyz"),
+]
