@@ -8,9 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal
 
-from django.db.models import Prefetch
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, Prefetch
 from django.db.models.functions import Left
 
+from agentapp import auth
 from agentapp.models import Run, Step, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.timescale import Axis, Kind, Span, partition
@@ -50,7 +52,7 @@ class Row:
     """One line of the timeline.
 
     `step` is 0 for the input. `call` is the place of a call in its step, for the call itself and its
-    approvals. `seconds` None: it took no time. `planned`: nothing has happened there yet.
+    approvals; `state` is the call's. `seconds` None: it took no time. `planned`: it has not happened yet.
     """
 
     kind: Literal["message", "model", "call", "approval"]
@@ -62,6 +64,7 @@ class Row:
     tokens: int | None = None
     cost: Decimal | None = None
     mark: Mark | None = None
+    state: str = ""
     failed: bool = False
     planned: bool = False
     approval: Approval | None = None
@@ -109,10 +112,12 @@ class Totals:
 
 @dataclass(frozen=True)
 class Timeline:
+    """`approvals` are the requests about each call by its id, the oldest first."""
+
     rows: tuple[Row, ...]
     axis: Axis
     totals: Totals
-    approvals: tuple[Approval, ...] = field(default=(), repr=False)
+    approvals: dict[uuid.UUID, list[Approval]] = field(default_factory=dict, repr=False)
 
     @property
     def first_failure(self) -> Row | None:
@@ -134,8 +139,8 @@ def steps_of(run: Run) -> list[Step]:
     return list(run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls)))
 
 
-def timeline(run: Run, now: datetime) -> Timeline:
-    """The whole run as rows on one axis.
+def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
+    """The whole run as rows on one axis. Each approval says, as `openable`, whether `viewer` may open it.
 
     Four queries, and one more when the outcome of a call is or was unknown, however long the run is.
     Texts of arguments and results are not read.
@@ -148,7 +153,7 @@ def timeline(run: Run, now: datetime) -> Timeline:
     calls: dict[uuid.UUID, list[ToolExecution]] = defaultdict(list)
     for call in _calls(run):
         calls[call.step_id].append(call)
-    approvals = _approvals(run)
+    approvals = _approvals(run, viewer)
     lost = _lost(run, [call for of_step in calls.values() for call in of_step])
     end = run.finished_at or max(now, run.created_at)
     told = [_Told(step, [_Call(call, approvals, lost, end) for call in calls[step.pk]]) for step in steps]
@@ -158,23 +163,18 @@ def timeline(run: Run, now: datetime) -> Timeline:
     rows = [_input_row(run, axis), *(row for one in told for row in one.rows(axis, run))]
     if run.state == Run.State.RUNNING and all(call.is_answered for one in calls.values() for call in one):
         rows.append(Row("model", len(steps) + 1, "Deciding the next step", planned=True))
-    return Timeline(tuple(rows), axis, _totals(steps, parts, rows), tuple(_flat(approvals)))
+    return Timeline(tuple(rows), axis, _totals(steps, parts, rows), approvals)
 
 
 def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
-    """One call with all that is kept of it. Two queries."""
-    decisions = Decision.objects.select_related("user").order_by("decided_at")
-    return (
-        ToolExecution.objects.filter(run=run, step__number=step, index=index)
-        .select_related("step", "tool", "approval", "replay_of__step")
-        .prefetch_related(Prefetch("approval__decisions", queryset=decisions))
-        .first()
-    )
+    """One call with all that is kept of it. One query; who decided about it stands in the timeline."""
+    calls = ToolExecution.objects.select_related("step", "tool", "approval", "replay_of__step")
+    return calls.filter(run=run, step__number=step, index=index).first()
 
 
 def step_of(run: Run, number: int) -> Step | None:
     """One step with the calls it asked for. Two queries."""
-    calls = ToolExecution.objects.select_related("tool").order_by("index")
+    calls = ToolExecution.objects.select_related("tool", "approval").order_by("index")
     return run.steps.filter(number=number).prefetch_related(Prefetch("executions", queryset=calls)).first()
 
 
@@ -201,7 +201,7 @@ class _Call:
         self.failed = call.result_status in _FAILED or call.state == State.OUTCOME_UNKNOWN
         self.waits = [
             Span("people", approval.created_at, _ended(approval, after, call, end))
-            for approval, after in zip(self.approvals, [*self.approvals[1:], None], strict=True)
+            for approval, after in zip(self.approvals, [*self.approvals[1:], None], strict=False)
         ]
         self.work: list[Span] = []
         lost_at = lost.get(call.pk)
@@ -223,6 +223,7 @@ class _Call:
             bars=_bars(spans, axis) or (Bar("idle", axis.x(at)),),
             seconds=sum(span.seconds for span in spans) if spans else None,
             mark=self._mark(),
+            state=call.state,
             failed=self.failed,
             planned=call.state in (State.PROPOSED, State.READY) and not run.is_final,
         )
@@ -246,12 +247,12 @@ class _Call:
         )
         if call.state in _OPEN_MARKS:
             return _OPEN_MARKS[State(call.state)]
+        if call.replay_of_id:
+            return Mark("Done before")
         if call.result_status == ToolExecution.ResultStatus.REFUSED:
             return Mark(_REFUSED_IN_WORDS.get(call.reason, "Refused"), "bad")
         if call.result_status in _FAILED:
             return Mark(f"Failed, attempt {call.attempts}" if call.attempts > 1 else "Failed", "bad")
-        if call.replay_of_id:
-            return Mark("Answered before")
         if call.attempts > 1:
             return Mark(f"Attempt {call.attempts}", "bad")
         return Mark("Changed by a person", "ok") if edited else None
@@ -302,12 +303,14 @@ def _calls(run: Run) -> Iterable[ToolExecution]:
     )
 
 
-def _approvals(run: Run) -> dict[uuid.UUID, list[Approval]]:
+def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
     """The requests about each call, the oldest first: a call asks again when what it rests on has changed."""
     found: dict[uuid.UUID, list[Approval]] = defaultdict(list)
     decisions = Decision.objects.select_related("user").order_by("decided_at")
+    openable = auth.visible_approvals(viewer).filter(pk=OuterRef("pk")) if viewer else Approval.objects.none()
     for approval in (
         Approval.objects.filter(run_id=run.pk)
+        .annotate(openable=Exists(openable))
         .defer("arguments_text", "arguments", "final_arguments_text", "snapshot_text", "evidence", "explanation")
         .prefetch_related(Prefetch("decisions", queryset=decisions.defer("arguments_text")))
         .order_by("created_at", "pk")
@@ -393,6 +396,3 @@ def _totals(steps: Sequence[Step], parts: Sequence[Span], rows: Sequence[Row]) -
         errors=sum(1 for row in rows if row.failed),
     )
 
-
-def _flat(approvals: dict[uuid.UUID, list[Approval]]) -> Iterable[Approval]:
-    return (approval for of_call in approvals.values() for approval in of_call)
