@@ -106,7 +106,7 @@ def risk(level: str, labelled: bool = False) -> SafeString:
     else:
         lit = _RISK_BARS.get(level, 0)
         drawing = "".join(
-            f"<rect{' class=' + chr(34) + 'on' + chr(34) if number < lit else ''} "
+            f'<rect{" class=" + chr(34) + "on" + chr(34) if number < lit else ""} '
             f'x="{x}" y="{y}" width="3" height="{height}" rx="1"/>'
             for number, (x, y, height) in enumerate(_BARS)
         )
