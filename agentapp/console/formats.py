@@ -35,7 +35,7 @@ def visible(text: object) -> str:
 def duration(value: timedelta | float | None) -> str:
     """A length of time: "0.38 s", "45 s", "6:12" under an hour, "3 h", "2 d". None is a dash."""
     if value is None:
-        return "–"
+        return "—"
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     seconds = max(seconds, 0)
     if seconds < 10:
@@ -77,7 +77,7 @@ def ago(then: datetime, now: datetime | None = None) -> str:
 def money(value: object) -> str:
     """An amount in US dollars. Below a cent it keeps enough digits to say something. None is a dash."""
     if value is None or value == "":
-        return "–"
+        return "—"
     try:
         amount = Decimal(str(value))
     except InvalidOperation:

@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 
-from agentapp.console import inbox, run, runs, shell, signin, start
+from agentapp.console import approval, inbox, outcome, run, runs, shell, signin, start
 
 urlpatterns = [
     path("", shell.home, name="home"),
@@ -12,6 +12,16 @@ urlpatterns = [
     path("counts/", shell.counts, name="counts"),
     path("live/", shell.no_stream, name="live"),
     path("inbox/", inbox.inbox, name="inbox"),
+    path("inbox/rows/", inbox.rows, name="inbox_rows"),
+    path("inbox/peek/<uuid:approval_id>/", inbox.peek, name="peek"),
+    path("inbox/outcome/<uuid:execution_id>/", inbox.peek_outcome, name="peek_outcome"),
+    path("approvals/<uuid:approval_id>/", approval.approval, name="approval"),
+    path("approvals/<uuid:approval_id>/state/", approval.state, name="approval_state"),
+    path("approvals/<uuid:approval_id>/side/", approval.side, name="approval_side"),
+    path("approvals/<uuid:approval_id>/draft/", approval.draft, name="draft"),
+    path("approvals/<uuid:approval_id>/decide/", approval.decide, name="decide"),
+    path("approvals/<uuid:approval_id>/undo/", approval.undo, name="undo"),
+    path("outcomes/<uuid:execution_id>/", outcome.resolve, name="outcome"),
     path("runs/", runs.runs, name="runs"),
     path("runs/new/", start.run_new, name="run_new"),
     path("runs/new/parts/", start.run_new_parts, name="run_new_parts"),

@@ -3,6 +3,7 @@
 A status or a risk is a shape and a word first; its colour comes third.
 """
 
+import json
 import zlib
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +15,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from agentapp.console import formats
+from agentapp.console.differences import pretty
+from agentapp.models import ToolExecution
+from approvals.models import Approval
 
 register = template.Library()
 
@@ -106,7 +110,7 @@ def risk(level: str, labelled: bool = False) -> SafeString:
     else:
         lit = _RISK_BARS.get(level, 0)
         drawing = "".join(
-            f'<rect{" class=" + chr(34) + "on" + chr(34) if number < lit else ""} '
+            f"<rect{' class=' + chr(34) + 'on' + chr(34) if number < lit else ''} "
             f'x="{x}" y="{y}" width="3" height="{height}" rx="1"/>'
             for number, (x, y, height) in enumerate(_BARS)
         )
@@ -157,23 +161,91 @@ def money(value: object) -> str:
 
 @register.filter
 def ago(then: datetime | None) -> str:
-    return formats.ago(then) if then else "–"
+    return formats.ago(then) if then else "—"
 
 
 @register.filter
 def time_left(until: datetime | None) -> str:
-    return formats.time_left(until, timezone.now()) if until else "–"
+    return formats.time_left(until, timezone.now()) if until else "—"
 
 
 @register.filter
 def time_of_day(at: datetime | None) -> SafeString | str:
     """A local time, with the exact UTC moment in its tooltip."""
     if at is None:
-        return "–"
+        return "—"
     local, today = timezone.localtime(at), timezone.localdate()
     shown = local.strftime("%H:%M:%S") if local.date() == today else local.strftime("%-d %b, %H:%M")
     utc = at.strftime("%Y-%m-%d %H:%M:%S UTC")
     return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), utc, shown)
+
+
+@register.filter
+def split(words: str) -> list[str]:
+    return words.split()
+
+
+@register.filter
+def words(name: str) -> str:
+    """A slug as words: refunds-over-limit reads "refunds over limit"."""
+    return str(name).replace("-", " ").replace("_", " ")
+
+
+@register.filter
+def due_class(until: datetime) -> str:
+    """How loudly a deadline is shown: nothing, soon (a quarter of an hour), now (five minutes)."""
+    left = until - timezone.now()
+    return "now" if left < timedelta(minutes=5) else "soon" if left < timedelta(minutes=15) else ""
+
+
+@register.filter
+def ended_as(approval: Approval) -> str:
+    """The glyph of a request that has ended: what people decided, and what came of the call."""
+    if approval.state != Approval.State.USED:
+        return "edited" if approval.state == Approval.State.APPROVED and approval.is_edited else approval.state
+    execution = getattr(approval, "execution", None)
+    if execution is not None and execution.result_status not in ("", ToolExecution.ResultStatus.OK):
+        return "failed"
+    return "edited" if approval.is_edited else "approved"
+
+
+@register.filter
+def ended_by(approval: Approval) -> str:
+    """Who ended a request and how, in three words."""
+    last = next(reversed(approval.decisions.all()), None)
+    word = {"rejected": "Rejected", "responded": "Answered", "approved": "Approved", "used": "Approved"}.get(
+        approval.state
+    )
+    if word is None or last is None:
+        return str(approval.get_state_display())
+    return f"{word} by {last.user.first_name or last.user.get_username()}"
+
+
+@register.filter
+def executed_arguments(execution: ToolExecution) -> str:
+    """The arguments a call ran with, secrets masked."""
+    secret = execution.tool.secret_fields if execution.tool else []
+    return pretty(execution.executed_text or execution.arguments_text, secret)
+
+
+@register.filter
+def json_kind(value: object) -> str:
+    """The class of a value in a JSON tree."""
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "b" if value is None or isinstance(value, bool) else "n" if isinstance(value, int | float) else "s"
+
+
+@register.filter
+def numbered(values: list[Any]) -> dict[int, Any]:
+    return dict(enumerate(values))
+
+
+@register.filter
+def as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _glyph(classes: str, drawing: str, word: str) -> SafeString:
