@@ -7,7 +7,7 @@ that a night of waiting for a person does not squeeze a minute of work to nothin
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Literal
@@ -26,6 +26,8 @@ _TICK_STEPS = (
     1, 2, 3, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400,
 )  # fmt: skip
 _MOST_TICKS = 5
+# The room a label takes, in percent: a mark's begins at it, a fold's is centred on it.
+_LABEL_WIDTH = 13.0
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ class Fold:
     x: float
     width: float
     seconds: float
+    labelled: bool = True
 
     @property
     def middle(self) -> float:
-        return round(self.x + self.width / 2, 2)
+        """Where the middle of the label stands: all of it is on the axis."""
+        return round(min(self.x + self.width / 2, 100 - _LABEL_WIDTH / 2), 2)
 
 
 def partition(spans: Iterable[Span], start: datetime, end: datetime) -> list[Span]:
@@ -99,11 +103,14 @@ class Axis:
         # The knots of a line through (seconds since start, seconds to scale, percent).
         self._clock, self._scaled, self._x = [0.0], [0.0], [0.0]
         folds: list[Fold] = []
+        labelled = -_LABEL_WIDTH
         for part in parts:
             x, long = self._x[-1], part.seconds
             fold = _folds(part, worked)
             if fold:
-                folds.append(Fold(round(x, 2), round(width, 2), long))
+                made = Fold(round(x, 2), round(width, 2), long)
+                folds.append(replace(made, labelled=made.middle - labelled >= _LABEL_WIDTH))
+                labelled = made.middle if folds[-1].labelled else labelled
             self._clock.append(self._clock[-1] + long)
             self._scaled.append(self._scaled[-1] + (0 if fold else long))
             self._x.append(x + (width if fold else long * rate))
@@ -121,15 +128,22 @@ class Axis:
 
     def _ticks(self, to_scale: float) -> Iterable[Tick]:
         step = next((step for step in _TICK_STEPS if to_scale / step <= _MOST_TICKS), _TICK_STEPS[-1])
-        count = int(to_scale / step) if to_scale else 0
+        count, taken = (int(to_scale / step) if to_scale else 0), 0.0
         for number in range(min(count, 2 * _MOST_TICKS) + 1):
             seconds = number * step
             # Where a fold stands at this very second, the mark belongs before it.
             index = max(1, bisect_left(self._scaled, seconds))
             x = _interpolate(self._scaled, self._x, min(index, len(self._x) - 1), seconds) if number else 0.0
-            crowded = any(fold.x - 7 < x < fold.x + fold.width for fold in self.folds)
-            if not number or not (crowded or x > 96):
+            if not number or (x >= taken and self._has_room(x)):
+                taken = x + _LABEL_WIDTH * 0.8
                 yield Tick(round(x, 2), seconds)
+
+    def _has_room(self, x: float) -> bool:
+        """Whether a mark's label can begin here without running into that of a fold, or off the axis."""
+        if x > 100 - _LABEL_WIDTH / 3:
+            return False
+        labels = [fold.middle for fold in self.folds if fold.labelled]
+        return not any(middle - 1.5 * _LABEL_WIDTH < x < middle + _LABEL_WIDTH / 2 for middle in labels)
 
 
 def _folds(part: Span, worked: float) -> bool:

@@ -19,7 +19,7 @@ from agentapp.timescale import Axis, Kind, Span, partition
 from approvals import ledger
 from approvals.models import Approval, Decision, DecisionType, Event
 
-NAME_CHARS = 120
+NAME_CHARS = 90
 
 State = ToolExecution.State
 _FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
@@ -215,17 +215,18 @@ class _Call:
     def rows(self, axis: Axis, run: Run) -> Iterable[Row]:
         call, spans = self.call, [*self.waits, *self.work]
         at = call.finished_at or call.proposed_at
+        planned = call.state in (State.PROPOSED, State.READY) and not run.is_final
         yield Row(
             "call",
             call.step.number,
             call.name,
             call=call.index,
-            bars=_bars(spans, axis) or (Bar("idle", axis.x(at)),),
+            bars=_bars(spans, axis) or (() if planned else (Bar("idle", axis.x(at)),)),
             seconds=sum(span.seconds for span in spans) if spans else None,
             mark=self._mark(),
             state=call.state,
             failed=self.failed,
-            planned=call.state in (State.PROPOSED, State.READY) and not run.is_final,
+            planned=planned,
         )
         for approval, wait in zip(self.approvals, self.waits, strict=True):
             yield Row(
@@ -364,7 +365,7 @@ def _said(step: Step, calls: Sequence[ToolExecution]) -> str:
     words: str = getattr(step, "first_words", "")
     line = next((line.strip() for line in words.splitlines() if line.strip()), "")
     if line:
-        return line
+        return line if len(line) < NAME_CHARS else f"{line[: NAME_CHARS - 1].rstrip()}…"
     if not calls:
         return "Said nothing"
     return f"Asked for {calls[0].name}" if len(calls) == 1 else f"Asked for {len(calls)} calls"
@@ -395,4 +396,3 @@ def _totals(steps: Sequence[Step], parts: Sequence[Span], rows: Sequence[Row]) -
         cost_is_partial=any(step.cost is None for step in steps),
         errors=sum(1 for row in rows if row.failed),
     )
-

@@ -89,7 +89,7 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
         row,
         call=call,
         arguments=arguments_of(call),
-        result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text else None,
+        result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text not in ("", "null") else None,
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
         approvals=line.approvals.get(call.pk, []),
         allowed_by=words.allowed_by(call),

@@ -44,6 +44,7 @@ def test_nothing_is_one_idle_part() -> None:
 def test_a_night_of_waiting_takes_nine_percent_of_the_width() -> None:
     axis = axis_of(span("model", 0, 5), span("people", 5, 36_000), span("tool", 36_000, 36_005), end=36_005)
     (fold,) = axis.folds
+    assert fold.labelled
     assert (fold.width, fold.seconds) == (FOLD_WIDTH, 35_995)
     assert axis.width(at(0), at(5)) == axis.width(at(36_000), at(36_005)) == (100 - FOLD_WIDTH) / 2
     assert axis.seconds == 10
@@ -62,6 +63,7 @@ def test_many_waits_leave_room_for_the_work() -> None:
     ]
     axis = axis_of(*spans, end=80)
     assert len(axis.folds) == 40
+    assert 0 < sum(fold.labelled for fold in axis.folds) < 8
     assert sum(fold.width for fold in axis.folds) < 46
     assert axis.x(at(80)) == 100
 
@@ -73,7 +75,7 @@ def test_a_short_pause_is_to_scale_and_a_long_one_is_folded() -> None:
 
 def test_ticks_are_round_and_not_crowded() -> None:
     axis = axis_of(span("model", 0, 14), span("people", 14, 500), end=500)
-    assert [tick.seconds for tick in axis.ticks] == [0, 3, 6, 9, 12]
+    assert [tick.seconds for tick in axis.ticks] == [0, 3, 6, 9]  # the next would run into "+8 min"
     assert len(axis_of(span("tool", 0, 86_400 * 30), end=86_400 * 30).ticks) <= 11
 
 
