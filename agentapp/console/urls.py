@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 
-from agentapp.console import approval, inbox, outcome, shell, signin
+from agentapp.console import approval, inbox, outcome, run, runs, shell, signin, start
 
 urlpatterns = [
     path("", shell.home, name="home"),
@@ -22,4 +22,10 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/decide/", approval.decide, name="decide"),
     path("approvals/<uuid:approval_id>/undo/", approval.undo, name="undo"),
     path("outcomes/<uuid:execution_id>/", outcome.resolve, name="outcome"),
+    path("runs/", runs.runs, name="runs"),
+    path("runs/new/", start.run_new, name="run_new"),
+    path("runs/new/parts/", start.run_new_parts, name="run_new_parts"),
+    path("runs/<uuid:run_id>/", run.run, name="run"),
+    path("runs/<uuid:run_id>/cancel/", run.run_cancel, name="run_cancel"),
+    path("runs/<uuid:run_id>/<int:step>/<int:call>/<slug:part>.json", run.run_json, name="run_json"),
 ]

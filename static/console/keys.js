@@ -7,8 +7,11 @@
   const act = (name) => [...document.querySelectorAll(`[data-act="${name}"]`)].find((e) => e.checkVisibility());
   const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); return true; };
   const has = (name) => () => Boolean(act(name));
-  const rows = () => [...document.querySelectorAll(".q-main")];
-  const current = () => rows().findIndex((row) => row.getAttribute("aria-current") === "true");
+  const rows = () => [...document.querySelectorAll(".q-main, a.tr[href], .runs .rowlink")];
+  const current = () => {
+    const all = rows();
+    return all.includes(document.activeElement) ? all.indexOf(document.activeElement) : all.findIndex((row) => row.getAttribute("aria-current") === "true");
+  };
 
   // key, words, where it applies, what it does, the act whose button carries the cap
   const KEYS = [
@@ -22,7 +25,8 @@
     ["Enter", "Open", () => has("open")() && atRest(), press("open")],
     ["u", "Back to the list", has("back"), press("back")],
     ["v", "Form, Diff, JSON", has("view"), nextView],
-    [".", "Show the new requests", has("news"), press("news"), "news"],
+    [".", "Show the new ones", has("news"), press("news"), "news"],
+    ["n", "Start a run", has("new"), press("new"), "new"],
     ["/", "Find in the queue", has("find"), () => { act("find").focus(); return true; }],
     ["1–9", "Jump to evidence", () => Boolean(document.querySelector("[data-evidence]")), null],
     ["?", "These keys", () => true, sheet],
@@ -67,7 +71,7 @@
     if (!all.length) return press(by > 0 ? "next" : "previous")();
     const at = current(), to = at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by));
     if (to === at) return true;
-    choose(all[to]);
+    if (!choose(all[to]) && all[to].matches(".tr")) all[to].click();
     all[to].focus({ preventScroll: true });
     all[to].scrollIntoView({ block: "nearest" });
     return true;
