@@ -367,7 +367,10 @@ def _locked(approval_id: uuid.UUID) -> Approval | None:
 
 def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
     same = decision.approval_id == approval_id and decision.user_id == verdict.user.pk
-    if not same or decision.type != verdict.type:
+    # An edit that changes nothing is kept as an approval.
+    unedited = verdict.type == DecisionType.EDIT and verdict.edited_text == decision.arguments_text
+    type_ = DecisionType.APPROVE if unedited and decision.type == DecisionType.APPROVE else verdict.type
+    if not same or decision.type != type_:
         return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
     return Taken(decision.approval, decision, repeated=True)
 
