@@ -1,1 +1,5 @@
-urlpatterns = []
+from django.urls import path
+
+from agentapp import api
+
+urlpatterns = [path("api/v1/", api.urls)]
