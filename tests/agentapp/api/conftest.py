@@ -10,7 +10,6 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -305,9 +304,3 @@ def expire_now() -> Callable[[Approval], None]:
         Approval.objects.filter(pk=approval.pk).update(expires_at=Now())
 
     return expire
-
-
-@pytest.fixture
-def close_connections() -> Callable[[], None]:
-    """For threads: give the thread's connection back."""
-    return connection.close
