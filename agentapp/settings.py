@@ -184,6 +184,8 @@ STATIC_URL = "/static/"
 STATIC_ROOT = env("STATIC_ROOT", BASE_DIR / "staticfiles", Path, "a folder")
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = DEBUG
+if DEBUG:
+    STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # else WhiteNoise warns; production has run collectstatic
 
 
 def mailer(server: str) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 
 from agentapp import actions, loop
@@ -49,6 +50,11 @@ def _flush_lifts_the_ledgers_guard() -> Iterator[None]:
     BaseDatabaseOperations.execute_sql_flush = flush  # type: ignore[method-assign]
     yield
     BaseDatabaseOperations.execute_sql_flush = original  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def vendor() -> str:
+    return connection.vendor
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_arguments": (422, "The arguments do not fit the tool"),
     "invalid_cursor": (422, "The cursor is not valid"),
     "locked_field": (422, "The argument is locked"),
+    "policy_denied": (422, "A rule forbids the call"),
     "message_required": (422, "Words are needed"),
     "not_allowed": (422, "The rule does not allow this decision"),
     "unknown_agent": (422, "There is no such agent"),

@@ -19,7 +19,6 @@ from agentapp.console.shell import signed_in
 from agentapp.models import Message, Run, ToolExecution
 from agentapp.trace import Row, Timeline
 from approvals import ledger
-from approvals.digest import MalformedJSON
 from approvals.models import Approval, Event
 
 STEPS_PER_PAGE = 200
@@ -157,7 +156,7 @@ def _data(event: Event) -> dict[str, Any] | None:
     """What an event says; None when it has been tampered with so that it says nothing."""
     try:
         return event.data
-    except (MalformedJSON, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
