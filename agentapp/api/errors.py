@@ -46,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid_cursor": (422, "The cursor is not valid"),
     "locked_field": (422, "The argument is locked"),
     "message_required": (422, "Words are needed"),
+    "policy_denied": (422, "A rule forbids the call"),
     "not_allowed": (422, "The rule does not allow this decision"),
     "unknown_agent": (422, "There is no such agent"),
     "unknown_route": (422, "There is no such route"),
@@ -237,7 +238,7 @@ def _sentence(item: dict[str, Any]) -> str:
         "missing": "It is required.",
         "extra_forbidden": "There is no such field.",
     }
-    if item["type"] == "missing" and len(item["loc"]) <= 2:
+    if item["type"] == "missing" and item["loc"][0] == "body" and len(item["loc"]) <= 2:
         return "A JSON object is required as the body."
     return words.get(item["type"], f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
 
