@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from agentapp.models import Run, Tool, ToolExecution
 from approvals import ledger
-from approvals.models import Approval, Decision, Event
+from approvals.models import Approval, Decision, Event, Rule
 
 Ask = Callable[..., Approval]
 
@@ -207,6 +207,17 @@ def test_an_edit_of_a_call_whose_tool_has_changed_is_refused(
     before = everything()
     refused = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=1.0)))
     assert (refused.status, refused.code) == (409, "action_changed")
+    assert everything() == before
+
+
+def test_an_edit_that_a_rule_forbids_is_refused(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User, everything: Any
+) -> None:
+    Rule.objects.create(name="no-haste", tool="refund", condition='args.note == "now"', verdict="deny")
+    approval = ask(sam)
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, note="now")))
+    assert (refused.status, refused.code) == (422, "policy_denied")
     assert everything() == before
 
 

@@ -22,8 +22,8 @@ THREADS = 16
 
 
 @pytest.fixture(autouse=True)
-def _needs_postgresql(vendor: str) -> None:
-    if vendor != "postgresql":
+def _needs_postgresql() -> None:
+    if connection.vendor != "postgresql":
         pytest.skip("needs PostgreSQL")
 
 
