@@ -61,16 +61,19 @@ def unknown_path(request: HttpRequest, **path: str) -> HttpResponse:
 
 
 def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
-    """A view for programs: no sign-in page and no CSRF cookie in the way, problem details also for 405."""
+    """A view for programs: no sign-in page and no CSRF cookie in the way, problem details also for 405, and
+    nothing of what it says is kept on the way.
+    """
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **path: Any) -> Any:
         response = view(request, *args, **path)
-        if response.status_code != 405:
-            return response
-        allowed = response.headers["Allow"]
-        detail = f"{request.method} is not allowed here; {allowed} is."
-        return errors.respond(errors.ApiProblem("method_not_allowed", detail, headers={"Allow": allowed}))
+        if response.status_code == 405:
+            allowed = response.headers["Allow"]
+            detail = f"{request.method} is not allowed here; {allowed} is."
+            response = errors.respond(errors.ApiProblem("method_not_allowed", detail, headers={"Allow": allowed}))
+        response.headers["Cache-Control"] = "no-store"
+        return response
 
     return csrf_exempt(login_not_required(answered))
 

@@ -1,5 +1,6 @@
 """Approvals: read what is asked, and decide as the token's person."""
 
+import json
 import uuid
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -19,7 +20,7 @@ from agentapp.api.runs import REPLAY_HEADER
 from agentapp.api.tool_executions import DecisionOut, Person, decision_out
 from agentapp.models import ToolExecution
 from approvals import decisions
-from approvals.digest import canonical, parse
+from approvals.digest import canonical
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Approvals"])
@@ -108,6 +109,7 @@ class ApprovalDetail(ApprovalOut):
     tool_version: str
     sentence: str = Field(description="What will happen, from the tool's own template.")
     effects: list[Effect]
+    button: str | None = Field(description="The size of the effect, as in $214.50.")
     args: dict[str, Any] = Field(description="The proposed arguments; secret ones are masked.")
     final_args: dict[str, Any] | None = Field(description="What will run instead, when a person edited.")
     locked_fields: list[str]
@@ -226,8 +228,9 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         tool_version=approval.tool_version,
         sentence="".join(piece["text"] for piece in approval.sentence),
         effects=[Effect(title=line.get("title", ""), detail=line.get("detail", "")) for line in approval.effects],
-        args=masked(parse(approval.arguments_text), secret),
-        final_args=masked(parse(approval.final_arguments_text), secret) if approval.is_edited else None,
+        button=approval.button or None,
+        args=masked(json.loads(approval.arguments_text), secret),
+        final_args=masked(json.loads(approval.final_arguments_text), secret) if approval.is_edited else None,
         locked_fields=approval.locked_fields,
         secret_fields=secret,
         evidence=approval.evidence,

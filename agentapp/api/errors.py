@@ -47,6 +47,7 @@ CODES: dict[str, tuple[int, str]] = {
     "locked_field": (422, "The argument is locked"),
     "policy_denied": (422, "A rule forbids the call"),
     "message_required": (422, "Words are needed"),
+    "policy_denied": (422, "A rule forbids the call"),
     "not_allowed": (422, "The rule does not allow this decision"),
     "unknown_agent": (422, "There is no such agent"),
     "unknown_route": (422, "There is no such route"),
@@ -238,7 +239,7 @@ def _sentence(item: dict[str, Any]) -> str:
         "missing": "It is required.",
         "extra_forbidden": "There is no such field.",
     }
-    if item["type"] == "missing" and len(item["loc"]) <= 2:
+    if item["type"] == "missing" and item["loc"][0] == "body" and len(item["loc"]) <= 2:
         return "A JSON object is required as the body."
     return words.get(item["type"], f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
 

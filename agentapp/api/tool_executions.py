@@ -1,5 +1,6 @@
 """Tool executions: one proposed call and everything that became of it."""
 
+import json
 import uuid
 from datetime import datetime
 from typing import Any, Literal
@@ -12,7 +13,6 @@ from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked, masked_text
 from agentapp.models import ToolExecution
-from approvals.digest import parse
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Tool executions"])
@@ -120,7 +120,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         tool=execution.name,
         effect_class=execution.effect_class,
         args=masked_text(execution.arguments_text, secret),
-        executed_args=masked(parse(execution.executed_text), secret) if execution.executed_text else None,
+        executed_args=masked(json.loads(execution.executed_text), secret) if execution.executed_text else None,
         state=execution.state,
         result_status=execution.result_status or None,
         reason=execution.reason or None,

@@ -111,10 +111,10 @@ def _operation(declared: dict[str, Any], method: str, path: str) -> Any:
     return None
 
 
-@pytest.fixture(autouse=True)
-def _cheap_passwords(settings: Any) -> None:
-    """Nobody signs in with a password here."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+@pytest.fixture
+def deciding(client_of: Callable[..., ApiClient], dana: User) -> ApiClient:
+    """A client that reads and decides as Dana."""
+    return client_of(dana, "approvals:read", "approvals:decide")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 
 from agentapp import auth
+from agentapp.api.errors import CODES
 
 
 @pytest.fixture
@@ -87,3 +88,13 @@ def test_the_page_needs_nothing_that_the_content_policy_forbids(otto: User) -> N
     assert len(assets) >= 3
     assert all(finders.find(asset) for asset in assets)
     assert "https://" not in page
+
+
+def test_the_page_about_the_api_names_every_operation_scope_and_code(document: Any) -> None:
+    page = (settings.BASE_DIR / "docs" / "api.md").read_text()
+    named = {f"{method.upper()} {path.replace('run_id', 'id')}" for path, methods in document["paths"].items()
+             for method in methods}  # fmt: skip
+    named = {name.replace("approval_id", "id").replace("execution_id", "id") for name in named}
+    assert {name for name in named if f"`{name}`" not in page} == set()
+    assert {scope for scope in auth.SCOPES if f"`{scope}`" not in page} == set()
+    assert {code for code in CODES if f"`{code}`" not in page} == set()
