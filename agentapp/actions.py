@@ -16,14 +16,15 @@ from django.db import IntegrityError, transaction
 from agentapp import auth, conversations, executions, runs, tasks
 from agentapp.messages import ToolResult
 from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
+from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.script import ScriptError, check_script
-from agentapp.toolset import snapshot_of
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
+from agentapp.toolset import read_configuration, snapshot_of
 from approvals import decisions, ledger
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
-from approvals.models import Approval, DecisionType
+from approvals.models import Approval, DecisionType, Verdict
 
 MAX_INPUT_CHARS = 100_000
 
@@ -64,8 +65,21 @@ class NewDecision:
     via: str = "console"
 
 
+@dataclass(frozen=True)
+class Started:
+    """A run, and whether it had been started before with the same key."""
+
+    run: Run
+    repeated: bool = False
+
+
 def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
     """Start a run, or return the one this person started before with the same key and the same request."""
+    return start_run_once(new, user, token).run
+
+
+def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
+    """`start_run`, for callers who tell a repeat from a start."""
     if not auth.may_start(user):
         raise Refused("forbidden", "Starting runs needs the right to start runs.")
     digest = sha256(canonical(_request(new)))
@@ -84,7 +98,7 @@ def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
         if not new.request_key or earlier is None:
             raise
         return _same_request(earlier, digest)
-    return run
+    return Started(run)
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
@@ -163,7 +177,9 @@ def resolve_outcome(
     if execution is None:
         raise Refused("not_found", "There is no such call.")
     if not auth.may_resolve(user, execution.run):
-        raise Refused("forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run.")
+        raise Refused(
+            "forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run."
+        )
     if outcome not in ("happened", "did_not_happen", "retry"):
         raise Refused("invalid", "An outcome is happened, did_not_happen or retry.", "outcome")
     if not note.strip():
@@ -177,8 +193,7 @@ def resolve_outcome(
         else:
             done = executions.resolve(execution, _resolved(outcome, note), note, actor)
         if done and run is not None:
-            # At once; the worker looks again under the lock.
-            runs.wake(run, runs.with_configuration().get(pk=run.pk).database_now)  # type: ignore[attr-defined]
+            runs.wake(run, runs.clock(run))
             transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     if not done:
         raise Refused("already_resolved", "The outcome of this call is known already.")
@@ -258,14 +273,14 @@ def _request(new: NewRun) -> dict[str, Any]:
     }
 
 
-def _same_request(earlier: Run, digest: str) -> Run:
+def _same_request(earlier: Run, digest: str) -> Started:
     if earlier.request_digest != digest:
         raise Refused(
             "idempotency_key_reused",
             "This Idempotency-Key was used for a different request.",
             "Idempotency-Key",
         )
-    return earlier
+    return Started(earlier, repeated=True)
 
 
 def _title(text: str) -> str:
@@ -292,5 +307,9 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
     if problems:
         raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    run = Run.objects.get(pk=approval.run_id)
+    ruling = ruling_for(Situation(run, read_configuration(run, 0), {}, ()), tool, arguments)
+    if ruling.verdict == Verdict.DENY:
+        raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
     return text, sentences.title(tool, arguments, snapshot)

@@ -37,7 +37,7 @@ class StopReason(StrEnum):
     STOP_REQUESTED = "stop_requested"
     USER_REQUESTED = "user_requested"
     STEPS_LIMIT = "steps_limit"
-    TOKEN_LIMIT = "token_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105
     COST_LIMIT = "cost_limit"
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_EXPIRED = "approval_expired"

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Now
 from agentapp.messages import Reply
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
-from approvals.digest import storable
+from approvals.digest import storable, storable_json
 from approvals.models import Event
 
 
@@ -97,7 +97,7 @@ def claim(run_id: uuid.UUID) -> Run | None:
         if not claimed:
             return None
         ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token)})
-        return with_configuration().select_related("agent", "conversation").get(pk=run_id)
+        return with_configuration().select_related("agent", "conversation", "starter").get(pk=run_id)
 
 
 def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
@@ -108,7 +108,7 @@ def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
 
 def lock(run_id: uuid.UUID) -> Run | None:
     """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this."""
-    return Run.objects.select_for_update().filter(pk=run_id).first()
+    return with_configuration().select_for_update(of=("self",)).filter(pk=run_id).first()
 
 
 def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
@@ -125,6 +125,12 @@ def with_configuration() -> QuerySet[Run]:
     """
     latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
     return Run.objects.annotate(database_now=Now(), configuration_height=Coalesce(Subquery(latest), Value(0)))
+
+
+def clock(run: Run) -> datetime:
+    """The database's time when the run's row was read with `claim`, `held` or `with_configuration`."""
+    now: datetime = run.database_now  # type: ignore[attr-defined]
+    return now
 
 
 def record_step(
@@ -155,10 +161,10 @@ def record_step(
         run=run,
         number=number,
         text=storable(reply.text),
-        model=reply.model,
+        model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
-        provider_parts=reply.provider_parts,
-        finish_reason=reply.finish_reason,
+        provider_parts=storable_json(reply.provider_parts),
+        finish_reason=storable(reply.finish_reason)[:40],
         input_tokens=usage.input_tokens,
         cached_tokens=usage.cached_tokens,
         output_tokens=usage.output_tokens,
@@ -254,5 +260,3 @@ def mark_tool_error(run: Run) -> None:
 
 def _in(seconds: float) -> Any:
     return Now() + timedelta(seconds=seconds)
-
-

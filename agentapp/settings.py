@@ -92,7 +92,7 @@ def env_list(name: str, default: list[str]) -> list[str]:
 DEBUG = env_bool("DEBUG", False)
 DATA_DIR = env("DATA_DIR", BASE_DIR / "data", Path, "a folder")
 WORKSPACE_NAME = env("WORKSPACE_NAME", "Countersign", str, "a name")
-DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"
+DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"  # noqa: S105
 SECRET_KEY = env("SECRET_KEY", DEFAULT_SECRET_KEY, str, "a long random text")
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
@@ -248,6 +248,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = (
     # faster; this only empties the broker. Longer than any time slice, or work is delivered twice.
     else {"visibility_timeout": 600, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
 )
+# Installations that share a Redis need a queue each.
+CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # With 1 or more the memory transport stalls to a few messages a second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0 if EMBEDDED else 1
@@ -304,5 +306,5 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {"celery": {"level": "WARNING"}, "httpx2": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
+    "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
 }

@@ -1,17 +1,28 @@
 """What every test may use. Real databases; only the clock and the outside world are ever replaced."""
 
+import dataclasses
 import os
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.db import connection
 from django.db.backends.base.operations import BaseDatabaseOperations
 
+from agentapp import actions, loop
+from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.roles import ensure_roles
-from approvals import append_only
+from agentapp.tools import python_source
+from approvals import append_only, decisions
+from approvals.models import Approval
+from tests import clerk_tools
+
+
+def pytest_configure() -> None:
+    # The real one is slow on purpose.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +103,100 @@ def otto(roles: dict[str, Group]) -> User:
     return make_user("Otto Outsider")
 
 
+# --- A clerk: an agent whose tools note what they did -------------------------------------------
+
+
+def call(id: str, name: str, /, **arguments: Any) -> dict[str, Any]:
+    """One call of a scripted reply."""
+    return {"id": id, "name": name, "arguments": arguments}
+
+
+def calls(*items: dict[str, Any], text: str = "") -> dict[str, Any]:
+    """One scripted reply that asks for calls."""
+    return {"text": text, "tool_calls": list(items), "usage": {"input_tokens": 10, "output_tokens": 5}}
+
+
+def says(text: str) -> dict[str, Any]:
+    """One scripted reply that ends the run."""
+    return {"text": text, "usage": {"input_tokens": 10, "output_tokens": 5}}
+
+
+class Clerk:
+    """Starts scripted runs and drives them here, without a worker."""
+
+    def __init__(self, agent: Agent, starter: User) -> None:
+        self.agent, self.starter = agent, starter
+
+    def start(self, *replies: dict[str, Any], **more: Any) -> Run:
+        new = actions.NewRun(agent=self.agent.name, input=more.pop("input", "Do it."), script=list(replies), **more)
+        return actions.start_run(new, self.starter)
+
+    def drive(self, run: Run) -> Run:
+        """Drive until the run ends or waits for people."""
+        while (again := loop.drive(run.pk)) is not None and again.delay == 0:
+            pass
+        run.refresh_from_db()
+        return run
+
+    def run(self, *replies: dict[str, Any], **more: Any) -> Run:
+        return self.drive(self.start(*replies, **more))
+
+    def decide(self, approval: Approval, user: User, type: str = "approve", **more: Any) -> decisions.Taken:
+        approval.refresh_from_db()
+        new = actions.NewDecision(
+            id=more.pop("id", uuid.uuid4()),
+            type=type,
+            version=approval.version,
+            action_digest=approval.final_digest or approval.action_digest,
+            **more,
+        )
+        return actions.decide(approval.pk, new, user)
+
+    def open(self, run: Run) -> list[Approval]:
+        """The run's pending requests, in the order of its calls."""
+        pending = Approval.objects.filter(run_id=run.pk, state="pending")
+        return list(pending.order_by("execution__step__number", "execution__index"))
+
+    def execution(self, run: Run, call_id: str) -> ToolExecution:
+        return ToolExecution.objects.get(run=run, call_id=call_id)
+
+
+def install_tools(module: str) -> dict[str, Tool]:
+    """Rows for the tools of a module, with the safety each declares."""
+    source, _ = ToolSource.objects.get_or_create(name=module.replace(".", "-"), location=module)
+    rows = {}
+    for declared in python_source.modules()[module]:
+        rows[declared.name] = Tool.objects.create(
+            source=source,
+            name=declared.name,
+            description=declared.description,
+            input_schema=declared.input_schema,
+            title_template=declared.title,
+            sentence_template=declared.sentence,
+            effects_template=[dataclasses.asdict(line) for line in declared.effects],
+            button_template=declared.button,
+            declared_effect_class=declared.effect or "",
+            takes_snapshot=declared.snapshot is not None,
+            version=declared.version,
+            effect_class=declared.effect or "irreversible",
+            timeout_seconds=declared.timeout,
+            max_attempts=declared.max_attempts,
+            idempotency=declared.idempotency,
+            repeatable=declared.repeatable,
+            trust=declared.trust,
+            locked_fields=list(declared.locked),
+            secret_fields=list(declared.secret),
+        )
+    return rows
+
+
 @pytest.fixture
-def vendor() -> str:
-    return connection.vendor
+def clerk(transactional_db: None, settings: Any, sam: User) -> Clerk:
+    """An agent with every tool of `clerk_tools`, and Sam who starts its runs. Decisions take effect at once."""
+    clerk_tools.forget()
+    settings.TOOL_MODULES = ["tests.clerk_tools"]
+    settings.ALLOW_SCRIPTED_RUNS = True
+    settings.UNDO_HOLD_SECONDS = 0
+    agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted")
+    agent.tools.set(install_tools("tests.clerk_tools").values())
+    return Clerk(agent, sam)

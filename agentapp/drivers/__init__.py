@@ -1,0 +1,20 @@
+"""Drivers by name. A row names one; the code behind the name is chosen here."""
+
+from django.utils.module_loading import import_string
+
+from agentapp.drivers.base import Driver
+
+DRIVERS: dict[str, str] = {
+    "tool_calling": "agentapp.drivers.tool_calling.ToolCallingDriver",
+    "scripted": "agentapp.drivers.scripted.ScriptedDriver",
+}
+
+
+def get_driver(name: str) -> Driver:
+    """The driver of that name. Raises LookupError, naming those there are."""
+    try:
+        path = DRIVERS[name]
+    except KeyError:
+        raise LookupError(f"There is no driver {name!r}. Known drivers: {', '.join(sorted(DRIVERS))}.") from None
+    driver: Driver = import_string(path)()
+    return driver

@@ -17,7 +17,9 @@ class Agent(models.Model):
     model = models.CharField(
         max_length=120, blank=True, help_text="provider:model, as in anthropic:claude-sonnet-5. Keys: environment."
     )
-    model_settings = models.JSONField(default=dict, blank=True, help_text='As in {"temperature": 0, "max_tokens": 800}.')
+    model_settings = models.JSONField(
+        default=dict, blank=True, help_text='As in {"temperature": 0, "max_tokens": 800}.'
+    )
     tools = models.ManyToManyField(Tool, blank=True, related_name="agents")
     parallel_tool_calls = models.BooleanField(default=True, help_text="The model may ask for several calls at once.")
     max_steps = models.PositiveIntegerField(default=20, help_text="Decisions of the model before the run is stopped.")

@@ -35,9 +35,7 @@ class Run(models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="runs")
     agent_snapshot = models.JSONField(help_text="The agent's configuration when the run was started.")
     route = models.CharField(max_length=80, blank=True)
-    conversation = models.ForeignKey(
-        Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="runs"
-    )
+    conversation = models.ForeignKey(Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
     customer = models.CharField(max_length=200, blank=True)
     title = models.CharField(max_length=200)
     input = models.TextField()
@@ -206,6 +204,7 @@ class ToolExecution(models.Model):
     evidence_ref = models.CharField(max_length=200, blank=True)
     replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays")
     attempts = models.PositiveSmallIntegerField(default=0)
+    times_asked = models.PositiveSmallIntegerField(default=0, help_text="How often people were asked about it.")
     outcome_note = models.TextField(blank=True)
 
     proposed_at = models.DateTimeField()

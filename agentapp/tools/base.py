@@ -11,6 +11,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
+from pydantic import ValidationError
+
 from agentapp.messages import ToolResult, Trust
 from agentapp.tools.schema import FunctionContract, contract_of, plain_json, validator
 
@@ -107,7 +109,10 @@ class Tool:
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call the tool with arguments that passed its schema. Exceptions are the caller's to classify."""
-        values = self.contract.coerce(arguments) if self.contract else dict(arguments)
+        try:
+            values = self.contract.coerce(arguments) if self.contract else dict(arguments)
+        except ValidationError as error:
+            raise ToolError(f"The arguments do not fit: {error}") from error
         if self.context_parameter:
             values[self.context_parameter] = context
         value = self.function(**values)
@@ -168,7 +173,7 @@ def _make(target: Callable[..., Any], options: dict[str, Any]) -> Tool:
     options = dict(options)
     function, fallback_name, fallback_doc = target, target.__name__, inspect.getdoc(target) or ""
     if inspect.isclass(target):
-        instance = target()
+        instance: Any = target()
         function = instance.run
         fallback_doc = inspect.getdoc(function) or fallback_doc
         options.setdefault("snapshot", getattr(instance, "snapshot", None))

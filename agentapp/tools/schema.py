@@ -135,7 +135,7 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> A
 def _has_description(annotation: Any) -> bool:
     if get_origin(annotation) is not Annotated:
         return False
-    return any(isinstance(i, str) or isinstance(i, FieldInfo) and i.description for i in get_args(annotation)[1:])
+    return any(isinstance(i, str) or (isinstance(i, FieldInfo) and i.description) for i in get_args(annotation)[1:])
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:

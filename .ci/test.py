@@ -1,0 +1,167 @@
+"""Everything `make test` runs, and at the end a loud list of what it could not run and why.
+
+Groups: checks, embedded, services, browser; none named means all. With CI set, what cannot run fails.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+GROUPS = ("checks", "embedded", "services", "browser")
+# Variables that would change what is tested.
+NOT_INHERITED = ("DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG")
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
+REDIS = os.environ.get("TEST_REDIS_URL", "")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command. `lacks` says what keeps it from running here; empty: nothing does."""
+
+    group: str
+    name: str
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    lacks: str = ""
+
+
+def main() -> int:
+    wanted = sys.argv[1:] or list(GROUPS)
+    unknown = sorted(set(wanted) - set(GROUPS))
+    if unknown:
+        print(f"Unknown group {unknown[0]!r}; known are {', '.join(GROUPS)}.")
+        return 2
+    failed, missing, passed = [], [], []
+    with tempfile.TemporaryDirectory(prefix="countersign-test-") as folder:
+        for step in steps(wanted, Path(folder)):
+            if step.lacks:
+                missing.append(step)
+                continue
+            (passed if run(step) else failed).append(step)
+    return summary(passed, failed, missing)
+
+
+def steps(wanted: list[str], folder: Path) -> list[Step]:
+    every = [*checks(folder), embedded(folder), *services(wanted), browser(folder)]
+    return [step for step in every if step.group in wanted]
+
+
+def checks(folder: Path) -> list[Step]:
+    """What needs no test to be run, the cheapest first."""
+    debug = {"DEBUG": "true", "DATA_DIR": str(folder / "checks")}
+    production = {
+        "DEBUG": "false",
+        "DATA_DIR": str(folder / "checks"),
+        "SECRET_KEY": secrets.token_urlsafe(50),
+        "DATABASE_URL": "postgres://countersign@127.0.0.1:5432/countersign",
+        "REDIS_URL": "redis://127.0.0.1:6379/0",
+        "ALLOWED_HOSTS": "countersign.example",
+        "BASE_URL": "https://countersign.example",
+        "SECURE_SSL_REDIRECT": "true",
+        "SECURE_HSTS_SECONDS": "31536000",
+        "SECURE_HSTS_INCLUDE_SUBDOMAINS": "true",
+        "TOOL_MODULES": "agentapp.demo.tools",
+    }
+    manage = [sys.executable, "manage.py"]
+    return [
+        Step("checks", "ruff check", [str(BIN / "ruff"), "check", "--quiet", "."]),
+        Step("checks", "ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."]),
+        Step("checks", "import contracts", [str(BIN / "lint-imports"), "--no-cache"]),
+        Step("checks", "types", [str(BIN / "mypy"), "agentapp", "approvals"], debug),
+        Step("checks", "migrations", [*manage, "makemigrations", "--check", "--dry-run"], debug),
+        Step("checks", "manage.py check", [*manage, "check", "--fail-level", "ERROR"], debug),
+        Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "ERROR"], production),
+    ]
+
+
+def embedded(folder: Path) -> Step:
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
+    marks = "not browser and not postgresql and not redis"
+    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
+
+
+def services(wanted: list[str]) -> list[Step]:
+    lacks, redis = [], REDIS
+    if "services" in wanted:
+        if not answers(DATABASE, 5432):
+            lacks.append(f"no PostgreSQL answers at {urlsplit(DATABASE).netloc} (TEST_DATABASE_URL)")
+        redis = REDIS or empty_redis()
+        if not redis or not answers(redis, 6379):
+            lacks.append("no Redis with an empty database answers at 127.0.0.1:6379 (TEST_REDIS_URL)")
+    # The tests' own database is this name with test_ before it; made and dropped by each run.
+    database = urlsplit(DATABASE)._replace(path=f"/countersign_{os.getpid()}").geturl()
+    environment = {"DEBUG": "true", "DATABASE_URL": database, "REDIS_URL": redis, "QUEUE_NAME": f"test-{os.getpid()}"}
+    return [Step("services", "tests on PostgreSQL and Redis", pytest("not browser"), environment, "; ".join(lacks))]
+
+
+def browser(folder: Path) -> Step:
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    lacks = "" if found else f"none of {', '.join(CHROMIUM)} is installed"
+    return Step("browser", "tests in Chromium", pytest("browser"), environment, lacks)
+
+
+def pytest(marks: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-m", marks, "--durations=5"]
+
+
+def run(step: Step) -> bool:
+    print(f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}", flush=True)
+    inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    began = time.monotonic()
+    code = subprocess.run(step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False).returncode
+    print(f"--- {step.name}: {'ok' if code == 0 else f'FAILED ({code})'}, {time.monotonic() - began:.0f} s", flush=True)
+    return code == 0
+
+
+def summary(passed: list[Step], failed: list[Step], missing: list[Step]) -> int:
+    in_ci = bool(os.environ.get("CI"))
+    print(f"\n{'=' * 95}\n{len(passed)} passed, {len(failed)} failed, {len(missing)} NOT RUN")
+    for step in failed:
+        print(f"  FAILED   {step.name}")
+    for step in missing:
+        print(f"  NOT RUN  {step.name}: {step.lacks}")
+    if missing and in_ci:
+        print("  CI is set, so what was not run counts as failed.")
+    print("=" * 95, flush=True)
+    return 1 if failed or (missing and in_ci) else 0
+
+
+def answers(url: str, usual_port: int) -> bool:
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or usual_port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def empty_redis() -> str:
+    """An unused database of the local Redis, so that nobody's keys are near; empty when there is none."""
+    import redis
+
+    for number in range(15, 0, -1):
+        url = f"redis://127.0.0.1:6379/{number}"
+        try:
+            with redis.Redis.from_url(url, socket_timeout=2) as client:
+                if client.dbsize() == 0:
+                    return url
+        except redis.RedisError:
+            return ""
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+# Needs git, make, curl and Python 3.11 or newer. Everything else comes into .venv/ (and .uv/, where uv is not installed).
+
+UV_VERSION := 0.13.8
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+PYTHON := .venv/bin/python
+# Arguments for demo, test, worker and serve, as in: make demo ARGS="--port 8100"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types format migrations-check lock serve worker beat clean
+
+help: ## Show what there is to make
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.complete ## Make .venv with everything in requirements.lock
+
+demo: setup ## Open the demo shop and serve it (ARGS="--port 8100", ARGS=--reset)
+	@DEBUG=true exec $(PYTHON) manage.py demo $(ARGS)
+
+test: setup ## Check and test everything this machine allows, and say what it did not
+	@$(PYTHON) .ci/test.py $(ARGS)
+
+check: setup ## Lint, types, import contracts, migrations, Django's checks
+	@$(PYTHON) .ci/test.py checks
+
+lint: setup ## Lint, formatting and import contracts
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@.venv/bin/lint-imports
+
+types: setup ## Strict types
+	@$(PYTHON) -m mypy agentapp approvals
+
+format: setup ## Format, and fix what can be fixed by itself
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+migrations-check: setup ## Is every model change in a migration?
+	@DEBUG=true $(PYTHON) manage.py makemigrations --check --dry-run
+
+lock: | $(UV) ## Resolve pyproject.toml into requirements.lock
+	$(UV) pip compile --universal --python-version 3.13 --generate-hashes --no-header --no-emit-index-url \
+		--group dev pyproject.toml -o requirements.lock
+
+serve: setup ## Serve console and API; without REDIS_URL with a worker inside
+	@exec $(PYTHON) manage.py serve $(ARGS)
+
+worker: setup ## Run a Celery worker (needs REDIS_URL)
+	@exec .venv/bin/celery -A agentapp worker -P threads -c 16 $(ARGS)
+
+beat: setup ## Run Celery beat, which starts the sweep (needs REDIS_URL)
+	@exec .venv/bin/celery -A agentapp beat $(ARGS)
+
+clean: ## Remove .venv, .uv and what tests and tools leave; data/ stays
+	rm -rf .venv .uv .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
+
+# Once for each lock file.
+.venv/.complete: requirements.lock .python-version | $(UV)
+	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .venv
+	$(UV) pip sync --quiet --python $(PYTHON) requirements.lock
+	@touch $@
+
+.uv/bin/uv:
+	python3 -m venv .uv
+	.uv/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

@@ -1,0 +1,146 @@
+"""What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
+
+import json
+from typing import Any
+
+from django.conf import settings
+
+from agentapp.deadline import DeadlineExceeded, within
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools import python_source, sentences
+from agentapp.transcript import StepRows
+from approvals.decisions import Card
+from approvals.digest import canonical, parse
+from approvals.models import Approval, DecisionType
+from approvals.policy import Ruling
+
+MAX_EVIDENCE = 12
+MAX_EVIDENCE_CHARS = 4000
+SNAPSHOT_SECONDS = 5
+
+
+def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool, ruling: Ruling) -> Card:
+    """The request to people about one call. Looks up the state the decision rests on; writes nothing."""
+    replaced = _replaced(execution)
+    arguments_text = proposed_text(execution, tool)
+    if replaced is not None and replaced.tool_version == tool.version:
+        edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
+        arguments_text = edit.arguments_text if edit else arguments_text
+    arguments = parse(arguments_text)
+    snapshot_text = take_snapshot(tool, arguments)
+    snapshot = parse(snapshot_text) if snapshot_text else {}
+    hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
+    return Card(
+        run_id=run.pk,
+        execution_id=execution.pk,
+        agent=run.agent_snapshot["name"],
+        route=run.route,
+        run_title=run.title,
+        tool=tool.name,
+        tool_version=tool.version,
+        effect_class=tool.effect_class,
+        arguments_text=arguments_text,
+        title=sentences.title(tool, arguments, snapshot),
+        sentence=sentences.sentence(tool, arguments, snapshot),
+        effects=sentences.effects(tool, arguments, snapshot),
+        button=sentences.button(tool, arguments, snapshot),
+        locked_fields=list(tool.locked_fields),
+        secret_fields=list(tool.secret_fields),
+        evidence=evidence(run, steps),
+        explanation=steps[-1].step.text,
+        snapshot_text=snapshot_text,
+        difference=_difference(replaced, snapshot_text),
+        rule=ruling.rule,
+        reason=ruling.reason,
+        risk=ruling.risk,
+        allowed_decisions=tuple(ruling.allowed_decisions),
+        approvals_needed=ruling.approvals_needed,
+        starter_id=run.starter_id,
+        starter_excluded=ruling.starter_excluded,
+        hold_seconds=min(hold, 60),
+        on_expiry=ruling.on_expiry,
+        expires_seconds=ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
+        groups=tuple(ruling.groups),
+        supersedes_id=replaced.pk if replaced else None,
+    )
+
+
+def proposed_text(execution: ToolExecution, tool: Tool) -> str:
+    """The proposed arguments in canonical form, with the schema's defaults filled in."""
+    return canonical(with_defaults(tool.input_schema, parse(execution.arguments_text)))
+
+
+def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with what the schema says about the ones left out, so that people see all that will run."""
+    filled = dict(arguments)
+    for name, described in schema.get("properties", {}).items():
+        if isinstance(described, dict) and "default" in described:
+            filled.setdefault(name, described["default"])
+    return filled
+
+
+def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:
+    """The state a decision about this call rests on, as canonical text; empty when the tool names none.
+
+    A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed.
+    """
+    implementation = python_source.get(tool.name)
+    if implementation is None or implementation.snapshot is None:
+        return ""
+    try:
+        return canonical(within(SNAPSHOT_SECONDS, implementation.snapshot_of, arguments))
+    except DeadlineExceeded:
+        return canonical({"unavailable": f"no answer in {SNAPSHOT_SECONDS} s"})
+    except Exception as error:  # a tool's own code may fail in any way
+        return canonical({"unavailable": f"{type(error).__name__}: {error}"[:300]})
+
+
+def evidence(run: Run, steps: list[StepRows]) -> list[dict[str, Any]]:
+    """What was on the table when the model proposed the call: the input and the results before it."""
+    items: list[dict[str, Any]] = [
+        {
+            "kind": "message",
+            "title": "What the run was given",
+            "body": run.input[:MAX_EVIDENCE_CHARS],
+            "trust": "untrusted_content",
+            "at": run.created_at.isoformat(),
+        }
+    ]
+    answered = [
+        execution
+        for rows in steps
+        for execution in rows.executions
+        if execution.state == ToolExecution.State.FINISHED and execution.result_status == "ok"
+    ]
+    for execution in answered[-MAX_EVIDENCE:]:
+        value = json.loads(execution.result_text) if execution.result_text else None
+        body = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        items.append(
+            {
+                "kind": "result",
+                "title": execution.name,
+                "body": body[:MAX_EVIDENCE_CHARS] + ("…" if len(body) > MAX_EVIDENCE_CHARS else ""),
+                "trust": execution.trust,
+                "ref": execution.evidence_ref,
+                "step": next(rows.step.number for rows in steps if execution in rows.executions),
+            }
+        )
+    return [{"n": number, **item} for number, item in enumerate(items, start=1)]
+
+
+def _replaced(execution: ToolExecution) -> Approval | None:
+    """The request this one replaces, when the call has asked before and what it rested on has changed."""
+    if execution.times_asked == 0:
+        return None
+    earlier = Approval.objects.filter(execution_id=execution.pk, state=Approval.State.SUPERSEDED)
+    return earlier.order_by("-created_at").first()
+
+
+def _difference(replaced: Approval | None, snapshot_text: str) -> list[dict[str, Any]]:
+    """What is not as it was when people were asked before: [{"name", "was", "now"}]."""
+    if replaced is None:
+        return []
+    was = parse(replaced.snapshot_text) if replaced.snapshot_text else {}
+    now = parse(snapshot_text) if snapshot_text else {}
+    names = sorted({*was, *now})
+    return [{"name": n, "was": was.get(n), "now": now.get(n)} for n in names if was.get(n) != now.get(n)]

@@ -1,0 +1,40 @@
+"""Call something that may hang, and go on when its time is up."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
+
+from django.db import connections
+
+
+class DeadlineExceeded(Exception):
+    """No answer in time. The call may still be running, and may still have its effect."""
+
+
+def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
+    """Run a call in a thread of its own. A thread cannot be killed; one that hangs is left behind."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:
+            future.set_exception(error)
+        finally:
+            connections.close_all()
+
+    threading.Thread(target=run, name=f"call-{getattr(function, '__name__', 'tool')}", daemon=True).start()
+    return future
+
+
+def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
+    """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through."""
+    future = start(function, *args)
+    try:
+        return future.result(seconds)
+    except FutureTimeoutError:
+        if future.done():
+            raise  # the call itself timed out and said so
+        raise DeadlineExceeded(f"no answer in {seconds:g} s") from None

@@ -1,0 +1,259 @@
+"""One scenario, played through the real worker and the REST API, on a database of its own.
+
+It starts a run as one person, waits until a person is asked, approves as another, waits for the
+end, and looks at what it came to. Whatever is not as promised is a CheckFailed.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection, connections
+
+from agentapp import auth, embedded
+from agentapp.celery import app
+from agentapp.demo import opening
+from agentapp.demo.models import Email, Refund
+from agentapp.demo.scenarios import DAMAGED_KETTLE
+from approvals import ledger
+
+PATIENCE_SECONDS = 60.0
+LOOK_EVERY_SECONDS = 0.1
+
+
+class CheckFailed(Exception):
+    """The product did not do what it promises; the message says what was seen."""
+
+
+class Client:
+    """The REST API as one token sees it."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self._address = urlsplit(url).netloc
+        self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+
+    def get(self, path: str) -> Any:
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._ask("POST", path, json.dumps(body))
+
+    def _ask(self, method: str, path: str, body: str | None) -> Any:
+        link = http.client.HTTPConnection(self._address, timeout=30)
+        try:
+            link.request(method, f"/api/v1{path}", body, self._headers)
+            response = link.getresponse()
+            text = response.read().decode()
+        except OSError as error:
+            raise CheckFailed(f"{method} {path} got no answer: {error}") from error
+        finally:
+            link.close()
+        if not 200 <= response.status < 300:
+            raise CheckFailed(f"{method} {path} was answered with {response.status}: {text[:500]}")
+        return json.loads(text)
+
+
+def play() -> str:
+    """Play the damaged kettle on what the environment names. Returns one line about it. Raises CheckFailed."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="countersign-check-")))
+        stack.enter_context(throw_away_database(folder))
+        people = opening.open_shop()
+        starter, decider = tokens(people)
+        stack.enter_context(own_queue())
+        url = stack.enter_context(web())
+        stack.enter_context(workers(folder))
+        run = _play(Client(url, starter), Client(url, decider))
+        events = _look(run)
+    took = time.monotonic() - began
+    where = f"{connection.vendor} and {'the embedded broker' if settings.EMBEDDED else 'Redis'}"
+    return (
+        f"OK: {DAMAGED_KETTLE.name} on {where}: started, waited, approved by another person, refunded once, "
+        f"succeeded after {run['step_count']} steps; {events} events verified; {took:.1f} s."
+    )
+
+
+def tokens(people: dict[str, User]) -> tuple[str, str]:
+    """A token that starts runs and one that decides, as two different people."""
+    _, starter = auth.issue_token(people["sam"], "check-start", ["runs:create", "runs:read"], ledger.SYSTEM)
+    scopes = ["approvals:read", "approvals:decide", "runs:read"]
+    _, decider = auth.issue_token(people["dana"], "check-decide", scopes, ledger.SYSTEM)
+    return starter, decider
+
+
+@contextmanager
+def throw_away_database(folder: Path) -> Iterator[None]:
+    """Everything in the block happens in a new database, which is gone afterwards."""
+    kept = connection.settings_dict["NAME"]
+    name = str(folder / "check.sqlite3") if connection.vendor == "sqlite" else f"check_{uuid.uuid4().hex[:12]}"
+    connection.settings_dict.setdefault("TEST", {})["NAME"] = name
+    connection.creation.create_test_db(verbosity=0, autoclobber=True)
+    try:
+        yield
+    finally:
+        connections.close_all()
+        connection.creation.destroy_test_db(str(kept), verbosity=0)
+
+
+@contextmanager
+def own_queue() -> Iterator[None]:
+    """Messages go to a queue that no other worker listens to. Before the first message of the process only."""
+    if settings.EMBEDDED:
+        yield
+        return
+    name = app.conf.task_default_queue = f"check-{uuid.uuid4().hex[:12]}"
+    try:
+        yield
+    finally:
+        with app.connection_for_write() as link:
+            app.amqp.queues[name].bind(link.default_channel).delete()
+
+
+@contextmanager
+def web() -> Iterator[str]:
+    """The web server on a free port of the loopback; its URL."""
+    listener = embedded.listen("127.0.0.1", 0)
+    server = embedded.web_server()
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="web", daemon=True)
+    thread.start()
+    try:
+        wait_for("the web server to listen", lambda: server.started)
+        yield embedded.address(listener)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@contextmanager
+def workers(folder: Path) -> Iterator[None]:
+    """A worker and beat: in threads when the broker is embedded, else as processes of their own."""
+    if settings.EMBEDDED:
+        worker = embedded.Worker()
+        worker.start()
+        try:
+            yield
+        finally:
+            worker.stop()
+        return
+    environment = {
+        **os.environ,
+        "DATABASE_URL": _database_url(),
+        "QUEUE_NAME": app.conf.task_default_queue,
+        "PYTHONPATH": str(settings.BASE_DIR),
+    }
+    celery = [sys.executable, "-m", "celery", "-A", "agentapp"]
+    commands = {
+        "worker": [*celery, "worker", "-P", "threads", "-c", "4", "-n", f"check-{os.getpid()}@%h"],
+        "beat": [*celery, "beat", "--pidfile="],
+    }
+    processes = []
+    try:
+        for name, command in commands.items():
+            with (folder / f"{name}.log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
+                )
+        yield
+    except CheckFailed as error:
+        said = "\n".join(f"{name}: {(folder / f'{name}.log').read_text()[-2000:]}" for name in commands)
+        raise CheckFailed(f"{error}\n{said}") from error
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_for[T](what: str, look: Callable[[], T]) -> T:
+    """The first truthy value of `look`. Raises CheckFailed when there is none in time."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (seen := look()):
+        if time.monotonic() > deadline:
+            raise CheckFailed(f"Waited {PATIENCE_SECONDS:.0f} s for {what}, in vain.")
+        time.sleep(LOOK_EVERY_SECONDS)
+    return seen
+
+
+def _play(starter: Client, decider: Client) -> dict[str, Any]:
+    """The run, finished. What it is asked on the way is approved."""
+    scenario = DAMAGED_KETTLE
+    started = starter.post(
+        "/runs",
+        {
+            "agent": scenario.agent,
+            "route": scenario.route,
+            "input": scenario.input,
+            "customer": scenario.customer,
+            "conversation": scenario.conversation,
+            "script": scenario.script,
+        },
+    )
+    path = f"/runs/{started['id']}"
+
+    def asked() -> Any:
+        run = starter.get(path)
+        if run["state"] in ("succeeded", "failed", "stopped", "cancelled"):
+            raise CheckFailed(f"The run {run['state']} before anybody was asked: {run}")
+        return decider.get(f"/approvals?state=pending&run={started['id']}")["items"]
+
+    [approval] = wait_for("the refund to be asked for", asked)
+    if Refund.objects.exists():
+        raise CheckFailed("There is a refund before anybody approved one.")
+    approval = decider.get(f"/approvals/{approval['id']}")
+    decider.post(
+        f"/approvals/{approval['id']}/decisions",
+        {
+            "decision_id": str(uuid.uuid4()),
+            "type": "approve",
+            "version": approval["version"],
+            "action_digest": approval["action_digest"],
+        },
+    )
+
+    def ended() -> Any:
+        run = starter.get(path)
+        return run if run["state"] not in ("queued", "running", "waiting") else None
+
+    run: dict[str, Any] = wait_for("the run to end", ended)
+    if run["state"] != "succeeded":
+        raise CheckFailed(f"The run ended as {run['state']}: {run}")
+    return run
+
+
+def _look(run: dict[str, Any]) -> int:
+    """Look at what it came to, in the shop and in the ledger. Returns how many events were verified."""
+    refunds = list(Refund.objects.filter(order_id="58213"))
+    if len(refunds) != 1 or Email.objects.count() != 1:
+        raise CheckFailed(f"Expected one refund and one email, found {refunds} and {list(Email.objects.all())}.")
+    held, broken = ledger.verify()
+    if broken is not None:
+        raise CheckFailed(f"The ledger is broken at event {broken.seq} of {broken.chain}: {broken.problem}.")
+    if not ledger.verify(ledger.run_chain(uuid.UUID(run["id"])))[0]:
+        raise CheckFailed("The run has left no events.")
+    return held
+
+
+def _database_url() -> str:
+    """The address of the throw-away database, for the processes."""
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{name}"
+    return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))

@@ -1,0 +1,71 @@
+"""Everything the demo needs in the database, made where it is missing."""
+
+from io import StringIO
+from pathlib import Path
+
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.db import connection
+
+from agentapp import actions
+from agentapp.demo import data
+from agentapp.demo.accounts import make_accounts
+from agentapp.demo.scenarios import AT_START, Scenario
+from agentapp.models import Agent, Run
+from approvals import append_only, configuration
+
+CONFIGURATION_FILE = Path(__file__).with_name("config.yaml")
+
+
+def open_shop(model: str = "") -> dict[str, User]:
+    """Tables, tools, agent, rules, people and the shop's data. Safe to repeat: what is there stays.
+
+    `model` is what the agent runs on, as in openai:<model>; empty leaves it. Returns the people by name.
+    """
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("sync_tools", stdout=StringIO())
+    people = make_accounts()
+    if not Agent.objects.filter(name="support").exists():
+        call_command("load_config", str(CONFIGURATION_FILE), stdout=StringIO())
+    if model:
+        agent = Agent.objects.get(name="support")
+        agent.model = model
+        configuration.save(agent, "system:demo")
+    data.load_shop()
+    return people
+
+
+def start_opening_runs(starter: User) -> list[Run]:
+    """Start the scripted runs, so that the inbox is not empty. Does nothing while one of them is open."""
+    if Run.objects.filter(starter=starter, metadata__has_key="scenario").exclude(state__in=Run.FINAL).exists():
+        return []
+    return [start(scenario, starter) for scenario in AT_START]
+
+
+def start(scenario: Scenario, starter: User) -> Run:
+    """Start a run that plays one scenario."""
+    new = actions.NewRun(
+        agent=scenario.agent,
+        input=scenario.input,
+        route=scenario.route,
+        customer=scenario.customer,
+        conversation=scenario.conversation,
+        metadata={"scenario": scenario.name},
+        script=scenario.script,
+    )
+    return actions.start_run(new, starter)
+
+
+def agent_model() -> str:
+    """What the demo's agent runs on, as provider:model."""
+    return Agent.objects.values_list("model", flat=True).get(name="support")
+
+
+def empty_everything() -> None:
+    """Empty every table, the ledger's too. For throw-away data only."""
+    call_command("migrate", verbosity=0, interactive=False)
+    append_only.remove(connection)
+    try:
+        call_command("flush", verbosity=0, interactive=False)
+    finally:
+        append_only.install(connection)

@@ -1,0 +1,49 @@
+"""Replays a list of replies, so that runs, tests and demos need no model."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from agentapp.drivers.base import ModelError, StepRequest
+from agentapp.messages import Reply, ToolCall, Usage
+from approvals.digest import MalformedJSON, canonical
+
+
+class ScriptedDriver:
+    """Step n is the n-th reply of the run's script."""
+
+    def next_step(self, state: StepRequest) -> Reply:
+        script = state.script or []
+        if not 1 <= state.step <= len(script):
+            raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
+        reply = script[state.step - 1]
+        calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
+        return Reply(
+            text=reply.get("text", ""),
+            tool_calls=calls,
+            usage=_usage(reply.get("usage", {})),
+            model="scripted",
+            finish_reason="tool_call" if calls else "stop",
+        )
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    arguments = call["arguments"]
+    if not isinstance(arguments, str):
+        try:
+            arguments = canonical(arguments)
+        except MalformedJSON as error:
+            raise ModelError(
+                f"The script's call {call['id']!r} cannot be sent: {error}", code="script_invalid"
+            ) from error
+    return ToolCall(id=call["id"], name=call["name"], arguments_text=arguments)
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=usage.get("input_tokens", 0),
+        output_tokens=usage.get("output_tokens", 0),
+        cached_tokens=usage.get("cached_tokens", 0),
+        # Through its text, so that 0.1 stays 0.1.
+        cost=Decimal(str(usage.get("cost", 0))),
+    )

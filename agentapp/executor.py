@@ -1,0 +1,379 @@
+"""The second half of the pipeline: the gate, and the only place where a tool is called.
+
+Calls take effect in the model's order. Neighbouring reads run together; a write runs alone, and
+nothing overtakes an earlier write of its step, whether it runs or waits. What needs a person is
+put on cards, all of a step at once, and the run lets go of its worker.
+"""
+
+import random
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+
+from django.db import transaction
+
+from agentapp import cards, executions, recheck, runs
+from agentapp.deadline import DeadlineExceeded, start, within
+from agentapp.executions import Outcome
+from agentapp.messages import StopSignal, ToolResult
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.proposals import Situation, ruling_for
+from agentapp.reasons import Reason, StopReason
+from agentapp.state import RunState
+from agentapp.tools import python_source
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
+from agentapp.transcript import StepRows
+from approvals import decisions, ledger
+from approvals import tasks as approval_tasks
+from approvals.digest import parse
+from approvals.models import Approval, DecisionType, Verdict
+from approvals.policy import Ruling
+
+State = ToolExecution.State
+
+NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How far the open calls of a step came: all answered, parked for people, or the run is to stop."""
+
+    parked: bool = False
+    stop: StopSignal | None = None
+
+
+def settle(state: RunState) -> Settled:
+    """Take the open calls of the last step as far as they can go. Raises LeaseLost."""
+    rows = state.steps[-1]
+    # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
+    for _ in range(10 * len(rows.executions)):
+        if not rows.open:
+            return Settled()
+        if state.run.cancel_requested_at is not None:
+            return Settled()
+        first = rows.open[0]
+        reads = _leading_reads(rows)
+        if reads:
+            _run_reads(state, reads)
+        elif first.state == State.OUTCOME_UNKNOWN:
+            if _park(state, rows, Run.WaitingFor.OUTCOME):
+                return Settled(parked=True)
+        elif first.state == State.EXECUTING:
+            _recover(state, first)
+        elif first.state == State.READY:
+            _run_allowed(state, first)
+        elif first.state == State.PROPOSED:
+            if _hold(state, rows):
+                return Settled(parked=True)
+        else:
+            settled = _settle_waiting(state, rows, first)
+            if settled is not None:
+                return settled
+    raise RuntimeError(f"the calls of step {rows.step.number} do not come to rest")
+
+
+# --- Reads -------------------------------------------------------------------------------------
+
+
+def _leading_reads(rows: StepRows) -> list[ToolExecution]:
+    """The reads that may run now: those before the first open call that is not one."""
+    found = []
+    for execution in rows.open:
+        if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
+            break
+        found.append(execution)
+    return found
+
+
+def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
+    """Run reads together and store their results at once. The same read twice is run once."""
+    distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
+    running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
+    results = {key: future.result() for key, future in running.items()}
+    outcomes = [Outcome(read, *results[read.name, read.arguments_digest]) for read in reads]
+    with ledger.transaction():
+        run = state.locked()
+        executions.finish(outcomes)
+        if any(outcome.result.status != "ok" for outcome in outcomes):
+            runs.mark_tool_error(run)
+
+
+def _attempt_read(state: RunState, execution: ToolExecution) -> tuple[ToolResult, int]:
+    """The result of one read and how many attempts it took. A read may be repeated: it changes nothing."""
+    tool = execution.tool
+    assert tool is not None
+    text = execution.executed_text or cards.proposed_text(execution, tool)
+    for attempt in range(1, tool.max_attempts + 1):
+        result = _call(state, execution, tool, text, attempt)
+        if result.status != "retryable_error" or attempt == tool.max_attempts:
+            break
+        time.sleep(_pause(attempt, result.retry_after))
+    return result, attempt
+
+
+# --- Writes ------------------------------------------------------------------------------------
+
+
+def _run_allowed(state: RunState, execution: ToolExecution) -> None:
+    """Run a call that a rule allowed, if that is still so."""
+    tool = execution.tool
+    assert tool is not None
+    text = cards.proposed_text(execution, tool)
+    with ledger.transaction():
+        run = state.locked()
+        if run.cancel_requested_at is not None:
+            return
+        state.refresh_configuration(always=True)
+        refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
+        ruling = ruling_for(_situation(state), tool, parse(text))
+        if refusal is None and ruling.verdict == Verdict.ASK:
+            executions.set_aside(execution, f"A person decides now: {ruling.reason}")
+            return
+        key = recheck.key_of(execution, text)
+        refusal = refusal or recheck.key_consumed(execution, key) or recheck.denied(ruling)
+        if refusal is not None:
+            executions.finish([Outcome(execution, refusal)])
+            return
+        if not executions.begin(execution, text, key, allowed_by=execution.allowed_by):
+            raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
+    _run_begun(state, execution, tool)
+
+
+def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -> Settled | None:
+    """Act on what people decided about the first open call. None: look at the step again."""
+    approval = _approval_of(execution)
+    if approval.state == Approval.State.APPROVED:
+        if approval.runs_at is not None and approval.runs_at <= runs.clock(state.run):
+            _run_approved(state, execution, approval)
+            return None
+    elif approval.state in (Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED):
+        if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
+            return _tell(state, execution, approval)
+    elif approval.state != Approval.State.PENDING:
+        with ledger.transaction():
+            state.locked()
+            executions.set_aside(execution, f"The request was {approval.state}.")
+        return None
+    return Settled(parked=True) if _park(state, rows, Run.WaitingFor.APPROVAL) else None
+
+
+def _run_approved(state: RunState, execution: ToolExecution, approval: Approval) -> None:
+    """Use an approval for its one execution, after looking at everything again that it rests on."""
+    tool = execution.tool
+    assert tool is not None
+    text = approval.final_arguments_text
+    snapshot = cards.take_snapshot(tool, parse(text))
+    with ledger.transaction():
+        run = state.locked()
+        if run.cancel_requested_at is not None:
+            return
+        state.refresh_configuration(always=True)
+        key = recheck.key_of(execution, text)
+        refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(execution, key)
+        ruling = ruling_for(_situation(state), state.configuration.tools.get(tool.name, tool), parse(text))
+        refusal = refusal or recheck.denied(ruling)
+        if refusal is not None:
+            decisions.supersede(approval, refusal.message)
+            executions.finish([Outcome(execution, refusal)])
+            return
+        stale = recheck.stale(state, approval, ruling, snapshot)
+        if stale:
+            decisions.supersede(approval, stale)
+            executions.set_aside(execution, stale)
+            return
+        if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
+            return
+        if not executions.begin(execution, text, key):
+            raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
+    _run_begun(state, execution, tool)
+
+
+def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
+    """Call the tool of a write that is marked as running, and store what came of it."""
+    result, attempt = ToolResult(status="fatal_error"), execution.attempts
+    tries = tool.max_attempts if tool.idempotency == Tool.Idempotency.KEY else 1
+    for attempt in range(execution.attempts, execution.attempts + tries):
+        result = _call(state, execution, tool, execution.executed_text, attempt)
+        again = result.status == "retryable_error" or result.reason == Reason.OUTCOME_UNKNOWN
+        if tool.idempotency != Tool.Idempotency.KEY or not again or attempt == execution.attempts + tries - 1:
+            break
+        time.sleep(_pause(attempt, result.retry_after))
+    execution.attempts = attempt
+    try:
+        with ledger.transaction():
+            run = state.locked()
+            _store(execution, result)
+            if result.status != "ok":
+                runs.mark_tool_error(run)
+    except runs.LeaseLost:
+        with ledger.transaction():
+            run_row = runs.lock(execution.run_id)
+            if executions.finish_late(execution, result) and run_row is not None:
+                runs.wake(run_row, runs.clock(run_row))
+        raise
+
+
+def _store(execution: ToolExecution, result: ToolResult) -> None:
+    if result.reason == Reason.OUTCOME_UNKNOWN:
+        executions.lose(execution)
+    else:
+        executions.finish([Outcome(execution, result, execution.attempts)])
+
+
+def _recover(state: RunState, execution: ToolExecution) -> None:
+    """A worker died in the middle of this write. With a key it is repeated; else a person finds out."""
+    tool = execution.tool
+    assert tool is not None
+    honours_key = tool.idempotency == Tool.Idempotency.KEY and execution.idempotency_key is not None
+    with ledger.transaction():
+        state.locked()
+        if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
+            executions.lose(execution)
+            return
+        executions.repeat(execution)
+    _run_begun(state, execution, tool)
+
+
+# --- People ------------------------------------------------------------------------------------
+
+
+def _hold(state: RunState, rows: StepRows) -> bool:
+    """Put every call of the step that needs a person on a card, and let go of the run. False: it was cancelled."""
+    asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
+    state.refresh_configuration()
+    situation = _situation(state)
+    made = [
+        cards.build(state.run, state.steps, execution, tool, _terms(situation, execution, tool))
+        for execution in asking
+        if (tool := state.configuration.tools.get(execution.name, execution.tool)) is not None
+    ]
+    with ledger.transaction():
+        run = state.locked()
+        if run.cancel_requested_at is not None:
+            return False
+        asked = decisions.request(made, runs.clock(run), state.configuration.channels)
+        executions.hold(asking, asked)
+        runs.park(run, state.token, Run.WaitingFor.APPROVAL)
+        transaction.on_commit(approval_tasks.nudge, robust=True)
+    return True
+
+
+def _terms(situation: Situation, execution: ToolExecution, tool: Tool) -> Ruling:
+    """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
+    frozen = Ruling.from_json(execution.ruling)
+    if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
+        return frozen
+    return ruling_for(situation, tool, parse(cards.proposed_text(execution, tool)), always_ask=True)
+
+
+def _park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
+    """Let go of the run until people have acted. False: they have, while we were looking."""
+    with ledger.transaction():
+        run = state.locked()
+        first = rows.open[0]
+        if waiting_for == Run.WaitingFor.OUTCOME:
+            first.refresh_from_db()
+            if first.state != State.OUTCOME_UNKNOWN or run.cancel_requested_at is not None:
+                return False
+            runs.park(run, state.token, waiting_for)
+            return True
+        approval = _approval_of(first)
+        due = approval.runs_at if approval.state in Approval.DECIDED else None
+        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.cancel_requested_at is not None:
+            return False
+        if due is not None and due <= runs.clock(run):
+            return False
+        runs.park(run, state.token, waiting_for, wake_at=due)
+    return True
+
+
+def _approval_of(execution: ToolExecution) -> Approval:
+    """The request as it stands now, whatever was read before."""
+    return Approval.objects.get(execution=execution)
+
+
+def _tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:
+    """Answer a call with what people said instead of running it."""
+    decision = approval.decisions.filter(undone_at__isnull=True).last()
+    stop: StopSignal | None = None
+    if approval.state == Approval.State.EXPIRED:
+        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
+        if approval.on_expiry == "stop":
+            stop = StopSignal(StopReason.APPROVAL_EXPIRED, "No one decided in time, and the rule stops the run.")
+    elif decision is not None and decision.type == DecisionType.RESPOND:
+        result = ToolResult(
+            data=decision.message, message="A person answered in the tool's place; the call did not run.",
+            trust="trusted_system",
+        )  # fmt: skip
+    else:
+        words = decision.message if decision else ""
+        result = recheck.refusal(
+            Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
+        )
+        if decision is not None and decision.stop_run:
+            stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")
+    with ledger.transaction():
+        state.locked()
+        if not decisions.settle(approval):
+            return None  # undone meanwhile
+        executions.finish([Outcome(execution, result)])
+    return Settled(stop=stop) if stop else None
+
+
+# --- The call ----------------------------------------------------------------------------------
+
+
+def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, attempt: int) -> ToolResult:
+    """One attempt at a tool, in its time. Every way it can end becomes a result."""
+    implementation = python_source.get(tool.name)
+    if implementation is None:
+        return ToolResult(
+            status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."
+        )
+    context = _context(state, execution, tool, attempt)
+    try:
+        return within(tool.timeout_seconds, implementation.run, parse(text), context)
+    except DeadlineExceeded:
+        if tool.consequential:
+            return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
+        message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
+        return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
+    except OutcomeUnknown as error:
+        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
+    except ToolError as error:
+        status = "retryable_error" if error.retryable else "fatal_error"
+        return ToolResult(status=status, reason=Reason.TOOL_FAILURE, message=str(error), retry_after=error.retry_after)  # type: ignore[arg-type]
+    except Exception as error:  # a tool's own code may fail in any way
+        message = f"{type(error).__name__}: {error}"[:2000]
+        if tool.consequential:
+            # It did not say that nothing happened.
+            return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=message)
+        return ToolResult(status="fatal_error", reason=Reason.TOOL_FAILURE, message=message)
+
+
+def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int) -> ToolContext:
+    run = state.run
+    return ToolContext(
+        run_id=str(run.pk),
+        step=state.steps[-1].step.number,
+        call_id=execution.call_id,
+        agent=run.agent_snapshot["name"],
+        conversation_id=str(run.conversation_id or ""),
+        customer=run.customer,
+        actor=run.starter.get_username() if run.starter else "",
+        route=run.route,
+        idempotency_key=execution.idempotency_key or "",
+        deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
+        attempt=attempt,
+        state=MappingProxyType({"input": run.input, "metadata": MappingProxyType(run.metadata)}),
+    )
+
+
+def _situation(state: RunState) -> Situation:
+    return Situation(state.run, state.configuration, state.disclosed, state.steps)
+
+
+def _pause(attempt: int, retry_after: float | None) -> float:
+    """Seconds before the next attempt: doubling from half a second, with jitter; what the tool asks for wins."""
+    return min(retry_after if retry_after is not None else random.uniform(0.5, 1) * 2 ** (attempt - 1), 10)  # noqa: S311

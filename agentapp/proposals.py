@@ -1,0 +1,164 @@
+"""The first half of the one pipeline: every check of a proposed call that needs no person.
+
+In order: well-formed, disclosed, arguments fit the schema, not a repetition, permitted, ruled on,
+within limits. The result is a Proposal: refused with a reason, ready to run, or to be asked about.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentapp.cards import with_defaults
+from agentapp.executions import Proposal
+from agentapp.messages import ToolCall, ToolResult
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.reasons import Reason
+from agentapp.tools.schema import InvalidSchema, check_arguments
+from agentapp.toolset import Configuration
+from agentapp.transcript import StepRows
+from approvals import policy
+from approvals.digest import MalformedJSON, canonical, parse, sha256
+from approvals.models import Verdict
+from approvals.policy import Ruling
+
+MAX_CALLS_PER_STEP = 32
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the checks of a step's calls look at."""
+
+    run: Run
+    configuration: Configuration
+    disclosed: dict[str, Tool]
+    steps: Sequence[StepRows]
+
+
+class _Refused(Exception):
+    """Ends the checks of one call with its answer."""
+
+    def __init__(self, reason: Reason, message: str, replay_of: ToolExecution | None = None) -> None:
+        super().__init__(message)
+        self.result = ToolResult(status="refused", reason=reason, message=message, trust="trusted_system")
+        self.replay_of = replay_of
+
+
+def judge(situation: Situation, calls: Sequence[ToolCall]) -> list[Proposal]:
+    """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored."""
+    proposals: list[Proposal] = []
+    leading = True
+    for index, call in enumerate(calls):
+        proposal = _judge_one(situation, call, index, proposals)
+        if not proposal.refusal:
+            leading = leading and not proposal.asks and proposal.tool is not None and not proposal.tool.consequential
+            if leading:
+                proposal = replace(proposal, starts_now=True)
+        proposals.append(proposal)
+    return proposals
+
+
+def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, always_ask: bool = False) -> Ruling:
+    """What the rules say about a call now."""
+    run = situation.run
+    call = policy.Call(
+        tool=tool.name,
+        effect_class=tool.effect_class,
+        arguments=arguments,
+        agent=run.agent_snapshot["name"],
+        route=run.route,
+        run={"id": str(run.pk), "title": run.title, "step": run.step_count, "metadata": run.metadata},
+        customer=run.customer,
+        always_ask=always_ask or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
+    )
+    return policy.evaluate(situation.configuration.rules, call)
+
+
+def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Proposal]) -> Proposal:
+    tool = situation.configuration.tools.get(call.name)
+    arguments: Any = None
+    text = ""
+    ruling: Ruling | None = None
+    try:
+        if index >= MAX_CALLS_PER_STEP:
+            raise _Refused(Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once; propose fewer.")
+        arguments = _well_formed(call)
+        tool = _disclosed(situation, call.name)
+        arguments = with_defaults(tool.input_schema, arguments)
+        _fits(tool, arguments)
+        text = canonical(arguments)
+        _is_new(situation, tool, sha256(text), before)
+        if situation.run.starter is not None and not situation.run.starter.is_active:
+            raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
+        ruling = ruling_for(situation, tool, arguments)
+        if ruling.verdict == Verdict.DENY:
+            raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+    except _Refused as refused:
+        return Proposal(
+            call, tool, arguments, text, ruling.as_json() if ruling else {}, refusal=refused.result,
+            replay_of=refused.replay_of,
+        )  # fmt: skip
+    allowed = ruling.verdict == Verdict.ALLOW
+    by = (f"rule:{ruling.rule}" if ruling.rule else "read") if allowed else ""
+    return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not allowed)
+
+
+def _well_formed(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = parse(call.arguments_text or "{}")
+        canonical(arguments)
+    except MalformedJSON as error:
+        raise _Refused(Reason.MALFORMED_ARGUMENTS, f"{error} Send the arguments again as one JSON object.") from error
+    if not isinstance(arguments, dict):
+        raise _Refused(Reason.MALFORMED_ARGUMENTS, "Arguments are one JSON object.")
+    return arguments
+
+
+def _disclosed(situation: Situation, name: str) -> Tool:
+    tool = situation.disclosed.get(name)
+    if tool is not None:
+        return tool
+    listed = ", ".join(sorted(situation.disclosed)) or "none"
+    known = situation.configuration.tools.get(name)
+    if known is not None and (not known.enabled or known.missing_since is not None):
+        raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
+    raise _Refused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
+
+
+def _fits(tool: Tool, arguments: dict[str, Any]) -> None:
+    try:
+        problems = check_arguments(tool.input_schema, arguments)
+    except InvalidSchema as error:
+        raise _Refused(Reason.TOOL_DISABLED, f"{tool.name} cannot be used: {error}") from error
+    if problems:
+        missing = problems[0].kind == "missing"
+        sentences = " ".join(problem.sentence for problem in problems)
+        raise _Refused(Reason.MISSING_ARGUMENTS if missing else Reason.INVALID_ARGUMENTS, sentences)
+
+
+def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal]) -> None:
+    """Refuse a repetition of a write, and of what a person has rejected in this run."""
+    earlier = [
+        execution
+        for rows in situation.steps
+        for execution in rows.executions
+        if execution.name == tool.name and execution.arguments_digest == digest
+    ]
+    if any(execution.reason == Reason.APPROVAL_REJECTED for execution in earlier):
+        raise _Refused(
+            Reason.PREVIOUSLY_REJECTED, "A person has rejected exactly this call in this run. Do not propose it again."
+        )
+    if not tool.consequential or tool.repeatable:
+        return
+    done = next((e for e in earlier if e.result_status == "ok" and e.idempotency_key), None)
+    if done is not None:
+        raise _Refused(
+            Reason.IDEMPOTENCY_KEY_CONSUMED,
+            f"This was done before in this run (call {done.call_id}); its result stands. It did not run again.",
+            replay_of=done,
+        )
+    twice = any(
+        p.tool is not None and p.tool.name == tool.name and not p.refusal and sha256(p.canonical_text) == digest
+        for p in before
+    )
+    if twice:
+        raise _Refused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")

@@ -1,0 +1,76 @@
+"""What is looked at again when a call that was proposed earlier is about to run."""
+
+from django.contrib.auth.models import User
+
+from agentapp.messages import ToolResult
+from agentapp.models import ToolExecution
+from agentapp.reasons import Reason
+from agentapp.state import RunState
+from agentapp.tools.schema import check_arguments
+from approvals import decisions
+from approvals.digest import parse, sha256
+from approvals.models import Approval, Verdict
+from approvals.policy import Ruling
+
+
+def no_longer_possible(state: RunState, execution: ToolExecution, text: str, tool_version: str) -> ToolResult | None:
+    """Why a call that was proposed earlier cannot run now, by what is configured now."""
+    tool = state.disclosed.get(execution.name)
+    if tool is None:
+        return refusal(Reason.TOOL_DISABLED, f"{execution.name} is no longer available.")
+    if tool_version and tool.version != tool_version:
+        return refusal(Reason.ACTION_CHANGED, f"{execution.name} has changed since; propose the call again.")
+    problems = check_arguments(tool.input_schema, parse(text))
+    if problems:
+        return refusal(Reason.INVALID_ARGUMENTS, problems[0].sentence)
+    starter = state.run.starter_id
+    if starter is not None and not User.objects.filter(pk=starter, is_active=True).exists():
+        return refusal(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
+    return None
+
+
+def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) -> str:
+    """Why an approval no longer covers the call, or an empty text. What is stale is asked again."""
+    tool = state.configuration.tools[approval.tool]
+    if tool.version != approval.tool_version:
+        return "The tool has changed since it was approved."
+    if not decisions.is_bound(approval):
+        return "The request on record is not what people approved."
+    if snapshot != approval.snapshot_text:
+        return "What the decision rested on has changed since it was approved."
+    if not decisions.deciders_still_allowed(approval):
+        return "Somebody who approved may no longer decide."
+    if ruling.verdict == Verdict.ASK and not decisions.meets(approval, ruling):
+        return f"The rules have become stricter: {ruling.reason}"
+    return ""
+
+
+def key_of(execution: ToolExecution, text: str) -> str:
+    """The idempotency key: the same for every attempt at this call, another for every other call."""
+    tool = execution.tool
+    assert tool is not None
+    same = ToolExecution.objects.filter(
+        run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
+    ).exclude(pk=execution.pk)  # fmt: skip
+    failed_or_repeatable = same.count() if tool.repeatable else same.exclude(result_status="ok").count()
+    return sha256(f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
+
+
+def key_consumed(execution: ToolExecution, key: str) -> ToolResult | None:
+    taken = ToolExecution.objects.filter(idempotency_key=key).exclude(pk=execution.pk).first()
+    if taken is None:
+        return None
+    return refusal(
+        Reason.IDEMPOTENCY_KEY_CONSUMED, f"This was done before in this run (call {taken.call_id}); its result stands."
+    )
+
+
+def denied(ruling: Ruling) -> ToolResult | None:
+    if ruling.verdict != Verdict.DENY:
+        return None
+    return refusal(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+
+
+def refusal(reason: Reason, message: str) -> ToolResult:
+    """The answer to a call that does not run."""
+    return ToolResult(status="refused", reason=reason, message=message, trust="trusted_system")

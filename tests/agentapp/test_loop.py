@@ -1,0 +1,175 @@
+"""What a run does next: limits, errors of the model, leases, endings."""
+
+import uuid
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from agentapp import actions, loop, runs
+from agentapp.drivers.base import ModelError
+from agentapp.drivers.scripted import ScriptedDriver
+from agentapp.models import Agent, Run
+from agentapp.sweep import sweep
+from approvals.models import Approval, Event
+from tests.clerk_tools import effects_of
+from tests.conftest import call, calls, says
+
+
+def test_a_second_nudge_finds_nothing_to_do(clerk):
+    run = clerk.run(says("done"))
+    events = Event.objects.filter(run_id=run.pk).count()
+    assert loop.drive(run.pk) is None
+    assert Event.objects.filter(run_id=run.pk).count() == events
+
+
+def test_a_nudge_for_a_run_that_is_not_there_does_nothing(clerk):
+    assert loop.drive(uuid.uuid4()) is None
+
+
+def test_a_run_held_by_a_live_lease_is_left_alone(clerk):
+    run = clerk.start(says("done"))
+    assert runs.claim(run.pk) is not None
+    assert loop.drive(run.pk) is None
+
+
+def test_a_run_whose_lease_ran_out_is_taken_over(clerk):
+    run = clerk.start(says("done"))
+    runs.claim(run.pk)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert run.pk in sweep()
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_a_run_stops_at_its_step_limit_and_says_so(clerk):
+    Agent.objects.update(max_steps=2)
+    steps = [calls(call(f"c{n}", "look_up", what=str(n))) for n in range(5)]
+    run = clerk.run(*steps)
+    assert (run.state, run.stop_reason, run.step_count) == ("stopped", "steps_limit", 2)
+    assert "2/2" in run.stop_message
+
+
+def test_a_run_stops_at_its_token_limit(clerk):
+    Agent.objects.update(max_tokens=25)
+    run = clerk.run(*[calls(call(f"c{n}", "look_up", what=str(n))) for n in range(5)])
+    assert (run.state, run.stop_reason) == ("stopped", "token_limit")
+
+
+def test_a_run_stops_at_its_cost_limit(clerk):
+    Agent.objects.update(max_cost=Decimal("0.02"))
+    dear = [{**calls(call(f"c{n}", "look_up", what=str(n))), "usage": {"cost": 0.015}} for n in range(5)]
+    run = clerk.run(*dear)
+    assert (run.state, run.stop_reason, run.cost) == ("stopped", "cost_limit", Decimal("0.03"))
+
+
+def test_a_run_keeps_the_configuration_it_was_started_with(clerk):
+    run = clerk.start(says("done"))
+    Agent.objects.update(max_steps=0, instructions="Be careless.")
+    assert clerk.drive(run).state == "succeeded"
+    run.refresh_from_db()
+    assert run.agent_snapshot["instructions"] == "Be exact."
+
+
+def test_a_model_that_says_nothing_fails_the_run(clerk):
+    run = clerk.run(says("  "))
+    assert (run.state, run.stop_reason) == ("failed", "error")
+
+
+def test_a_script_that_is_too_short_fails_the_run_and_says_where(clerk):
+    run = clerk.run(calls(call("a", "look_up", what="x")))
+    assert run.state == "failed"
+    assert "step 2" in run.stop_message
+
+
+def test_a_model_error_that_may_pass_is_tried_again_from_the_queue(clerk, monkeypatch):
+    run = clerk.start(says("done"))
+    real = ScriptedDriver.next_step
+    failures = [ModelError("busy", retryable=True, retry_after=0)]
+
+    def sometimes(self, state):
+        if failures:
+            raise failures.pop()
+        return real(self, state)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", sometimes)
+    assert loop.drive(run.pk) == loop.Again(0)
+    run.refresh_from_db()
+    assert (run.state, run.model_failures) == ("queued", 1)
+    assert clerk.drive(run).state == "succeeded"
+    assert run.model_failures == 0
+
+
+def test_a_model_that_keeps_failing_fails_the_run_after_the_last_attempt(clerk, monkeypatch, settings):
+    settings.MODEL_ATTEMPTS = 2
+
+    def never(self, state):
+        raise ModelError("busy", retryable=True, retry_after=0)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", never)
+    run = clerk.run(says("done"))
+    assert (run.state, run.stop_reason, run.stop_message) == ("failed", "error", "busy")
+
+
+def test_a_model_error_that_will_not_pass_fails_the_run_at_once(clerk, monkeypatch):
+    def never(self, state):
+        raise ModelError("no such model", retryable=False)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", never)
+    assert clerk.run(says("done")).state == "failed"
+
+
+def test_a_bug_in_the_runtime_ends_the_run_and_keeps_its_details_in_the_log(clerk, monkeypatch, caplog):
+    def broken(self, state):
+        raise KeyError("secret detail")
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", broken)
+    run = clerk.run(says("done"))
+    assert run.state == "failed"
+    assert "secret detail" not in run.stop_message
+    assert "secret detail" in caplog.text
+
+
+def test_a_time_slice_that_is_used_up_gives_the_worker_back(clerk, settings):
+    settings.TIME_SLICE_SECONDS = 0
+    run = clerk.start(calls(call("a", "look_up", what="x")), says("done"))
+    assert loop.drive(run.pk) == loop.Again()
+    run.refresh_from_db()
+    assert (run.state, run.lease_token) == ("queued", None)
+
+
+def test_an_expired_request_is_answered_with_no_one_decided(clerk):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)), says("ok"))
+    Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert run.pk in sweep()
+    assert clerk.drive(run).state == "succeeded"
+    execution = clerk.execution(run, "a")
+    assert (execution.reason, effects_of("pay")) == ("approval_expired", [])
+    assert "No one decided" in execution.message
+
+
+def test_a_waiting_run_holds_no_lease_and_is_not_due(clerk):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)))
+    assert (run.lease_token, run.wake_at) == (None, None)
+    assert run.pk not in sweep()
+
+
+def test_runs_of_one_conversation_see_what_was_said_before(clerk):
+    first = clerk.run(says("Your order is on its way."), input="Where is my order?", conversation="ticket-1")
+    second = clerk.run(says("Yes."), input="Are you sure?", conversation="ticket-1")
+    assert first.conversation == second.conversation
+    said = list(first.conversation.messages.order_by("seq").values_list("role", "content"))
+    assert said == [
+        ("user", "Where is my order?"),
+        ("assistant", "Your order is on its way."),
+        ("user", "Are you sure?"),
+        ("assistant", "Yes."),
+    ]
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed"])
+def test_a_run_that_has_ended_cannot_be_cancelled(clerk, sam, state):
+    run = clerk.run(says("done") if state == "succeeded" else says(""))
+    actions.cancel_run(run.pk, sam)
+    run.refresh_from_db()
+    assert run.state == state

@@ -1,0 +1,68 @@
+"""A process that drives one run, or decides one request, and dies at a named point. Run by test_crash_points."""
+
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import django
+from django.contrib.auth import get_user_model
+
+django.setup()
+
+from agentapp import actions, executor, loop, runs, tasks  # noqa: E402
+from approvals import ledger  # noqa: E402
+from approvals.models import Approval  # noqa: E402
+from tests.faults.world import die_at  # noqa: E402
+
+
+def after(module: Any, name: str, point: str, times: int = 1) -> None:
+    """Die right after the so-manieth call of a function has returned."""
+    real: Callable[..., Any] = getattr(module, name)
+    left = [times]
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        value = real(*args, **kwargs)
+        left[0] -= 1
+        if left[0] == 0:
+            die_at(point)
+        return value
+
+    setattr(module, name, dying)
+
+
+def before(module: Any, name: str, point: str) -> None:
+    """Die right before a function is called."""
+    real: Callable[..., Any] = getattr(module, name)
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        die_at(point)
+        return real(*args, **kwargs)
+
+    setattr(module, name, dying)
+
+
+def arm() -> None:
+    before(tasks, "nudge", "P0")  # the decision is committed, nobody has been told
+    before(executor, "_run_begun", "P1")  # the claim is committed, nothing has been sent
+    # P2 and P3 are inside the tool.
+    before(executor, "_store", "P4")  # the answer was read and is not stored
+    after(executor, "_run_begun", "P5")  # the result is committed, the run has not gone on
+    after(loop, "_take_step", "P6")  # the next step is committed
+    before(runs, "record_step", "P7")  # the model has answered, nothing is stored
+    after(ledger, "_append", "P8", times=2)  # events are written, the transaction is open
+    after(executor, "_run_begun", "P9", times=2)  # between the second and the third of five calls
+
+
+if __name__ == "__main__":
+    arm()
+    what, subject = sys.argv[1], uuid.UUID(sys.argv[2])
+    if what == "drive":
+        loop.drive(subject)
+    else:
+        approval = Approval.objects.get(pk=subject)
+        user = get_user_model().objects.get(username="dana")
+        new = actions.NewDecision(uuid.uuid4(), "approve", approval.version, approval.action_digest)
+        actions.decide(subject, new, user)
+    print("survived", os.environ.get("CRASH_AT"))

@@ -1,0 +1,155 @@
+"""A worker killed at any line leaves a run that finishes or is shown to a person; nothing runs twice.
+
+Each test kills a real process at one point and lets another worker take over. What happened to the
+world is read from the world, not from the database.
+"""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from django.utils import timezone
+
+from agentapp import actions, loop
+from agentapp.models import Run, ToolExecution
+from agentapp.sweep import sweep
+from approvals import ledger
+from approvals.models import Approval
+from tests.conftest import call, calls, install_tools, says
+from tests.faults.world import effects
+
+TOOLS = ["charge", "charge_once"]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch, clerk, settings):
+    """The clerk with tools that act on a world outside the database."""
+    path = tmp_path / "world.jsonl"
+    monkeypatch.setenv("WORLD", str(path))
+    settings.TOOL_MODULES = ["tests.clerk_tools", "tests.faults.world"]
+    clerk.agent.tools.add(*install_tools("tests.faults.world").values())
+    return clerk
+
+
+def die(point: str, what: str, subject: object) -> None:
+    """Run a process that is to die at a point, and see that it did."""
+    database = connection.settings_dict
+    url = (
+        f"sqlite:///{database['NAME']}"
+        if connection.vendor == "sqlite"
+        else f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
+        f"/{database['NAME']}"
+    )
+    environment = {
+        **os.environ,
+        "CRASH_AT": point,
+        "DATABASE_URL": url,
+        "DJANGO_SETTINGS_MODULE": "agentapp.settings",
+        "DEBUG": "true",
+        "TOOL_MODULES": ",".join(django_settings.TOOL_MODULES),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "REDIS_URL": "",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.crash", what, str(subject)],
+        env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 137, f"{point} was not reached: {done.stdout}{done.stderr}"
+
+
+def take_over(run: Run) -> Run:
+    """What happens next: the lease of the dead worker runs out, a sweep finds the run, a worker drives it."""
+    Run.objects.filter(pk=run.pk, state="running").update(lease_until=timezone.now() - timedelta(seconds=1))
+    for _ in range(3):
+        if run.pk not in sweep():
+            break
+        loop.drive(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def approved_run(clerk, dana, tool: str, count: int = 1) -> Run:
+    """A run with approved calls that nobody has acted on yet."""
+    run = clerk.run(calls(*[call(f"c{n}", tool, item=f"item-{n}") for n in range(count)]), says("done"))
+    for approval in clerk.open(run):
+        clerk.decide(approval, dana)
+    return run
+
+
+def state_of(run: Run) -> tuple[str, str, int]:
+    execution = ToolExecution.objects.get(run=run, call_id="c0")
+    return run.state, execution.state, len(effects())
+
+
+def assert_record_holds(run: Run) -> None:
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+    assert Approval.objects.filter(run_id=run.pk, state="used").count() <= len(run.executions.all())
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_p0_a_decision_nobody_was_told_about_is_found_by_the_sweep(world, dana, tool):
+    run = world.run(calls(call("c0", tool, item="x")), says("done"))
+    die("P0", "decide", world.open(run)[0].pk)
+    assert state_of(take_over(run)) == ("succeeded", "finished", 1)
+    assert_record_holds(run)
+
+
+@pytest.mark.parametrize(
+    ("point", "plain", "keyed"),
+    [
+        ("P1", ("waiting", "outcome_unknown", 0), ("succeeded", "finished", 1)),
+        ("P2", ("waiting", "outcome_unknown", 0), ("succeeded", "finished", 1)),
+        ("P3", ("waiting", "outcome_unknown", 1), ("succeeded", "finished", 1)),
+        ("P4", ("waiting", "outcome_unknown", 1), ("succeeded", "finished", 1)),
+        ("P5", ("succeeded", "finished", 1), ("succeeded", "finished", 1)),
+        ("P6", ("succeeded", "finished", 1), ("succeeded", "finished", 1)),
+        ("P8", ("succeeded", "finished", 1), ("succeeded", "finished", 1)),
+    ],
+)
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_worker_killed_around_a_call_leaves_what_can_be_known(world, dana, tool, point, plain, keyed):
+    run = approved_run(world, dana, tool)
+    die(point, "drive", run.pk)
+    expected = keyed if tool == "charge_once" else plain
+    assert state_of(take_over(run)) == expected
+    if expected[1] == "outcome_unknown":
+        unknown = ToolExecution.objects.get(run=run, call_id="c0")
+        actions.resolve_outcome(unknown.pk, "happened" if expected[2] else "did_not_happen", "I looked.", dana)
+        assert take_over(run).state == "succeeded"
+        assert len(effects()) == expected[2]
+    assert_record_holds(run)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_p6_a_message_delivered_twice_makes_no_second_step(world, dana, tool):
+    run = approved_run(world, dana, tool)
+    loop.drive(run.pk)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.step_count, len(effects())) == ("succeeded", 2, 1)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_p7_a_reply_that_was_not_stored_is_asked_for_again_and_proposed_once(world, dana, tool):
+    run = world.start(calls(call("c0", tool, item="x")), says("done"))
+    die("P7", "drive", run.pk)
+    assert take_over(run).state == "waiting"
+    assert ToolExecution.objects.filter(run=run).count() == 1
+    assert len(world.open(run)) == 1
+    assert effects() == []
+    assert_record_holds(run)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_p9_a_worker_killed_between_calls_leaves_their_order_and_runs_each_once(world, dana, tool):
+    run = approved_run(world, dana, tool, count=5)
+    die("P9", "drive", run.pk)
+    assert [effect["item"] for effect in effects()] == ["item-0", "item-1"]
+    assert take_over(run).state == "succeeded"
+    assert [effect["item"] for effect in effects()] == [f"item-{n}" for n in range(5)]
+    assert_record_holds(run)

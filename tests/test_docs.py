@@ -1,0 +1,134 @@
+"""What the pages say is true: links lead somewhere, snippets run, names exist."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import get_commands
+
+from agentapp.tools import python_source, sentences
+from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+README = (ROOT / "README.md").read_text()
+# Django's own, and uvicorn's and Celery's, are not ours to check.
+MANAGE = re.compile(r"manage\.py ([a-z_]+)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def snippets(page: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
+
+
+def context(key: str) -> ToolContext:
+    return ToolContext(
+        run_id="run",
+        step=1,
+        call_id="call",
+        agent="support",
+        conversation_id="",
+        customer="",
+        actor="user:1:sam",
+        route="",
+        idempotency_key=key,
+        deadline=datetime.now(UTC),
+    )
+
+
+@pytest.fixture(scope="module")
+def tools_page() -> dict[str, Any]:
+    """Everything docs/tools.md defines, its snippets run in order as one module."""
+    source = "\n".join(snippets(ROOT / "docs/tools.md", "python"))
+    module: dict[str, Any] = {"__name__": "docs_tools"}
+    exec(compile(source, "docs/tools.md", "exec", dont_inherit=True), module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page):
+    inside = FENCE.sub("", page.read_text())
+    links = [link for link in LINK.findall(inside) if "://" not in link and not link.startswith("#")]
+    missing = [link for link in links if not (page.parent / link.partition("#")[0]).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_is_named_exists(page):
+    unknown = {name for name in MANAGE.findall(page.read_text()) if name not in get_commands()}
+    assert not unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_make_target_that_is_named_exists(page):
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets
+
+
+def test_the_tool_of_the_readme_works():
+    module: dict[str, Any] = {"__name__": "readme"}
+    [source] = snippets(ROOT / "README.md", "python")
+    exec(compile(source, "README.md", "exec", dont_inherit=True), module)
+    tool = module["cancel_subscription"]
+    assert tool.run({"subscription": "SUB-1042", "month": "2026-12"}, context("k")).data["key"] == "k"
+    with pytest.raises(ToolError, match="SUB-1042"):
+        tool.run({"subscription": "1042", "month": "2026-12"}, context("k"))
+
+
+def test_the_readme_and_its_configuration_name_tools_that_exist():
+    [source] = snippets(ROOT / "README.md", "yaml")
+    for rule in yaml.safe_load(source)["rules"].values():
+        assert python_source.get(rule["tool"]) is not None
+
+
+def test_the_tools_of_the_tools_page_are_sound(tools_page):
+    tools = {name: value for name, value in tools_page.items() if isinstance(value, Tool)}
+    assert set(tools) == {"get_invoice", "write_off", "ArchiveInvoice", "remind"}
+    for tool in tools.values():
+        texts = [tool.title, tool.sentence, tool.button]
+        texts += [text for line in tool.effects for text in (line.title, line.detail)]
+        assert not [text for text in texts if sentences.check_template(text, set(tool.input_schema["properties"]))]
+
+
+def test_the_tools_of_the_tools_page_do_what_it_says(tools_page):
+    write_off = tools_page["write_off"]
+    arguments = {"number": "INV-1042", "amount": 20.0, "reason": "came_late"}
+    assert write_off.run(arguments, context("k")).data["made_before"] is False
+    assert write_off.run(arguments, context("k")).data["made_before"] is True
+    assert write_off.snapshot_of(arguments)["customer"] == "Ana Pereira"
+    with pytest.raises(ToolError, match=r"120\.00"):
+        write_off.run({**arguments, "amount": 500.0}, context("k"))
+    assert tools_page["remind"].run({"number": "INV-1042"}, context("k")).data == {"reminded": "INV-1042"}
+    assert tools_page["ArchiveInvoice"].run({"number": "INV-1042"}, context("k")).data == {"archived": "INV-1042"}
+
+
+def test_the_errors_of_the_tools_page_are_the_ones_it_describes(tools_page):
+    charge = tools_page["charge"]
+    with pytest.raises(ToolError) as refused:
+        charge("INV-0")
+    assert not refused.value.retryable
+    with pytest.raises(ToolError) as later:
+        charge("INV-1")
+    assert later.value.retry_after == 60
+    with pytest.raises(OutcomeUnknown):
+        charge("INV-2")
+
+
+def test_the_operating_page_lists_every_setting():
+    page = (ROOT / "docs/operating.md").read_text()
+    settings = (ROOT / "agentapp/settings.py").read_text()
+    variables = set(re.findall(r'env(?:_bool|_count|_list)?\(\s*"([A-Z_]+)"', settings))
+    assert not sorted(name for name in variables if f"`{name}`" not in page)
+
+
+def test_the_architecture_page_names_functions_that_exist():
+    page = (ROOT / "docs/architecture.md").read_text()
+    places = {name: (ROOT / f"agentapp/{name}.py") for name in ("runs", "executions", "actions", "executor", "cards")}
+    places |= {"decisions": ROOT / "approvals/decisions.py", "proposals": ROOT / "agentapp/proposals.py"}
+    for module, function in re.findall(r"`(\w+)\.(\w+)`", page):
+        if module in places and function != "py":
+            assert f"\ndef {function}(" in places[module].read_text(), f"{module}.{function}"
