@@ -1,0 +1,175 @@
+"""System checks: what would be unsafe in production, and rows that the code cannot serve.
+
+With DEBUG on, the first kind is silent. The second kind reads the database, so it runs with
+`manage.py check --database default`, and before every migration.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pydantic
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections
+
+from agentapp.drivers import DRIVERS
+from agentapp.models import Agent, Route, Tool
+from approvals import append_only, channels
+from approvals.models import Channel, Event, Rule
+
+SHORTEST_SECRET_KEY = 32
+# The longest that a dead worker may hold a run.
+RECOVERY_SECONDS = 30
+
+
+@register(Tags.security)
+def safe_for_production(**kwargs: Any) -> list[CheckMessage]:
+    """What would be unsafe where it matters."""
+    return [] if settings.DEBUG else [*_unsafe(), *_doubtful()]
+
+
+def _unsafe() -> Iterable[CheckMessage]:
+    if settings.SECRET_KEY == settings.DEFAULT_SECRET_KEY or len(settings.SECRET_KEY) < SHORTEST_SECRET_KEY:
+        yield Error(
+            f"SECRET_KEY is the one for development, or shorter than {SHORTEST_SECRET_KEY} characters.",
+            hint="Anybody who knows it can sign in as anybody. Set SECRET_KEY to a long random text.",
+            id="countersign.E001",
+        )
+    if settings.ALLOW_SCRIPTED_RUNS:
+        yield Error(
+            "ALLOW_SCRIPTED_RUNS is on: whoever may start runs can choose what the model says.",
+            hint="Set ALLOW_SCRIPTED_RUNS to false.",
+            id="countersign.E002",
+        )
+    if "agentapp.demo.tools" in settings.TOOL_MODULES:
+        yield Error(
+            "TOOL_MODULES names the demo shop.",
+            hint="Set TOOL_MODULES to the modules of your own tools.",
+            id="countersign.E003",
+        )
+    if not (settings.SESSION_COOKIE_SECURE and settings.CSRF_COOKIE_SECURE):
+        yield Error(
+            "Cookies are sent over plain HTTP, where they can be read on the way.",
+            hint="Set SECURE_COOKIES to true and serve HTTPS.",
+            id="countersign.E004",
+        )
+    if "*" in settings.ALLOWED_HOSTS:
+        yield Error(
+            "ALLOWED_HOSTS contains '*': links can be made to lead to somebody else's host.",
+            hint="Set ALLOWED_HOSTS to the names under which people reach the console.",
+            id="countersign.E005",
+        )
+    if not settings.BASE_URL.startswith("https://"):
+        yield Error(
+            f"BASE_URL is {settings.BASE_URL}: the links in notifications lead to a page without HTTPS.",
+            hint="Set BASE_URL to the https:// address of the console.",
+            id="countersign.E006",
+        )
+
+
+def _doubtful() -> Iterable[CheckMessage]:
+    if settings.EMBEDDED:
+        yield Warning(
+            "REDIS_URL is not set: the embedded broker reaches only workers in the same process.",
+            hint="Set REDIS_URL, unless web server and worker are one process.",
+            id="countersign.W001",
+        )
+    if connections["default"].vendor == "sqlite":
+        yield Warning(
+            "DATABASE_URL is not set: SQLite serves one machine, and one writer at a time.",
+            hint="Set DATABASE_URL to a PostgreSQL database, unless this is a small installation.",
+            id="countersign.W002",
+        )
+    if settings.LEASE_SECONDS + settings.SWEEP_SECONDS > RECOVERY_SECONDS:
+        yield Warning(
+            f"LEASE_SECONDS and SWEEP_SECONDS add up to more than {RECOVERY_SECONDS}: "
+            "that is how long a worker that died can hold a run.",
+            hint="Lower one of them.",
+            id="countersign.W003",
+        )
+
+
+@register(Tags.database)
+def ledger_is_guarded(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """The triggers that keep the ledger append-only are there."""
+    return [
+        Error(
+            f"The database does not guard the ledger: {', '.join(sorted(missing))} is missing.",
+            hint="Put the triggers back: manage.py shell -c "
+            "'from django.db import connection; from approvals import append_only; append_only.install(connection)'. "
+            "Then run manage.py verify_ledger.",
+            id="countersign.E010",
+        )
+        for alias in databases or []
+        if _has_tables(alias, Event) and (missing := append_only.missing(connections[alias]))
+    ]
+
+
+@register(Tags.database)
+def rows_name_code_that_exists(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Agents name drivers, channels name kinds, and both are there."""
+    if not _has_tables("default", Agent, Channel) or "default" not in (databases or []):
+        return []
+    found: list[CheckMessage] = [
+        Error(
+            f"The agent {name!r} names the driver {driver!r}, which does not exist.",
+            hint=f"Known drivers: {', '.join(sorted(DRIVERS))}.",
+            id="countersign.E011",
+        )
+        for name, driver in Agent.objects.values_list("name", "driver")
+        if driver not in DRIVERS
+    ]
+    for channel in Channel.objects.only("name", "kind", "config"):
+        try:
+            channels.open_channel(channel)
+        except LookupError as error:
+            found.append(Error(f"The channel {channel.name!r} cannot be used. {error}", id="countersign.E012"))
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]["msg"]
+            message = f"The channel {channel.name!r} is not set up rightly: {first}."
+            found.append(Error(message, id="countersign.E013"))
+    return found
+
+
+@register(Tags.database)
+def mail_is_sent(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Where a channel sends mail there is a mail server. With DEBUG on, the console will do."""
+    if settings.DEBUG or "default" not in (databases or []) or not _has_tables("default", Channel):
+        return []
+    console = settings.MAILERS["default"]["BACKEND"] == "django.core.mail.backends.console.EmailBackend"
+    if not console or not Channel.objects.filter(kind="email", active=True).exists():
+        return []
+    return [
+        Warning(
+            "A channel sends mail, but mail is only written to the console.",
+            hint="Set EMAIL_HOST to a mail server.",
+            id="countersign.W004",
+        )
+    ]
+
+
+@register(Tags.database)
+def rules_name_what_there_is(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """A rule for something that does not exist never applies, which nobody would notice."""
+    if not _has_tables("default", Rule, Tool, Agent, Route) or "default" not in (databases or []):
+        return []
+    there = {
+        "tool": set(Tool.objects.filter(missing_since=None).values_list("name", flat=True)),
+        "agent": set(Agent.objects.values_list("name", flat=True)),
+        "route": set(Route.objects.values_list("name", flat=True)),
+    }
+    return [
+        Warning(
+            f"The rule {rule['name']!r} is for the {word} {rule[word]!r}, which does not exist: it never applies.",
+            hint="Correct the rule, or make it inactive.",
+            id="countersign.W010",
+        )
+        for rule in Rule.objects.filter(active=True).values("name", *there)
+        for word, names in there.items()
+        if rule[word] and rule[word] not in names
+    ]
+
+
+def _has_tables(alias: str, *models: Any) -> bool:
+    """False before the first migration."""
+    return {model._meta.db_table for model in models} <= set(connections[alias].introspection.table_names())

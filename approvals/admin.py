@@ -29,10 +29,17 @@ class StrictJSONField(forms.JSONField):
         return super().to_python(value)
 
 
+# Checkboxes need no script, and a screen reader can tell what they are.
+FORM_FIELDS: dict[Any, dict[str, Any]] = {
+    models.JSONField: {"form_class": StrictJSONField},
+    models.ManyToManyField: {"widget": forms.CheckboxSelectMultiple},
+}
+
+
 class RecordedAdmin(admin.ModelAdmin):
     """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written."""
 
-    formfield_overrides = {models.JSONField: {"form_class": StrictJSONField}}
+    formfield_overrides = FORM_FIELDS
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Links are stored later, in save_related; the event is about both.
@@ -110,7 +117,6 @@ class ChannelAdmin(RecordedAdmin):
     form = ChannelForm
     list_display = ["name", "kind", "active"]
     list_filter = ["kind", "active"]
-    filter_horizontal = ["groups"]
     fieldsets = [
         (None, {"fields": ["name", "active", "kind", "config"]}),
         (

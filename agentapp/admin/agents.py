@@ -5,7 +5,7 @@ from django.contrib import admin
 
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route
-from approvals.admin import RecordedAdmin
+from approvals.admin import FORM_FIELDS, RecordedAdmin
 
 
 class AgentForm(forms.ModelForm):
@@ -19,7 +19,7 @@ class AgentForm(forms.ModelForm):
 class RouteInline(admin.StackedInline):
     model = Route
     extra = 0
-    filter_horizontal = ["tools"]
+    formfield_overrides = FORM_FIELDS
 
 
 @admin.register(Agent)
@@ -29,7 +29,6 @@ class AgentAdmin(RecordedAdmin):
     list_display = ["name", "driver", "model", "enabled"]
     list_filter = ["enabled", "driver"]
     search_fields = ["name", "description"]
-    filter_horizontal = ["tools"]
     fieldsets = [
         (None, {"fields": ["name", "enabled", "description"]}),
         (
@@ -56,7 +55,6 @@ class RouteAdmin(RecordedAdmin):
     list_filter = ["agent"]
     list_select_related = ["agent"]
     search_fields = ["name", "description"]
-    filter_horizontal = ["tools"]
     fields = ["agent", "name", "description", "tools"]
 
     def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:

@@ -21,6 +21,7 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
     """Nobody gives rights beyond their own reach: superusers are changed by superusers alone."""
 
     list_display = ["username", "first_name", "last_name", "email", "is_active", "is_staff", "last_login"]
+    filter_horizontal = []
     readonly_fields = ["last_login", "date_joined"]  # what happened, not what is set
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
@@ -48,7 +49,7 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
 
 @admin.register(Group)
 class GroupAdmin(RecordedAdmin, DjangoGroupAdmin):
-    pass
+    filter_horizontal = []
 
 
 def _is_superuser(request: HttpRequest) -> bool:

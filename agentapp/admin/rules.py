@@ -7,7 +7,7 @@ from django.contrib import admin
 from agentapp.models import Agent, Route, Tool
 from approvals import policy
 from approvals.admin import RecordedAdmin
-from approvals.models import DecisionType, Rule, every_decision
+from approvals.models import DecisionType, EffectClass, Rule, every_decision
 
 
 class RuleForm(forms.ModelForm):
@@ -17,6 +17,11 @@ class RuleForm(forms.ModelForm):
     route = forms.ChoiceField(required=False, help_text="For which route.")
     tool = forms.ChoiceField(
         required=False, help_text="For which tool. A rule that allows must name one, or only reads."
+    )
+    effect_class = forms.ChoiceField(
+        required=False,
+        choices=[("", "Every effect class"), *EffectClass.choices],
+        help_text="For calls that do this to the world.",
     )
     allowed_decisions = forms.MultipleChoiceField(
         choices=DecisionType.choices,
@@ -55,7 +60,6 @@ class RuleAdmin(RecordedAdmin):
     list_display = ["name", "order", "verdict", "tool", "effect_class", "agent", "route", "condition", "active"]
     list_filter = ["active", "verdict", "effect_class"]
     search_fields = ["name", "description", "tool", "condition"]
-    filter_horizontal = ["groups"]
     readonly_fields = ["version"]
     fieldsets = [
         (None, {"fields": ["name", "active", "description", "order", "version"]}),

@@ -398,9 +398,7 @@ def test_a_change_of_configuration_says_what_was_there_before():
     rule = Rule(name="refunds", verdict="ask", risk="low")
     configuration.save(rule, "user:1:ada")
     rule.risk = "critical"
-    change = configuration.save(rule, "user:1:ada")
-    assert change is not None
-    assert change.after == {"risk": "critical", "version": 2}
+    assert configuration.save(rule, "user:1:ada").after == {"risk": "critical", "version": 2}
     created, changed = Event.objects.filter(chain=CONFIGURATION).order_by("seq")
     assert (created.type, created.data["before"]) == ("configuration.created", None)
     assert changed.data["before"]["risk"] == "low"

@@ -1,0 +1,140 @@
+"""What would be unsafe is said before it is served."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
+from django.db import connection
+
+from agentapp.models import Agent, Tool, ToolSource
+from approvals import append_only
+from approvals.models import Channel, Rule
+
+SAFE: dict[str, Any] = {
+    "DEBUG": False,
+    "SECRET_KEY": "x7" * 25,
+    "ALLOW_SCRIPTED_RUNS": False,
+    "TOOL_MODULES": ["shop.tools"],
+    "SESSION_COOKIE_SECURE": True,
+    "CSRF_COOKIE_SECURE": True,
+    "ALLOWED_HOSTS": ["countersign.example"],
+    "BASE_URL": "https://countersign.example",
+    "EMBEDDED": False,
+    "LEASE_SECONDS": 12,
+    "SWEEP_SECONDS": 15,
+}
+
+
+def ids(databases: list[str] | None = None) -> list[str]:
+    found = [str(message.id) for message in run_checks(databases=databases)]
+    return sorted(name for name in found if name.startswith("countersign."))
+
+
+@pytest.fixture
+def production(settings: Any) -> Any:
+    for name, value in SAFE.items():
+        setattr(settings, name, value)
+    return settings
+
+
+@pytest.fixture
+def development(settings: Any) -> None:
+    settings.DEBUG = True
+
+
+def on_postgresql() -> bool:
+    return connection.vendor == "postgresql"
+
+
+def test_a_safe_production_is_silent(production: Any) -> None:
+    assert ids() == ([] if on_postgresql() else ["countersign.W002"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "expected"),
+    [
+        ("SECRET_KEY", "development-only-key-do-not-use-where-it-matters", "countersign.E001"),
+        ("SECRET_KEY", "short", "countersign.E001"),
+        ("ALLOW_SCRIPTED_RUNS", True, "countersign.E002"),
+        ("TOOL_MODULES", ["shop.tools", "agentapp.demo.tools"], "countersign.E003"),
+        ("SESSION_COOKIE_SECURE", False, "countersign.E004"),
+        ("CSRF_COOKIE_SECURE", False, "countersign.E004"),
+        ("ALLOWED_HOSTS", ["*"], "countersign.E005"),
+        ("BASE_URL", "http://countersign.example", "countersign.E006"),
+        ("EMBEDDED", True, "countersign.W001"),
+        ("LEASE_SECONDS", 60, "countersign.W003"),
+    ],
+)
+def test_what_is_unsafe_in_production_is_named(production: Any, setting: str, value: Any, expected: str) -> None:
+    setattr(production, setting, value)
+    assert expected in ids()
+    production.DEBUG = True
+    assert ids() == []
+
+
+def test_an_unsafe_production_does_not_start(production: Any) -> None:
+    production.ALLOW_SCRIPTED_RUNS = True
+    with pytest.raises(SystemCheckError, match="ALLOW_SCRIPTED_RUNS"):
+        call_command("check")
+
+
+@pytest.mark.django_db
+def test_a_good_database_is_silent(development: None) -> None:
+    Channel.objects.create(name="desk", kind="email", config={"deciders": True})
+    Agent.objects.create(name="support")
+    assert ids(["default"]) == []
+
+
+@pytest.mark.django_db
+def test_a_ledger_without_its_guard_is_named(development: None) -> None:
+    append_only.remove(connection)
+    assert ids(["default"]) == ["countersign.E010"]
+    append_only.install(connection)
+    assert ids(["default"]) == []
+
+
+@pytest.mark.django_db
+def test_rows_that_name_code_that_is_not_there_are_named(development: None) -> None:
+    Agent.objects.create(name="support", driver="magic")
+    Channel.objects.create(name="loft", kind="pigeon")
+    Channel.objects.create(name="desk", kind="email", config={"to": []})
+    assert ids(["default"]) == ["countersign.E011", "countersign.E012", "countersign.E013"]
+
+
+@pytest.mark.django_db
+def test_a_rule_that_never_applies_is_named(development: None) -> None:
+    source = ToolSource.objects.create(name="shop", location="shop.tools")
+    Tool.objects.create(name="pay", source=source, version="1")
+    Rule.objects.create(name="fine", verdict="deny", tool="pay")
+    Rule.objects.create(name="typo", verdict="deny", tool="pya")
+    Rule.objects.create(name="lost", verdict="ask", agent="nobody", route="nowhere")
+    Rule.objects.create(name="asleep", verdict="ask", tool="pya", active=False)
+    assert ids(["default"]) == ["countersign.W010"] * 3
+
+
+@pytest.mark.django_db
+def test_mail_that_nobody_would_get_is_named(production: Any) -> None:
+    production.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.console.EmailBackend"}}
+    Channel.objects.create(name="desk", kind="email", config={"deciders": True})
+    assert "countersign.W004" in ids(["default"])
+    production.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.smtp.EmailBackend"}}
+    assert "countersign.W004" not in ids(["default"])
+
+
+@pytest.mark.django_db
+def test_without_the_database_no_check_reads_it(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        run_checks()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_without_tables_is_not_an_error_yet(development: None) -> None:
+    with connection.schema_editor() as editor:
+        editor.execute("ALTER TABLE approvals_channel RENAME TO approvals_channel_elsewhere")
+    try:
+        assert ids(["default"]) == []
+    finally:
+        with connection.schema_editor() as editor:
+            editor.execute("ALTER TABLE approvals_channel_elsewhere RENAME TO approvals_channel")

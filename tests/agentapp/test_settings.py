@@ -1,0 +1,87 @@
+"""A wrong environment value stops the start and names its variable; every variable is documented."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VARIABLE = re.compile(r"\benv(?:_bool|_count|_list)?\(\s*\"([A-Z_]+)\"")
+
+
+def start(**environment: str) -> subprocess.CompletedProcess[str]:
+    """Start the project as a command would, with nothing but these variables."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-c", "from django.conf import settings; settings.DEBUG; print('started')"],
+        env={**kept, "DJANGO_SETTINGS_MODULE": "agentapp.settings", **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("DEBUG", "maybe", "true or false"),
+        ("LEASE_SECONDS", "soon", "whole number"),
+        ("UNDO_HOLD_SECONDS", "-1", "cannot be negative"),
+        ("REDIS_URL", "localhost:6379", "starts with redis://"),
+        ("DATABASE_URL", "mysql://root@localhost/x", "a database URL"),
+        ("TIME_ZONE", "Mars/Olympus", "no such time zone"),
+        ("BASE_URL", "countersign.example", "starts with http://"),
+        ("LOG_LEVEL", "LOUD", "Use one of DEBUG"),
+    ],
+)
+def test_a_wrong_value_stops_the_start_and_names_its_variable(
+    tmp_path: Path, name: str, value: str, expected: str
+) -> None:
+    done = start(DATA_DIR=str(tmp_path), **{name: value})
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("django.core.exceptions.ImproperlyConfigured: " + name)
+    assert expected in last
+
+
+def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
+    done = start(DATA_DIR=str(tmp_path), EMAIL_HOST="mail.example", EMAIL_SECURITY="magic")
+    assert "EMAIL_SECURITY='magic'" in done.stderr
+
+
+def test_a_password_in_a_url_is_not_printed(tmp_path: Path) -> None:
+    done = start(DATA_DIR=str(tmp_path), DATABASE_URL="mysql://root:hunter2@localhost/x")
+    assert "DATABASE_URL" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
+def test_it_starts_with_nothing_set(tmp_path: Path) -> None:
+    assert start(DATA_DIR=str(tmp_path)).stdout == "started\n"
+
+
+def test_it_starts_with_everything_set(tmp_path: Path) -> None:
+    environment = {
+        "DEBUG": "false",
+        "SECRET_KEY": "x7" * 25,
+        "DATABASE_URL": "postgres://countersign:secret@db.example/countersign",
+        "REDIS_URL": "redis://redis.example:6379/0",
+        "BASE_URL": "https://countersign.example/",
+        "EMAIL_HOST": "mail.example",
+        "EMAIL_SECURITY": "tls",
+        "TIME_ZONE": "Europe/Berlin",
+        "ALLOWED_HOSTS": "countersign.example, localhost",
+    }
+    assert start(DATA_DIR=str(tmp_path), **environment).stdout == "started\n"
+
+
+def test_every_variable_is_documented_and_nothing_else() -> None:
+    read = set(VARIABLE.findall((ROOT / "agentapp/settings.py").read_text()))
+    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE))
+    assert len(read) > 30
+    assert read - documented == set()
+    assert documented - read == set()
