@@ -20,14 +20,15 @@ EVERY = pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scen
 
 
 @pytest.fixture
-def people(db):
+def people(transactional_db):
+    # Tools run in threads, which have connections of their own.
     people = opening.open_shop()
     # Time is not what these tests are about: decisions take effect at once.
     Rule.objects.update(hold_seconds=0)
     return people
 
 
-def play(scenario, people, *, until_asked=True):
+def play(scenario, people):
     """Start a scenario and drive it until somebody is asked. Returns the run and the request."""
     run = opening.start(scenario, people["sam"])
     loop.drive(run.pk)
@@ -98,7 +99,7 @@ def test_the_damaged_kettle_is_refunded_once_and_the_ledger_holds(people):
 
 
 def test_the_address_of_a_packed_order_changes_when_a_person_says_so(people):
-    run, approval = play(scenarios.ADDRESS_CHANGE, people)
+    _, approval = play(scenarios.ADDRESS_CHANGE, people)
     assert approval.effects[0]["title"] == "The parcel is packed"
     decide(approval, people["marco"])
     assert Order.objects.get(pk="58177").delivery_address.startswith("Jon Okafor, 1 Canal Park")
@@ -154,7 +155,6 @@ def test_the_agent_of_the_demo_can_be_given_another_model(people):
     assert opening.agent_model() == "openai:gpt-5"
 
 
-def test_loading_the_demos_configuration_again_changes_nothing(people, capsys):
+def test_loading_the_demos_configuration_again_brings_its_rules_back(people):
     call_command("load_config", str(opening.CONFIGURATION_FILE))
-    # The rules' holds were shortened above, and nothing else.
     assert set(Rule.objects.exclude(hold_seconds=0).values_list("hold_seconds", flat=True)) == {5, 10}
