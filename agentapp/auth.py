@@ -36,13 +36,7 @@ def issue_token(
     user: User, name: str, scopes: list[str], actor: str, expires_at: datetime | None = None
 ) -> tuple[ApiToken, str]:
     """Make a token. Returns its row and the secret, which is shown this once and stored nowhere."""
-    unknown = sorted(set(scopes) - set(SCOPES))
-    if unknown:
-        raise TokenRefused(f"Unknown scope {unknown[0]!r}; known are {', '.join(SCOPES)}.")
-    if not scopes:
-        raise TokenRefused("A token needs at least one scope.")
-    if {"runs:create", "approvals:decide"} <= set(scopes):
-        raise TokenRefused("A token that starts runs cannot decide. Make two tokens, best for two people.")
+    check_scopes(scopes)
     secret = PREFIX + secrets.token_urlsafe(32)
     with ledger.transaction():
         token = ApiToken.objects.create(
@@ -58,6 +52,17 @@ def issue_token(
         data = {"token": str(token.pk), "name": name, "scopes": token.scopes, "user": user.get_username()}
         ledger.record(ledger.CONFIGURATION, "token.issued", data, actor)
     return token, secret
+
+
+def check_scopes(scopes: list[str]) -> None:
+    """Raises TokenRefused unless a token may have these scopes together."""
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown:
+        raise TokenRefused(f"Unknown scope {unknown[0]!r}; known are {', '.join(SCOPES)}.")
+    if not scopes:
+        raise TokenRefused("A token needs at least one scope.")
+    if {"runs:create", "approvals:decide"} <= set(scopes):
+        raise TokenRefused("A token that starts runs cannot decide. Make two tokens, best for two people.")
 
 
 def revoke_token(token: ApiToken, actor: str) -> bool:

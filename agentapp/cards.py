@@ -11,7 +11,7 @@ from agentapp.tools import python_source, sentences
 from agentapp.transcript import StepRows
 from approvals.decisions import Card
 from approvals.digest import canonical, parse
-from approvals.models import Approval
+from approvals.models import Approval, DecisionType
 from approvals.policy import Ruling
 
 MAX_EVIDENCE = 12
@@ -23,8 +23,9 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
     """The request to people about one call. Looks up the state the decision rests on; writes nothing."""
     replaced = _replaced(execution)
     arguments_text = proposed_text(execution, tool)
-    if replaced is not None and replaced.is_edited and replaced.tool_version == tool.version:
-        arguments_text = replaced.final_arguments_text
+    if replaced is not None and replaced.tool_version == tool.version:
+        edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
+        arguments_text = edit.arguments_text if edit else arguments_text
     arguments = parse(arguments_text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}

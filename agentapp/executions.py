@@ -15,11 +15,12 @@ from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
 from approvals import ledger
-from approvals.digest import sha256, storable
+from approvals.digest import sha256, storable, storable_json
 from approvals.models import Approval
 
 # What is kept of a result. The model is shown less; see `transcript`.
 MAX_RESULT_CHARS = 256 * 1024
+MAX_REASON_CHARS = 40
 
 State = ToolExecution.State
 
@@ -121,13 +122,18 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         record(outcome.execution, "completed", _result_facts(outcome.execution))
 
 
-def lose(execution: ToolExecution) -> None:
-    """A worker died in the middle of this call, or its tool did not answer: nobody knows what it did."""
-    execution.state, execution.reason = State.OUTCOME_UNKNOWN, Reason.OUTCOME_UNKNOWN
-    ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(
+def lose(execution: ToolExecution) -> bool:
+    """A worker died in the middle of this call, or its tool did not answer: nobody knows what it did.
+
+    False: it is not running.
+    """
+    changed = ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(
         state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN
     )
-    record(execution, "outcome_unknown", {"attempt": execution.attempts})
+    if changed:
+        execution.state, execution.reason = State.OUTCOME_UNKNOWN, Reason.OUTCOME_UNKNOWN
+        record(execution, "outcome_unknown", {"attempt": execution.attempts})
+    return bool(changed)
 
 
 def finish_late(execution: ToolExecution, result: ToolResult) -> bool:
@@ -143,10 +149,10 @@ def finish_late(execution: ToolExecution, result: ToolResult) -> bool:
 
 def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:
     """A person has found out what became of a call. False: it is no longer unknown."""
-    if execution.state != State.OUTCOME_UNKNOWN:
+    unknown = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN)
+    if not unknown.update(outcome_note=note):
         return False
     execution.outcome_note = note
-    ToolExecution.objects.filter(pk=execution.pk).update(outcome_note=note)
     finish([Outcome(execution, result)])
     record(execution, "outcome_resolved", {"status": result.status, "note": note[:500]}, actor)
     return True
@@ -162,11 +168,17 @@ def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
     return bool(changed)
 
 
-def set_aside(execution: ToolExecution, why: str) -> None:
-    """Take a waiting call back to proposed, so that it asks again: what it rested on has changed."""
-    execution.state, execution.approval = State.PROPOSED, None
-    ToolExecution.objects.filter(pk=execution.pk).update(state=State.PROPOSED, approval=None)
-    record(execution, "set_aside", {"why": why})
+def set_aside(execution: ToolExecution, why: str) -> bool:
+    """Take a call that has not started back to proposed, so that it asks again: what it rested on has changed.
+
+    False: it has started, or is answered.
+    """
+    unstarted = ToolExecution.objects.filter(pk=execution.pk, state__in=[State.WAITING, State.READY])
+    changed = unstarted.update(state=State.PROPOSED, approval=None, allowed_by="")
+    if changed:
+        execution.state, execution.approval, execution.allowed_by = State.PROPOSED, None, ""
+        record(execution, "set_aside", {"why": why})
+    return bool(changed)
 
 
 def cancel_open(run: Run, why: str) -> int:
@@ -225,19 +237,18 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
 
 
 def _apply(execution: ToolExecution, result: ToolResult) -> None:
-    text = storable(json.dumps(result.data, ensure_ascii=False, default=str))
+    text = json.dumps(storable_json(result.data), ensure_ascii=False)
     if len(text) > MAX_RESULT_CHARS:
         text = json.dumps({"truncated": True, "characters": len(text), "start": text[:16_000]}, ensure_ascii=False)
     execution.state = State.FINISHED
     execution.result_status = result.status
-    execution.reason = result.reason
-    execution.message = storable(result.message)
+    execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
+    execution.message = storable(result.message)[:MAX_RESULT_CHARS]
     execution.result_text = text
-    execution.metadata = result.metadata
+    execution.metadata = storable_json(result.metadata)
     execution.trust = result.trust or execution.trust
-    execution.evidence_ref = (
-        result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"[:200]
-    )
+    reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"
+    execution.evidence_ref = storable(reference)[:200]
 
 
 def _result_facts(execution: ToolExecution) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import random
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from types import MappingProxyType
 
 from django.db import transaction
@@ -25,7 +24,8 @@ from agentapp.state import RunState
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
 from agentapp.transcript import StepRows
-from approvals import decisions, ledger, notify
+from approvals import decisions, ledger
+from approvals import tasks as approval_tasks
 from approvals.digest import parse
 from approvals.models import Approval, DecisionType, Verdict
 from approvals.policy import Ruling
@@ -46,7 +46,10 @@ class Settled:
 def settle(state: RunState) -> Settled:
     """Take the open calls of the last step as far as they can go. Raises LeaseLost."""
     rows = state.steps[-1]
-    while rows.open:
+    # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
+    for _ in range(10 * len(rows.executions)):
+        if not rows.open:
+            return Settled()
         if state.run.cancel_requested_at is not None:
             return Settled()
         first = rows.open[0]
@@ -67,7 +70,7 @@ def settle(state: RunState) -> Settled:
             settled = _settle_waiting(state, rows, first)
             if settled is not None:
                 return settled
-    return Settled()
+    raise RuntimeError(f"the calls of step {rows.step.number} do not come to rest")
 
 
 # --- Reads -------------------------------------------------------------------------------------
@@ -252,7 +255,7 @@ def _hold(state: RunState, rows: StepRows) -> bool:
         asked = decisions.request(made, runs.clock(run), state.configuration.channels)
         executions.hold(asking, asked)
         runs.park(run, state.token, Run.WaitingFor.APPROVAL)
-        transaction.on_commit(partial(notify.send_soon, [approval.pk for approval in asked]), robust=True)
+        transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
 
 

@@ -34,6 +34,8 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
+    if not decisions.is_bound(approval):
+        return "The request on record is not what people approved."
     if snapshot != approval.snapshot_text:
         return "What the decision rested on has changed since it was approved."
     if not decisions.deciders_still_allowed(approval):

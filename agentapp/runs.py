@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Now
 from agentapp.messages import Reply
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
-from approvals.digest import storable
+from approvals.digest import storable, storable_json
 from approvals.models import Event
 
 
@@ -161,10 +161,10 @@ def record_step(
         run=run,
         number=number,
         text=storable(reply.text),
-        model=reply.model,
+        model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
-        provider_parts=reply.provider_parts,
-        finish_reason=reply.finish_reason,
+        provider_parts=storable_json(reply.provider_parts),
+        finish_reason=storable(reply.finish_reason)[:40],
         input_tokens=usage.input_tokens,
         cached_tokens=usage.cached_tokens,
         output_tokens=usage.output_tokens,

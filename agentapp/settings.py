@@ -5,6 +5,7 @@ production (a default secret key, an in-memory broker) is reported by `agentapp/
 """
 
 import os
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,9 @@ def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
     try:
         return read(raw)
     except ValueError as error:
-        raise ImproperlyConfigured(f"{name}={raw!r} cannot be read: expected {expected}. {error}") from error
+        # A URL may hold a password, which does not belong in a log.
+        shown = "" if "://" in raw else f"={raw!r}"
+        raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
 
 
 def read_bool(raw: str) -> bool:
@@ -48,6 +51,28 @@ def read_redis_url(raw: str) -> str:
     if not raw.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("It starts with redis://, rediss:// or unix://.")
     return raw
+
+
+def read_web_address(raw: str) -> str:
+    if not raw.startswith(("http://", "https://")):
+        raise ValueError("It starts with http:// or https://.")
+    return raw.rstrip("/")
+
+
+def read_time_zone(raw: str) -> str:
+    try:
+        return zoneinfo.ZoneInfo(raw).key
+    except (zoneinfo.ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError("There is no such time zone.") from error
+
+
+def read_choice(*choices: str) -> Callable[[str], str]:
+    def read(raw: str) -> str:
+        if raw not in choices:
+            raise ValueError(f"Use one of {', '.join(choices)}.")
+        return raw
+
+    return read
 
 
 def env_bool(name: str, default: bool) -> bool:
@@ -140,7 +165,7 @@ TEMPLATES = [
 ]
 
 LANGUAGE_CODE = "en-us"
-TIME_ZONE = env("TIME_ZONE", "UTC", str, "a time zone name")
+TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, as in Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -160,25 +185,30 @@ STATIC_ROOT = env("STATIC_ROOT", BASE_DIR / "staticfiles", Path, "a folder")
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = DEBUG
 
-EMAIL_HOST_NAME = env("EMAIL_HOST", "", str, "a host name")
-MAILERS = {
-    "default": {
+
+def mailer(server: str) -> dict[str, object]:
+    """How mail is sent. Without a server it is written to the console."""
+    if not server:
+        return {"BACKEND": "django.core.mail.backends.console.EmailBackend"}
+    security = env("EMAIL_SECURITY", "starttls", read_choice("starttls", "tls", "none"), "the mail server's security")
+    return {
         "BACKEND": "django.core.mail.backends.smtp.EmailBackend",
         "OPTIONS": {
-            "host": EMAIL_HOST_NAME,
+            "host": server,
             "port": env_count("EMAIL_PORT", 587),
             "username": env("EMAIL_USER", "", str, "a name"),
             "password": env("EMAIL_PASSWORD", "", str, "a password"),
-            "use_tls": env_bool("EMAIL_USE_TLS", True),
+            "use_tls": security == "starttls",
+            "use_ssl": security == "tls",
             "timeout": 10,
         },
     }
-    if EMAIL_HOST_NAME
-    else {"BACKEND": "django.core.mail.backends.console.EmailBackend"}
-}
+
+
+MAILERS = {"default": mailer(env("EMAIL_HOST", "", str, "the name of a mail server"))}
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an address")
 # Links in notifications are absolute; this is where the console is reached.
-BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", str, "an address").rstrip("/")
+BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the address of the console")
 
 # --- Database ----------------------------------------------------------------------------------
 
@@ -234,7 +264,10 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # the sweep repeats; nothing is worth a schedule file
-CELERY_BEAT_SCHEDULE = {"sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)}}
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
+    "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
+}
 
 # --- Security headers --------------------------------------------------------------------------
 
@@ -266,11 +299,12 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIN
 # The whole request body; model arguments are held to 256 KiB separately.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
+LOG_LEVEL = env("LOG_LEVEL", "INFO", read_choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "a log level")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env("LOG_LEVEL", "INFO", str, "a log level")},
-    "loggers": {"celery": {"level": "WARNING"}, "httpx2": {"level": "WARNING"}, "httpx": {"level": "WARNING"}},
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
 }

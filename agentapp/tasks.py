@@ -7,7 +7,6 @@ from celery import shared_task
 
 from agentapp import loop
 from agentapp import sweep as sweeping
-from approvals import notify
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,6 @@ def drive_run(run_id: str) -> None:
 def sweep() -> None:
     for run_id in sweeping.sweep():
         nudge(run_id)
-    notify.send_due()
 
 
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:

@@ -15,6 +15,11 @@ _SQLITE = {
     f"{TABLE}_no_{verb}": f"CREATE TRIGGER {TABLE}_no_{verb} BEFORE {verb.upper()} ON {TABLE} "
     f"BEGIN SELECT RAISE(ABORT, 'The ledger is append-only.'); END"
     for verb in ("update", "delete")
+} | {
+    # INSERT OR REPLACE takes the old row away without asking the trigger above.
+    f"{TABLE}_no_replace": f"CREATE TRIGGER {TABLE}_no_replace BEFORE INSERT ON {TABLE} "  # noqa: S608
+    f"WHEN EXISTS (SELECT 1 FROM {TABLE} WHERE id = NEW.id OR chain = NEW.chain AND seq = NEW.seq) "
+    f"BEGIN SELECT RAISE(ABORT, 'The ledger is append-only.'); END"
 }
 
 _POSTGRESQL = {
@@ -53,14 +58,14 @@ def remove(connection: BaseDatabaseWrapper) -> None:
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
-    """The names of the triggers that are not there."""
+    """The names of the triggers that are not there, or switched off."""
     query = (
-        "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"
+        "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgenabled <> 'D'"
         if connection.vendor == "postgresql"
-        else "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        else "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s"
     )
     with connection.cursor() as cursor:
-        cursor.execute(query)
+        cursor.execute(query, [TABLE])
         return set(_triggers(connection)) - {name for (name,) in cursor.fetchall()}
 
 

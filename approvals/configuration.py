@@ -4,16 +4,56 @@ Admin pages, commands and the API all change configuration through here. The hei
 configuration chain is therefore the version of the configuration.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from django.db import models
+from django.contrib.admin.utils import NestedObjects
+from django.db import models, router
 
 from approvals import ledger
 from approvals.models import Rule
 
 # Never written to an event, whatever table they stand in.
 SECRET_FIELDS = frozenset({"password", "digest", "secret"})
+
+_PLAIN = (bool, int, float, str, list, dict, type(None))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one event says: the fields that differ, before and after.
+
+    `before` is None for a new row, `after` is None for one that was deleted.
+    """
+
+    table: str
+    key: str
+    name: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+    @property
+    def event_type(self) -> str:
+        what = "created" if self.before is None else "deleted" if self.after is None else "changed"
+        return f"configuration.{what}"
+
+
+class _Rehearsed(Exception):
+    """Undoes everything a rehearsal did."""
+
+
+@contextmanager
+def transaction(dry_run: bool = False) -> Iterator[None]:
+    """A `ledger.transaction()` around several changes. A dry run is undone at its end, events and all."""
+    try:
+        with ledger.transaction():
+            yield
+            if dry_run:
+                raise _Rehearsed
+    except _Rehearsed:
+        pass
 
 
 def describe(instance: models.Model) -> dict[str, Any]:
@@ -22,61 +62,93 @@ def describe(instance: models.Model) -> dict[str, Any]:
     for field in instance._meta.concrete_fields:
         if field.name in SECRET_FIELDS:
             continue
-        value = getattr(instance, field.attname)
-        described[field.name] = (
-            value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)
-        )
+        value = getattr(instance, field.name)
+        described[field.name] = value if isinstance(value, _PLAIN) else str(value)
     for many in instance._meta.many_to_many:
         if instance.pk is not None and not instance._state.adding:
-            described[many.name] = sorted(str(item) for item in getattr(instance, many.name).all())
+            described[many.name] = sorted(str(item) for item in _with_owners(getattr(instance, many.name).all()))
     return described
 
 
 def before(instance: models.Model) -> dict[str, Any] | None:
-    """The stored state of a row that is about to change. None: it is new."""
-    stored = type(instance)._default_manager.filter(pk=instance.pk).first()
+    """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
+    stored = _stored(instance).select_for_update().first()
     return describe(stored) if stored is not None else None
 
 
-def save(
-    instance: models.Model, actor: str, many: Mapping[str, Sequence[models.Model]] | None = None
-) -> dict[str, Any]:
-    """Store a row and its many-to-many links, and record what changed. Returns the changed fields."""
+def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.Model]] | None = None) -> Change | None:
+    """Store a row and its many-to-many links, and record what changed. None: nothing did."""
     with ledger.transaction():
         was = before(instance)
-        if isinstance(instance, Rule) and was is not None:
-            instance.version += 1
         instance.save()
         for name, items in (many or {}).items():
             getattr(instance, name).set(items)
         return record_change(instance, was, actor)
 
 
-def delete(instance: models.Model, actor: str) -> None:
-    """Remove a row and record what it was."""
+def delete(instance: models.Model, actor: str) -> list[Change]:
+    """Remove a row and those that go with it, and record what each was.
+
+    Raises ProtectedError when something that must stay refers to it.
+    """
     with ledger.transaction():
-        was = describe(instance)
-        name, label, key = str(instance), instance._meta.label, str(instance.pk)
+        changes = [
+            Change(row._meta.label, str(row.pk), str(row), describe(row), None)
+            for row in [instance, *_going_with(instance)]
+        ]
         instance.delete()
-        data = {"table": label, "key": key, "name": name, "before": was}
-        ledger.record(ledger.CONFIGURATION, "configuration.deleted", data, actor)
+        for change in changes:
+            _record(change, actor)
+    return changes
 
 
-def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str) -> dict[str, Any]:
-    """Record the difference between a row and what it was. Nothing is recorded when nothing changed."""
-    now = describe(instance)
-    changed = {name: now[name] for name in now if was is None or was.get(name) != now[name]}
-    changed.pop("version", None) if was is not None and set(changed) == {"version"} else None
-    if not changed:
-        return {}
-    data = {
-        "table": instance._meta.label,
-        "key": str(instance.pk),
-        "name": str(instance),
-        "before": None if was is None else {name: was.get(name) for name in changed},
-        "after": changed,
-    }
-    what = "configuration.created" if was is None else "configuration.changed"
+def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str) -> Change | None:
+    """Record how the stored row differs from what it was. None: it does not, and nothing is recorded."""
     with ledger.transaction():
-        ledger.record(ledger.CONFIGURATION, what, data, actor)
-    return changed
+        now = describe(_stored(instance).get())
+        changed = [name for name in now if was is None or was.get(name) != now[name]]
+        if not changed:
+            return None
+        if isinstance(instance, Rule) and was is not None:
+            instance.version = now["version"] = now["version"] + 1
+            type(instance)._default_manager.filter(pk=instance.pk).update(version=instance.version)
+            changed.append("version")
+        change = Change(
+            table=instance._meta.label,
+            key=str(instance.pk),
+            name=str(instance),
+            before=None if was is None else {name: was.get(name) for name in changed},
+            after={name: now[name] for name in changed},
+        )
+        _record(change, actor)
+    return change
+
+
+def _with_owners(linked: models.QuerySet[Any]) -> models.QuerySet[Any]:
+    """Rows with those they belong to: many a row's text is made from them."""
+    owners = [field.name for field in linked.model._meta.concrete_fields if field.many_to_one and not field.null]
+    return linked.select_related(*owners) if owners else linked
+
+
+def _record(change: Change, actor: str) -> None:
+    data = {"table": change.table, "key": change.key, "name": change.name, "before": change.before}
+    if change.after is not None:
+        data["after"] = change.after
+    ledger.record(ledger.CONFIGURATION, change.event_type, data, actor)
+
+
+def _going_with(instance: models.Model) -> list[models.Model]:
+    """The rows that a deletion takes along, without those that only link two others."""
+    collector = NestedObjects(using=router.db_for_write(type(instance)), origin=instance)
+    collector.collect([instance])
+    return [
+        row
+        for model, rows in collector.data.items()
+        if not model._meta.auto_created
+        for row in rows
+        if (type(row), row.pk) != (type(instance), instance.pk)
+    ]
+
+
+def _stored(instance: models.Model) -> models.QuerySet[Any]:
+    return type(instance)._default_manager.filter(pk=instance.pk)

@@ -7,16 +7,16 @@ wait cannot miss each other; and is inside `ledger.transaction()`.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import F, Q
+from django.db.models import F, Q, prefetch_related_objects
 from django.db.models.functions import Now
 
 from approvals import ledger
-from approvals.digest import action_digest, canonical, parse, sha256
+from approvals.digest import action_digest, canonical, load, sha256
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
 from approvals.policy import Ruling
 
@@ -58,6 +58,10 @@ class Card:
     supersedes_id: uuid.UUID | None = None
 
 
+# Keys of rows, which mean nothing to a reader.
+_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id"})
+
+
 @dataclass(frozen=True)
 class Verdict:
     """One person's answer to one request, as it came in. `id` makes a repeat harmless."""
@@ -94,6 +98,7 @@ class Taken:
 def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = ()) -> list[Approval]:
     """Ask people about calls: pending rows, their groups, and a notification for each channel."""
     approvals = [_pending(card, now) for card in cards]
+    prefetch_related_objects(list(channels), "groups")
     Approval.objects.bulk_create(approvals)
     through = Approval.groups.through
     links = [
@@ -184,20 +189,26 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
 
 
 def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
-    """Take back one's own decision while it is held. Refused once the worker has acted on it."""
+    """Take back one's own decision: while it is held, or while it waits for other people's.
+
+    Refused once the worker has acted on it. Without an edit the call stands as it was proposed, and
+    whoever approved the edited one has not approved that.
+    """
     approval = _locked(approval_id)
     if approval is None:
         return Refusal("not_found", "There is no such request.")
     mine = approval.decisions.filter(user=user, undone_at__isnull=True).first()
     if mine is None:
         return Refusal("not_yours", "Only the person who decided can undo it.")
-    if approval.used_at is not None or approval.state not in Approval.DECIDED:
+    if approval.used_at is not None or approval.state not in (Approval.State.PENDING, *Approval.DECIDED):
         return Refusal("too_late", "It has already taken effect and cannot be undone.")
-    Decision.objects.filter(pk=mine.pk).update(undone_at=Now())
+    undone = Q(pk=mine.pk)
+    if mine.type == DecisionType.EDIT:
+        undone |= Q(approval=approval, undone_at__isnull=True)
+        approval.final_arguments_text = approval.final_digest = approval.final_title = ""
+    Decision.objects.filter(undone).update(undone_at=Now())
     approval.state = Approval.State.PENDING
     approval.decided_at = approval.runs_at = approval.use_by = None
-    if mine.type == DecisionType.EDIT:
-        approval.final_arguments_text = approval.final_digest = approval.final_title = ""
     approval.version += 1
     approval.save()
     ledger.record(
@@ -210,7 +221,12 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
 
 
 def consume(approval: Approval) -> bool:
-    """Use an approval for the one execution it allows. False: it is not approved, not due, too old, or used."""
+    """Use an approval for the one execution it allows.
+
+    False: it is not approved, not due, too old, used, or its arguments are not those that were approved.
+    """
+    if not approval.final_digest or approval.final_digest != _final_digest(approval):
+        return False
     used = Approval.objects.filter(
         pk=approval.pk,
         state=Approval.State.APPROVED,
@@ -230,13 +246,13 @@ def consume(approval: Approval) -> bool:
 
 
 def settle(approval: Approval) -> bool:
-    """Mark that a rejection, an answer or an expiry has reached the agent. False: undone or settled meanwhile."""
-    states = [Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED]
-    return bool(
-        Approval.objects.filter(
-            pk=approval.pk, state__in=states, used_at__isnull=True, version=approval.version
-        ).update(used_at=Now())
-    )
+    """Mark that a rejection, an answer or an expiry has reached the agent.
+
+    False: it can still be undone, or was undone or settled meanwhile.
+    """
+    decided = Q(state__in=[Approval.State.REJECTED, Approval.State.RESPONDED], runs_at__lte=Now())
+    found = Approval.objects.filter(decided | Q(state=Approval.State.EXPIRED), pk=approval.pk)
+    return bool(found.filter(used_at__isnull=True, version=approval.version).update(used_at=Now()))
 
 
 def expire(approval_id: uuid.UUID) -> bool:
@@ -291,8 +307,16 @@ def supersede(approval: Approval, reason: str) -> bool:
 
 def deciders_still_allowed(approval: Approval) -> bool:
     """Whether everybody whose approval counts still has the right to give it."""
-    counting = approval.decisions.select_related("user").filter(undone_at__isnull=True)
-    return all(may_decide(decision.user, approval) is None for decision in counting)
+    standing = approval.decisions.select_related("user").filter(undone_at__isnull=True)
+    return all(may_decide(decision.user, approval) is None for decision in standing)
+
+
+def is_bound(approval: Approval) -> bool:
+    """Whether the arguments on the row are, byte for byte, what enough people approved.
+
+    The digest is made anew from the text, so that a row changed by hand does not pass.
+    """
+    return approval.final_digest != "" and approval.final_digest == _final_digest(approval) and _is_enough(approval)
 
 
 def meets(approval: Approval, ruling: Ruling) -> bool:
@@ -307,19 +331,8 @@ def meets(approval: Approval, ruling: Ruling) -> bool:
 
 
 def view_digest(card: Card) -> str:
-    """Digest of everything a person is shown before deciding."""
-    shown = {
-        "title": card.title,
-        "sentence": card.sentence,
-        "effects": card.effects,
-        "arguments": card.arguments_text,
-        "evidence": card.evidence,
-        "explanation": card.explanation,
-        "rule": card.rule,
-        "reason": card.reason,
-        "risk": card.risk,
-        "difference": card.difference,
-    }
+    """Digest of everything a person is shown before deciding, and of the terms they decide under."""
+    shown = {name: value for name, value in asdict(card).items() if name not in _NOT_SHOWN}
     return sha256(canonical(shown))
 
 
@@ -334,7 +347,7 @@ def _pending(card: Card, now: datetime) -> Approval:
         tool_version=card.tool_version,
         effect_class=card.effect_class,
         arguments_text=card.arguments_text,
-        arguments=parse(card.arguments_text),
+        arguments=load(card.arguments_text),
         action_digest=_digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
         title=card.title,
         sentence=card.sentence,
@@ -366,7 +379,7 @@ def _digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, 
     return action_digest(
         tool=tool,
         tool_version=version,
-        arguments=parse(arguments_text),
+        arguments=load(arguments_text),
         run=str(run_id),
         subject=str(execution_id),
     )
@@ -383,9 +396,17 @@ def _locked(approval_id: uuid.UUID) -> Approval | None:
 
 def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
     same = decision.approval_id == approval_id and decision.user_id == verdict.user.pk
-    if not same or decision.type != verdict.type:
+    if not same or not _says(decision, verdict):
         return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
     return Taken(decision.approval, decision, repeated=True)
+
+
+def _says(decision: Decision, verdict: Verdict) -> bool:
+    """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
+    if verdict.type == DecisionType.EDIT:
+        approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)
+        return approving and decision.arguments_text == verdict.edited_text
+    return decision.type == verdict.type
 
 
 def _refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
@@ -444,7 +465,7 @@ def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
         approval_version=verdict.version,
         action_digest=digest,
         view_digest=approval.view_digest,
-        via=verdict.via,
+        via=verdict.via[:20],
         decided_at=approval.db_now,  # type: ignore[attr-defined]
     )
 
@@ -452,23 +473,41 @@ def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
 def _count_approval(
     approval: Approval, decision: Decision, now: datetime, use_within: timedelta, edited_title: str
 ) -> None:
-    """Bind the request to what this person approved, and approve it when enough people have.
-
-    At high and critical risk the person who changed the arguments cannot be the only approver.
-    """
+    """Bind the request to what this person approved, and approve it when enough people have."""
     approval.final_arguments_text = decision.arguments_text
     approval.final_digest = decision.action_digest
     if decision.type == DecisionType.EDIT:
         approval.final_title = edited_title
-    counting = approval.decisions.filter(undone_at__isnull=True, action_digest=approval.final_digest)
-    if approval.risk in (Risk.HIGH, Risk.CRITICAL):
-        counting = counting.exclude(type=DecisionType.EDIT)
-    if counting.count() < approval.approvals_needed:
+    if not _is_enough(approval):
         return
     approval.state = Approval.State.APPROVED
     approval.decided_at = now
     approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
     approval.use_by = approval.runs_at + use_within
+
+
+def _is_enough(approval: Approval) -> bool:
+    """Whether enough people approved the call as it would run now.
+
+    At high and critical risk the person who changed the arguments does not count as one of them.
+    """
+    approving = [DecisionType.APPROVE]
+    if approval.risk not in (Risk.HIGH, Risk.CRITICAL):
+        approving.append(DecisionType.EDIT)
+    counting = approval.decisions.filter(
+        undone_at__isnull=True, type__in=approving, action_digest=approval.final_digest
+    )
+    return counting.count() >= approval.approvals_needed
+
+
+def _final_digest(approval: Approval) -> str:
+    """The digest of the call as it would run now, made from the text itself. Empty: the text is no JSON."""
+    try:
+        return _digest_of(
+            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id
+        )
+    except ValueError:
+        return ""
 
 
 def _close(found: Any, state: str) -> bool:

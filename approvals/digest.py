@@ -6,7 +6,9 @@ numbers), so a text is refused here, before it is stored, unless it means the sa
 
 import hashlib
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,8 +16,12 @@ import rfc8785
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 64
+# Beyond this a number is not exact everywhere (RFC 7493, section 2.2).
+MAX_EXACT = 2**53 - 1
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A string, or the rest of the text when it is never closed: each character is looked at once.
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class MalformedJSON(ValueError):
@@ -24,17 +30,31 @@ class MalformedJSON(ValueError):
 
 def parse(text: str) -> Any:
     """Read one JSON text strictly. Raises MalformedJSON with a sentence a model can act on."""
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+    if _is_too_large(text):
         raise MalformedJSON(f"The JSON is larger than {MAX_BYTES // 1024} KiB.")
     _check_depth(text)
     try:
-        value = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_exact,
+        )
     except MalformedJSON:
         raise
     except (ValueError, RecursionError) as error:
         raise MalformedJSON(f"The JSON is malformed or truncated: {error}.") from error
-    _check_values(value)
+    _check_texts(value)
+    # 1e15 becomes sixteen digits. What is accepted can be read again in its canonical form.
+    if len(text) > MAX_BYTES // 4 and _is_too_large(canonical(value)):
+        raise MalformedJSON(f"The JSON is larger than {MAX_BYTES // 1024} KiB when its numbers are written out.")
     return value
+
+
+def load(text: str) -> Any:
+    """Read a text that this system has written or accepted before, however large it has become."""
+    return json.loads(text)
 
 
 def canonical(value: Any) -> str:
@@ -60,6 +80,21 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode("utf-8")
 
 
+def storable_json(value: Any) -> Any:
+    """A value as JSON that both databases keep: storable texts, no NaN, and the text of what JSON cannot say."""
+    if isinstance(value, dict):
+        return {storable(str(key)): storable_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable_json(item) for item in value]
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return storable(str(value))
+
+
+def _is_too_large(text: str) -> bool:
+    return len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES
+
+
 def _check_depth(text: str) -> None:
     depth = 0
     for mark in re.findall(r"[\[\]{}]", _STRING.sub("", text)):
@@ -71,9 +106,8 @@ def _check_depth(text: str) -> None:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise MalformedJSON(f"The key {twice!r} stands twice in one object.")
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise MalformedJSON(f"The key {_start(twice)!r} stands twice in one object.")
     return found
 
 
@@ -83,20 +117,31 @@ def _no_constant(name: str) -> None:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise MalformedJSON(f"The number {text} is too large.")
+    if not math.isfinite(value):
+        raise MalformedJSON(f"The number {_start(text)} is too large.")
+    # JCS writes these as whole numbers, which could not be read again.
+    if MAX_EXACT < abs(value) < 1e21:
+        raise MalformedJSON(f"The number {_start(text)} is too large to be exact; send it as a text.")
     return value
 
 
-def _check_values(value: Any) -> None:
+def _exact(text: str) -> int:
+    # The length first: Python refuses to convert some thousands of digits.
+    if len(text) > 17 or abs(int(text)) > MAX_EXACT:
+        raise MalformedJSON(f"The number {_start(text)} is too large to be exact; send it as a text.")
+    return int(text)
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _check_texts(value: Any) -> None:
     for item in _scalars(value):
-        if isinstance(item, str):
-            if "\x00" in item:
-                raise MalformedJSON("A text contains a NUL character.")
-            if any(0xD800 <= ord(char) <= 0xDFFF for char in item):
-                raise MalformedJSON("A text contains half of a surrogate pair.")
-        elif isinstance(item, int) and not isinstance(item, bool) and abs(item) > 2**53 - 1:
-            raise MalformedJSON(f"The number {item} is too large to be exact; send it as a text.")
+        found = _UNSTORABLE.search(item) if isinstance(item, str) else None
+        if found:
+            what = "a NUL character" if found[0] == "\x00" else "half of a surrogate pair"
+            raise MalformedJSON(f"A text contains {what}.")
 
 
 def _scalars(value: Any) -> Iterable[Any]:

@@ -17,13 +17,15 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 from django.db import transaction as db_transaction
 
-from approvals.digest import MalformedJSON, canonical, parse, sha256
+from approvals.digest import canonical, load, sha256
 from approvals.models import Event
 
 CONFIGURATION = "configuration"
 GENESIS = "0" * 64
 SYSTEM = "system"
 MODEL = "model"
+# The room for an actor in the table; a long name with a long token's name is cut.
+MAX_ACTOR = 200
 
 _facts: ContextVar[list["Fact"] | None] = ContextVar("facts", default=None)
 
@@ -54,7 +56,7 @@ def run_chain(run_id: uuid.UUID) -> str:
 def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
     """The name an event gives a person. `via` says how they came, as in 'token CI'."""
     name = f"user:{user.pk}:{user.get_username()}" if user is not None else SYSTEM
-    return f"{name} ({via})" if via else name
+    return (f"{name} ({via})" if via else name)[:MAX_ACTOR]
 
 
 @contextmanager
@@ -173,12 +175,22 @@ def _problem(event: Event, expected_seq: int, previous: str) -> str:
     if event.previous_hash != previous:
         return "it does not follow the event before it"
     try:
-        body = parse(event.body)
-    except MalformedJSON:
+        body = load(event.body)
+    except (ValueError, RecursionError):
         return "its text is not JSON"
-    told = (body["chain"], body["seq"], body["type"], body["actor"], body["previous"], body["at"])
-    if told != (event.chain, event.seq, event.type, event.actor, event.previous_hash, event.at.isoformat()):
+    columns = {
+        "chain": event.chain,
+        "seq": event.seq,
+        "type": event.type,
+        "actor": event.actor,
+        "previous": event.previous_hash,
+        "at": event.at.isoformat(),
+    }
+    if not isinstance(body, dict) or {name: body.get(name) for name in columns} != columns:
         return "its columns do not match its text"
+    named = run_chain(event.run_id) if event.run_id else None
+    if event.chain != named and (named or event.chain.startswith("run:")):
+        return "its run is not the run of its chain"
     return ""
 
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
+from approvals.digest import load
 from approvals.ids import uuid7
 
 
@@ -208,6 +209,12 @@ class Approval(models.Model):
                 violation_error_message="An approved request is bound to exact arguments and a time.",
             ),
             models.CheckConstraint(
+                condition=~Q(state__in=["rejected", "responded"])
+                | Q(decided_at__isnull=False, runs_at__isnull=False),
+                name="approval_decided_has_times",
+                violation_error_message="A decided request says when it was decided and when that takes effect.",
+            ),
+            models.CheckConstraint(
                 condition=~Q(state="used") | Q(used_at__isnull=False),
                 name="approval_used_has_time",
                 violation_error_message="A used approval says when it was used.",
@@ -350,7 +357,5 @@ class Event(models.Model):
     @property
     def data(self) -> dict[str, Any]:
         """What the event says, read from the text that was hashed."""
-        from approvals.digest import parse
-
-        value: dict[str, Any] = parse(self.body)["data"]
+        value: dict[str, Any] = load(self.body)["data"]
         return value

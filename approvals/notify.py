@@ -1,4 +1,97 @@
-def send_soon(ids: list[object]) -> None: ...
+"""The only writer of a Notification's outcome. A channel that fails never stops an approval.
+
+A notification is sent at least once: it is claimed by counting an attempt, so two workers do not
+send it together, and a worker that dies while sending leaves it for the next attempt.
+"""
+
+import logging
+import uuid
+from datetime import timedelta
+
+import pydantic
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from approvals.channels import open_channel
+from approvals.channels.base import ChannelError
+from approvals.models import Approval, Notification
+
+logger = logging.getLogger(__name__)
+
+# How long after it was queued each attempt is due. After the last one it has failed.
+DUE_AFTER = (
+    timedelta(0),
+    timedelta(minutes=1),
+    timedelta(minutes=5),
+    timedelta(minutes=20),
+    timedelta(hours=1),
+    timedelta(hours=4),
+)
+# No attempt is still under way after this.
+_AN_ATTEMPT_TAKES = timedelta(minutes=10)
+MAX_ERROR_CHARS = 500
 
 
-def send_due() -> None: ...
+def due() -> Q:
+    """Notifications whose next attempt is due, by the database's clock."""
+    due = Q(pk__in=[])
+    for attempts, after in enumerate(DUE_AFTER):
+        due |= Q(attempts=attempts, created_at__lte=Now() - after)
+    return Q(state=Notification.State.QUEUED) & due
+
+
+def due_ids(limit: int) -> list[uuid.UUID]:
+    """What should be sent now, oldest first."""
+    return list(Notification.objects.filter(due()).order_by("created_at").values_list("pk", flat=True)[:limit])
+
+
+def give_up() -> int:
+    """End those whose last attempt died with its worker. Returns how many."""
+    lost = Notification.objects.filter(
+        state=Notification.State.QUEUED,
+        attempts__gte=len(DUE_AFTER),
+        created_at__lte=Now() - DUE_AFTER[-1] - _AN_ATTEMPT_TAKES,
+    )
+    error = "It is not known whether the last attempt was sent: the worker died."
+    return lost.update(state=Notification.State.FAILED, error=error)
+
+
+def send(notification_id: uuid.UUID) -> bool:
+    """Make one attempt at one notification. False: it is not due, or somebody else makes it, or it failed."""
+    claimed = Notification.objects.filter(due(), pk=notification_id).update(attempts=F("attempts") + 1)
+    if not claimed:
+        return False
+    notification = Notification.objects.select_related("approval", "channel").get(pk=notification_id)
+    try:
+        _send_over_channel(notification)
+    except ChannelError as error:
+        _mark_failed(notification, error)
+        return False
+    sent = Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED)
+    return bool(sent.update(state=Notification.State.SENT, error="", sent_at=Now()))
+
+
+def _send_over_channel(notification: Notification) -> None:
+    """Raises ChannelError, whatever goes wrong."""
+    if notification.approval.state != Approval.State.PENDING:
+        raise ChannelError("Not sent: the request no longer waits.", permanent=True)
+    if not notification.channel.active:
+        raise ChannelError("Not sent: the channel is switched off.", permanent=True)
+    try:
+        open_channel(notification.channel).send(notification)
+    except ChannelError:
+        raise
+    except (LookupError, pydantic.ValidationError) as error:
+        raise ChannelError(f"The channel is not set up rightly: {error}", permanent=True) from error
+    except Exception as error:  # a channel can fail in any way its author did not foresee
+        logger.exception("the channel %s failed", notification.channel.name)
+        raise ChannelError(f"{type(error).__name__}: {error}") from error
+
+
+def _mark_failed(notification: Notification, error: ChannelError) -> None:
+    for_good = error.permanent or notification.attempts >= len(DUE_AFTER)
+    state = Notification.State.FAILED if for_good else Notification.State.QUEUED
+    logger.warning("%s was not told of %s: %s", notification.channel.name, notification.approval, error)
+    Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
+        state=state, error=str(error)[:MAX_ERROR_CHARS]
+    )

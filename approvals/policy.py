@@ -19,9 +19,9 @@ from approvals.models import DecisionType, EffectClass, Risk, Rule, Verdict, eve
 NAMES = ("args", "tool", "agent", "run", "customer")
 
 # The name a macro binds, as `item` in args.items.exists(item, item > 3).
-_LOOP_NAME = re.compile(r"\.(?:all|exists|exists_one|filter|map)\(\s*(\w+)\s*,")
+_LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
 _RISK_ORDER = [str(value) for value in Risk.values]
-_DEFAULT_RISK = {
+_DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.READ: Risk.LOW,
     EffectClass.REVERSIBLE: Risk.LOW,
     EffectClass.COMPENSABLE: Risk.MEDIUM,
@@ -96,7 +96,7 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         if verdict == Verdict.ALLOW and call.always_ask:
             break
         if found and verdict == Verdict.ASK:
-            return _ask(found, call)
+            return _ask(found)
         if found:
             rule, reason = found[0]
             return Ruling(verdict=verdict, reason=reason, rule=rule.name, risk=rule.risk)
@@ -118,31 +118,30 @@ def validate_condition(text: str) -> None:
 
 def validate_allowed_decisions(value: object) -> None:
     """Raises ValidationError unless `value` is a non-empty list of known decisions."""
-    if not isinstance(value, list) or not value or not set(value) <= set(every_decision()):
+    if not isinstance(value, list) or not value or any(item not in every_decision() for item in value):
         raise ValidationError(f"A non-empty list among {', '.join(every_decision())}.")
 
 
 def _without_a_rule(call: Call) -> Ruling:
-    risk = _DEFAULT_RISK.get(EffectClass(call.effect_class), Risk.HIGH)
+    risk = _DEFAULT_RISK.get(call.effect_class, Risk.HIGH)
     if call.effect_class == EffectClass.READ and not call.always_ask:
         return Ruling(verdict=Verdict.ALLOW, reason="Reads run freely.", risk=risk)
     reason = "This tool always asks." if call.always_ask else "No rule allows this call, so a person decides."
     return Ruling(verdict=Verdict.ASK, reason=reason, risk=risk, allowed_decisions=tuple(every_decision()))
 
 
-def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
+def _ask(found: list[tuple[Rule, str]]) -> Ruling:
     """Several rules that ask become one request with the strictest of their terms."""
     first, reason = found[0]
     rules = [rule for rule, _ in found]
     limits = [rule.expires_seconds for rule in rules if rule.expires_seconds is not None]
     holds = [rule.hold_seconds for rule in rules if rule.hold_seconds is not None]
-    groups = next((ids for rule in rules if (ids := [group.pk for group in rule.groups.all()])), [])
     return Ruling(
         verdict=Verdict.ASK,
         reason=reason,
         rule=first.name,
         risk=max((rule.risk for rule in rules), key=_RISK_ORDER.index),
-        groups=tuple(groups),
+        groups=_groups_of_all(rules),
         approvals_needed=max(rule.approvals_needed for rule in rules),
         starter_excluded=any(rule.starter_excluded for rule in rules),
         expires_seconds=min(limits, default=None),
@@ -152,8 +151,15 @@ def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
     )
 
 
+def _groups_of_all(rules: list[Rule]) -> tuple[int, ...]:
+    """The groups every rule accepts; when they have none in common, those of the first that names any."""
+    named = [ids for rule in rules if (ids := [group.pk for group in rule.groups.all()])]
+    shared = tuple(pk for pk in named[0] if all(pk in ids for ids in named)) if named else ()
+    return shared or (tuple(named[0]) if named else ())
+
+
 def _allowed_by_all(rules: list[Rule]) -> tuple[str, ...]:
-    """What every rule allows; a request can always be rejected."""
+    """What every rule allows. Nothing in common: it can only be rejected."""
     allowed = tuple(d for d in every_decision() if all(d in rule.allowed_decisions for rule in rules))
     return allowed or (str(DecisionType.REJECT),)
 

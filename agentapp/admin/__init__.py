@@ -1,0 +1,15 @@
+"""The admin: where agents, tools, rules and tokens are configured, a file per noun.
+
+It is Django's own site in the console's colours. People sign in on the console's page.
+"""
+
+from django.conf import settings
+from django.contrib import admin
+
+from agentapp.admin import agents, people, rules, runs, sign_in, tokens, tools
+
+__all__ = ["agents", "people", "rules", "runs", "tokens", "tools"]
+
+admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
+admin.site.index_title = "Configuration and records"
+admin.site.login = sign_in.sign_in  # type: ignore[method-assign]

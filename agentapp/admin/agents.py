@@ -1,0 +1,63 @@
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+
+from agentapp.drivers import DRIVERS
+from agentapp.models import Agent, Route
+from approvals.admin import RecordedAdmin
+
+
+class AgentForm(forms.ModelForm):
+    driver = forms.ChoiceField(
+        choices=lambda: [(name, name) for name in DRIVERS],
+        initial="tool_calling",
+        help_text="How the next step is decided: by a model that calls tools, or by a script.",
+    )
+
+
+class RouteInline(admin.StackedInline):
+    model = Route
+    extra = 0
+    filter_horizontal = ["tools"]
+
+
+@admin.register(Agent)
+class AgentAdmin(RecordedAdmin):
+    form = AgentForm
+    inlines = [RouteInline]
+    list_display = ["name", "driver", "model", "enabled"]
+    list_filter = ["enabled", "driver"]
+    search_fields = ["name", "description"]
+    filter_horizontal = ["tools"]
+    fieldsets = [
+        (None, {"fields": ["name", "enabled", "description"]}),
+        (
+            "What it is told",
+            {
+                "fields": ["instructions", "driver", "model", "model_settings", "parallel_tool_calls"],
+                "description": "A run keeps the configuration it was started with: a change counts for new runs.",
+            },
+        ),
+        (
+            "What it may use",
+            {
+                "fields": ["tools"],
+                "description": "Being listed here lets a tool be proposed. Whether a call runs is decided by rules.",
+            },
+        ),
+        ("Limits", {"fields": ["max_steps", "max_tokens", "max_cost"]}),
+    ]
+
+
+@admin.register(Route)
+class RouteAdmin(RecordedAdmin):
+    list_display = ["name", "agent", "description"]
+    list_filter = ["agent"]
+    list_select_related = ["agent"]
+    search_fields = ["name", "description"]
+    filter_horizontal = ["tools"]
+    fields = ["agent", "name", "description", "tools"]
+
+    def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
+        return ["agent"] if obj else []

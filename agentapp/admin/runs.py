@@ -1,0 +1,87 @@
+"""The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
+
+from django.contrib import admin
+
+from agentapp.models import Conversation, Message, Run, Step, ToolExecution
+from approvals.admin import ReadOnlyAdmin, masked_arguments
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin):
+    list_display = ["reference", "title", "agent", "state", "stop_reason", "starter", "step_count", "created_at"]
+    list_filter = ["state", "agent", "stop_reason"]
+    list_select_related = ["agent", "starter"]
+    search_fields = ["id", "title", "customer"]
+    # A script repeats the arguments of its calls, secrets among them.
+    exclude = ["script", "lease_token"]
+
+
+@admin.register(Step)
+class StepAdmin(ReadOnlyAdmin):
+    list_display = ["run", "number", "model", "finish_reason", "input_tokens", "output_tokens", "cost", "finished_at"]
+    list_select_related = ["run"]
+    search_fields = ["run__id"]
+    # The provider's own form of the calls, with their arguments unmasked.
+    exclude = ["provider_parts"]
+
+
+@admin.register(ToolExecution)
+class ToolExecutionAdmin(ReadOnlyAdmin):
+    list_display = ["name", "run", "state", "result_status", "reason", "effect_class", "proposed_at", "finished_at"]
+    list_filter = ["state", "result_status", "effect_class", "reason"]
+    list_select_related = ["run"]
+    search_fields = ["id", "run__id", "name"]
+    fieldsets = [
+        (None, {"fields": ["name", "run", "step", "index", "call_id", "state"]}),
+        ("What was proposed", {"fields": ["tool", "tool_version", "effect_class", "consequential", "proposed"]}),
+        ("What let it run", {"fields": ["ruling", "approval", "allowed_by", "idempotency_key"]}),
+        (
+            "What came of it",
+            {
+                "fields": [
+                    "executed",
+                    "attempts",
+                    "result_status",
+                    "reason",
+                    "message",
+                    "result_text",
+                    "trust",
+                    "evidence_ref",
+                    "replay_of",
+                    "metadata",
+                    "outcome_note",
+                ]
+            },
+        ),
+        ("Times", {"fields": ["proposed_at", "started_at", "finished_at"]}),
+    ]
+
+    @admin.display(description="Proposed arguments")
+    def proposed(self, execution: ToolExecution) -> str:
+        return masked_arguments(execution.arguments_text, secret_fields_of(execution))
+
+    @admin.display(description="Arguments that ran")
+    def executed(self, execution: ToolExecution) -> str:
+        return masked_arguments(execution.executed_text, secret_fields_of(execution))
+
+
+@admin.register(Conversation)
+class ConversationAdmin(ReadOnlyAdmin):
+    list_display = ["key", "agent", "customer", "mode", "created_at"]
+    list_filter = ["mode", "agent"]
+    list_select_related = ["agent"]
+    search_fields = ["key", "customer"]
+
+
+@admin.register(Message)
+class MessageAdmin(ReadOnlyAdmin):
+    list_display = ["conversation", "seq", "role", "created_at"]
+    list_select_related = ["conversation"]
+    search_fields = ["conversation__key"]
+
+
+def secret_fields_of(execution: ToolExecution) -> list[str]:
+    """What is secret now, and what was secret when it was asked about."""
+    now = execution.tool.secret_fields if execution.tool else []
+    asked = execution.approval.secret_fields if execution.approval else []
+    return sorted({*now, *asked})

@@ -1,0 +1,105 @@
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from agentapp import auth
+from agentapp.models import ApiToken
+from approvals.admin import actor_of
+
+
+class NewTokenForm(forms.ModelForm):
+    """What a token is for. A token that decides is made by nobody but the person it decides as."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=[(scope, f"{scope}: {meaning}") for scope, meaning in auth.SCOPES.items()],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="A token that starts runs cannot decide.",
+    )
+    maker: User
+
+    class Meta:
+        model = ApiToken
+        fields = ["name", "user", "scopes", "expires_at"]
+        help_texts = {
+            "name": "What uses it, as in 'nightly import'.",
+            "user": "In whose name it acts, and with whose rights at most.",
+            "expires_at": "Empty means never.",
+        }
+
+    def clean_scopes(self) -> list[str]:
+        scopes: list[str] = self.cleaned_data["scopes"]
+        try:
+            auth.check_scopes(scopes)
+        except auth.TokenRefused as error:
+            raise forms.ValidationError(str(error)) from error
+        return scopes
+
+    def clean_expires_at(self) -> Any:
+        expires_at = self.cleaned_data["expires_at"]
+        if expires_at is not None and expires_at <= timezone.now():
+            raise forms.ValidationError("This moment has passed.")
+        return expires_at
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if "approvals:decide" in cleaned.get("scopes", []) and cleaned.get("user") != self.maker:
+            self.add_error("user", "A token that decides can only be made by the person it decides as.")
+        return cleaned
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin):
+    """Tokens are made and revoked; they are never changed, and their rows stay."""
+
+    actions = ["revoke"]
+    list_display = ["name", "prefix", "user", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at"]
+    list_filter = ["revoked_at"]
+    list_select_related = ["user"]
+    search_fields = ["name", "prefix", "user__username"]
+    fields = ["name", "user", "scopes", "expires_at"]
+
+    @admin.action(
+        permissions=["change"],
+        description="Revoke the token, at once and for good",
+        description_plural="Revoke the selected tokens, at once and for good",
+        location=[admin.ActionLocation.CHANGE_LIST, admin.ActionLocation.CHANGE_FORM],
+    )
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        revoked = sum(auth.revoke_token(token, actor_of(request)) for token in queryset)
+        self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
+
+    def get_form(self, request: HttpRequest, obj: ApiToken | None = None, change: bool = False, **kwargs: Any) -> Any:
+        if obj is not None:
+            return super().get_form(request, obj, change, **kwargs)
+        form: Any = super().get_form(request, obj, change, **{**kwargs, "form": NewTokenForm})
+        form.maker = request.user
+        return form
+
+    def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        return self.list_display if obj else self.fields
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        return self.list_display if obj else []
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
+        return False
+
+    def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        if kwargs.get("change"):
+            context |= {"show_save": False, "show_save_and_continue": False}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
+        if change:
+            return
+        token, secret = auth.issue_token(
+            obj.user, obj.name, form.cleaned_data["scopes"], actor_of(request), obj.expires_at
+        )
+        # The page that follows is about the row that was made.
+        obj.pk, obj.prefix = token.pk, token.prefix
+        messages.warning(request, f"This is the token. Copy it now, it is not shown again: {secret}")

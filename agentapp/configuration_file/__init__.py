@@ -1,0 +1,9 @@
+"""The configuration as one YAML file: loaded whole or not at all, and written back the same.
+
+`docs/configuration.md` describes the file. Its shape is in `shape`; what a file leaves out stays as it is.
+"""
+
+from agentapp.configuration_file.dumping import dump
+from agentapp.configuration_file.loading import ConfigurationRefused, Problem, load
+
+__all__ = ["ConfigurationRefused", "Problem", "dump", "load"]

@@ -1,0 +1,76 @@
+"""Rows → a file. Loading what was dumped changes nothing."""
+
+from decimal import Decimal
+from typing import Any
+
+import yaml
+from django.contrib.auth.models import Group
+
+from agentapp.configuration_file.shape import (
+    LINKS,
+    SECTIONS,
+    AgentEntry,
+    ChannelEntry,
+    GroupEntry,
+    RouteEntry,
+    RuleEntry,
+    ToolEntry,
+)
+from agentapp.models import Agent, Tool
+from approvals.models import Channel, Rule
+
+_HEADER = "# Configuration of Countersign. Load it with: manage.py load_config FILE\n"
+
+
+class _ReadableDumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, so that a difference can be read."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_ReadableDumper.add_representer(str, _text)
+
+
+def dump() -> str:
+    """The whole configuration as YAML, in an order that does not depend on the database."""
+    data = {
+        "groups": {group.name: _group(group) for group in Group.objects.order_by("name")},
+        "tools": {tool.name: _columns(tool, ToolEntry) for tool in Tool.objects.order_by("name")},
+        "agents": {agent.name: _agent(agent) for agent in Agent.objects.order_by("name")},
+        "rules": {rule.name: _with_groups(rule, RuleEntry) for rule in Rule.objects.order_by("order", "name")},
+        "channels": {channel.name: _with_groups(channel, ChannelEntry) for channel in Channel.objects.order_by("name")},
+    }
+    assert list(data) == list(SECTIONS)
+    return _HEADER + yaml.dump(data, Dumper=_ReadableDumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _agent(agent: Agent) -> dict[str, Any]:
+    routes = {
+        route.name: {**_columns(route, RouteEntry), "tools": _names(route.tools)}
+        for route in agent.routes.order_by("name")
+    }
+    return {**_columns(agent, AgentEntry), "tools": _names(agent.tools), "routes": routes}
+
+
+def _group(group: Group) -> dict[str, Any]:
+    permissions = group.permissions.values_list("content_type__app_label", "codename")
+    names = sorted(f"{app}.{codename}" for app, codename in permissions)
+    return {**_columns(group, GroupEntry), "permissions": names}
+
+
+def _with_groups(row: Rule | Channel, shape: Any) -> dict[str, Any]:
+    return {**_columns(row, shape), "groups": _names(row.groups)}
+
+
+def _columns(row: Any, shape: Any) -> dict[str, Any]:
+    return {name: _plain(getattr(row, name)) for name in shape.__annotations__ if name not in LINKS}
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _names(related: Any) -> list[str]:
+    return sorted(related.values_list("name", flat=True))

@@ -1,0 +1,276 @@
+"""A file → rows. The whole file is checked before anything is written, and written in one transaction."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pydantic
+import yaml
+from django.contrib.auth.models import Group, Permission
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from agentapp.configuration_file.shape import SECTIONS, Known, columns
+from agentapp.drivers import DRIVERS
+from agentapp.models import Agent, Route, Tool
+from agentapp.roles import ROLES, ensure_roles
+from approvals import channels, configuration
+from approvals.models import Channel, Rule
+
+MODELS: dict[str, type[models.Model]] = {
+    "groups": Group,
+    "tools": Tool,
+    "agents": Agent,
+    "rules": Rule,
+    "channels": Channel,
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a file, and where, as in rules.over-limit.condition."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class ConfigurationRefused(Exception):
+    """A file that cannot be loaded. Nothing has been written; `problems` names every place."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One row as a file wants it: not yet stored, with the entry it came from."""
+
+    row: Any
+    entry: dict[str, Any]
+
+
+def load(text: str, actor: str, dry_run: bool = False) -> list[configuration.Change]:
+    """Make the configuration what the file says. Returns what changed; a dry run changes nothing.
+
+    Raises ConfigurationRefused, naming everything that is wrong.
+    """
+    plans = _plan(_read(text))
+    changes: list[configuration.Change | None] = []
+    with configuration.transaction(dry_run):
+        made = ensure_roles()
+        changes += [
+            configuration.record_change(role, None, actor)
+            for role in Group.objects.filter(name__in=made).order_by("name")
+        ]
+        for section, planned in plans.items():
+            for plan in planned:
+                changes += _write(section, plan, actor)
+    return [change for change in changes if change]
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML's plain types only, and no key twice: YAML itself would let the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"The key {key.value!r} stands twice in one place.", key.start_mark
+                )
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+        return super().construct_mapping(node, deep)
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationRefused([Problem("", f"The file is not YAML that can be read. {error}")]) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigurationRefused([Problem("", f"The file is a mapping of {', '.join(SECTIONS)}.")])
+    return data
+
+
+def _plan(data: dict[str, Any]) -> dict[str, list[Planned]]:
+    """Every row the file wants, checked. Raises ConfigurationRefused."""
+    problems = [
+        Problem(str(name), f"There is no such section; a file has {', '.join(SECTIONS)}.")
+        for name in data
+        if name not in SECTIONS
+    ]
+    known = _known_names(data)
+    plans: dict[str, list[Planned]] = {section: [] for section in SECTIONS}
+    for section in SECTIONS:
+        for name, raw in _entries(data, section, problems):
+            path = f"{section}.{name}"
+            entry, found = _shaped(section, path, raw, known)
+            if entry is not None:
+                row, found = _wanted_row(section, path, name, entry)
+                plans[section].append(Planned(row, entry))
+            problems += found
+    if problems:
+        raise ConfigurationRefused(problems)
+    return plans
+
+
+def _entries(data: Mapping[str, Any], section: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+    entries = data.get(section)
+    if entries is not None and not isinstance(entries, dict):
+        problems.append(Problem(section, "A section is a mapping from a name to what it is."))
+        return
+    for name, raw in (entries or {}).items():
+        if isinstance(name, str):
+            yield name, raw
+        else:
+            problems.append(Problem(f"{section}.{name}", "A name is a text; put it in quotes."))
+
+
+def _shaped(section: str, path: str, raw: Any, known: Known) -> tuple[Any, list[Problem]]:
+    """One entry as its shape says, or None and what is wrong with it."""
+    shape = pydantic.TypeAdapter(SECTIONS[section])
+    try:
+        return shape.validate_python({} if raw is None else raw, context=known), []
+    except pydantic.ValidationError as error:
+        return None, _pydantic_problems(path, error)
+
+
+def _wanted_row(section: str, path: str, name: str, entry: dict[str, Any]) -> tuple[models.Model, list[Problem]]:
+    """The row as the entry wants it, and what the database would refuse about it."""
+    model = MODELS[section]
+    row: Any = model._default_manager.filter(name=name).first()
+    is_new = row is None
+    if row is None:
+        row = model(name=name)
+    for column, value in columns(entry).items():
+        setattr(row, column, value)
+    if is_new and section == "tools":
+        return row, [Problem(path, "There is no such tool. If its module is new, run sync_tools first.")]
+    problems = _row_problems(path, row, None if is_new else set(entry))
+    if isinstance(row, Channel) and not problems:
+        problems += _channel_problems(path, row)
+    if isinstance(row, Agent):
+        problems += _route_problems(path, row, entry)
+    return row, problems
+
+
+def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[Problem]:
+    """`given`: the columns to look at. None: all of them."""
+    exclude = {field.name for field in row._meta.fields if given is not None and field.name not in given}
+    problems = []
+    for check in (partial(row.clean_fields, exclude), row.validate_constraints):
+        try:
+            check()
+        except ValidationError as error:
+            for column, messages in error.message_dict.items():
+                where = path if column == "__all__" else f"{path}.{column}"
+                problems += [Problem(where, message) for message in messages]
+    return problems
+
+
+def _channel_problems(path: str, row: Channel) -> list[Problem]:
+    try:
+        channels.open_channel(row)
+    except LookupError as error:
+        return [Problem(f"{path}.kind", str(error))]
+    except pydantic.ValidationError as error:
+        return _pydantic_problems(f"{path}.config", error)
+    return []
+
+
+def _route_problems(path: str, agent: Agent, entry: dict[str, Any]) -> list[Problem]:
+    problems = []
+    own = set(entry["tools"]) if "tools" in entry else set(_names(agent, "tools"))
+    for name, route in entry.get("routes", {}).items():
+        where = f"{path}.routes.{name}"
+        row = Route(name=name, **columns(route))
+        try:
+            row.clean_fields(exclude={"agent"})
+        except ValidationError as error:
+            problems += [Problem(where, message) for message in error.messages]
+        foreign = [tool for tool in route.get("tools", []) if tool not in own]
+        problems += [Problem(f"{where}.tools", f"{tool!r} is not among the agent's tools.") for tool in foreign]
+    return problems
+
+
+def _pydantic_problems(path: str, error: pydantic.ValidationError) -> list[Problem]:
+    problems = []
+    for found in error.errors():
+        where = ".".join([path, *(str(part) for part in found["loc"] if part != "[key]")])
+        problems.append(Problem(where, str(found.get("ctx", {}).get("error", found["msg"]))))
+    return problems
+
+
+def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change | None]:
+    row, entry = plan.row, plan.entry
+    many: dict[str, Any] = {}
+    if "groups" in entry:
+        many["groups"] = list(Group.objects.filter(name__in=entry["groups"]))
+    if "tools" in entry:
+        many["tools"] = list(Tool.objects.filter(name__in=entry["tools"]))
+    if "permissions" in entry:
+        many["permissions"] = _permissions(entry["permissions"])
+    changes = [configuration.save(_current(row), actor, many)]
+    if "routes" in entry:
+        changes += _write_routes(row, entry["routes"], actor)
+    return changes
+
+
+def _current(row: models.Model) -> models.Model:
+    """The row to store: a role's group that was planned as new may have been made meanwhile."""
+    if isinstance(row, Group) and row._state.adding:
+        return Group.objects.filter(name=row.name).first() or row
+    return row
+
+
+def _write_routes(agent: Agent, routes: dict[str, Any], actor: str) -> list[configuration.Change | None]:
+    changes: list[configuration.Change | None] = []
+    for name, entry in routes.items():
+        route = Route.objects.filter(agent=agent, name=name).first() or Route(agent=agent, name=name)
+        for column, value in columns(entry).items():
+            setattr(route, column, value)
+        many = {"tools": list(Tool.objects.filter(name__in=entry["tools"]))} if "tools" in entry else {}
+        changes.append(configuration.save(route, actor, many))
+    for route in Route.objects.filter(agent=agent).exclude(name__in=routes):
+        changes += configuration.delete(route, actor)
+    return changes
+
+
+def _permissions(names: list[str]) -> list[Permission]:
+    chosen = models.Q(pk__in=[])
+    for name in names:
+        app, _, codename = name.partition(".")
+        chosen |= models.Q(content_type__app_label=app, codename=codename)
+    return list(Permission.objects.filter(chosen))
+
+
+def _known_names(data: dict[str, Any]) -> Known:
+    def named(section: str) -> set[str]:
+        entries = data.get(section)
+        return {str(name) for name in entries} if isinstance(entries, dict) else set()
+
+    agents = data.get("agents")
+    entries = list(agents.values()) if isinstance(agents, dict) else []
+    route_maps = [entry.get("routes") for entry in entries if isinstance(entry, dict)]
+    routes = {str(name) for found in route_maps if isinstance(found, dict) for name in found}
+    permissions = Permission.objects.values_list("content_type__app_label", "codename")
+    return Known(
+        agents=frozenset({*Agent.objects.values_list("name", flat=True), *named("agents")}),
+        channel_kinds=frozenset(channels.CHANNELS),
+        drivers=frozenset(DRIVERS),
+        groups=frozenset({*Group.objects.values_list("name", flat=True), *named("groups"), *ROLES}),
+        permissions=frozenset(f"{app}.{codename}" for app, codename in permissions),
+        routes=frozenset({*Route.objects.values_list("name", flat=True), *routes}),
+        tools=frozenset(Tool.objects.values_list("name", flat=True)),
+    )
+
+
+def _names(row: models.Model, link: str) -> list[str]:
+    return [] if row._state.adding else sorted(getattr(row, link).values_list("name", flat=True))

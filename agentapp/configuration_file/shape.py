@@ -1,0 +1,183 @@
+"""The shape of the configuration file: for each section, what an entry may say.
+
+Every key may be left out; what is left out stays as it is, or gets its default in a new row. Names
+of other rows are checked against what there is and what the file itself makes.
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, TypedDict
+
+from django.core.exceptions import ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
+
+from agentapp.models import Tool
+from approvals import policy
+from approvals.digest import canonical, parse, storable
+from approvals.models import EffectClass, Risk, Rule, Verdict
+
+
+@dataclass(frozen=True)
+class Known:
+    """The names that a file may use: of rows there are, and of rows it makes."""
+
+    agents: frozenset[str]
+    channel_kinds: frozenset[str]
+    drivers: frozenset[str]
+    groups: frozenset[str]
+    permissions: frozenset[str]
+    routes: frozenset[str]
+    tools: frozenset[str]
+
+
+def _known(kind: str, word: str, hint: str = "", empty: bool = False) -> AfterValidator:
+    """`empty`: an empty text is allowed and means every one."""
+
+    def check(value: str, info: ValidationInfo) -> str:
+        if value not in getattr(info.context, kind) and not (empty and not value):
+            raise ValueError(f"There is no {word} {value!r}.{hint}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _among(values: list[Any]) -> AfterValidator:
+    names = [str(value) for value in values]
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"{value!r} is not one of {', '.join(names)}.")
+        return value
+
+    return AfterValidator(check)
+
+
+def _is_storable(value: str) -> str:
+    if storable(value) != value:
+        raise ValueError("The text holds a NUL character or half of a surrogate pair.")
+    return value
+
+
+def _is_json(value: Any) -> Any:
+    return parse(canonical(value))
+
+
+def _is_condition(value: str) -> str:
+    try:
+        policy.validate_condition(value)
+    except ValidationError as error:
+        raise ValueError(error.messages[0]) from error
+    return value
+
+
+def _are_decisions(value: list[str]) -> list[str]:
+    try:
+        policy.validate_allowed_decisions(value)
+    except ValidationError as error:
+        raise ValueError(error.messages[0]) from error
+    return value
+
+
+def _nothing_is_empty(value: Any) -> Any:
+    return {} if value is None else value
+
+
+Text = Annotated[str, AfterValidator(_is_storable)]
+Json = Annotated[dict[str, Any], AfterValidator(_is_json)]
+# YAML has floats; a float of 15 digits names its decimal exactly.
+Amount = Annotated[Decimal, Field(strict=False)]
+SYNC_FIRST = " If its module is new, run sync_tools first."
+ToolName = Annotated[str, _known("tools", "tool", SYNC_FIRST)]
+GroupName = Annotated[str, _known("groups", "group")]
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class GroupEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    permissions: list[Annotated[str, _known("permissions", "permission")]]
+
+
+class ToolEntry(TypedDict, total=False):
+    """Safety settings only: the contract comes from code."""
+
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    enabled: bool
+    effect_class: Annotated[str, _among(EffectClass.values)]
+    approval_mode: Annotated[str, _among(Tool.ApprovalMode.values)]
+    timeout_seconds: int
+    max_attempts: int
+    idempotency: Annotated[str, _among(Tool.Idempotency.values)]
+    repeatable: bool
+    trust: Annotated[str, _among(Tool.Trust.values)]
+    locked_fields: list[Text]
+    secret_fields: list[Text]
+    owner: Text
+
+
+class RouteEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    description: Text
+    tools: list[ToolName]
+
+
+class AgentEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    description: Text
+    instructions: Text
+    driver: Annotated[str, _known("drivers", "driver")]
+    model: Text
+    model_settings: Json
+    tools: list[ToolName]
+    parallel_tool_calls: bool
+    max_steps: int
+    max_tokens: int | None
+    max_cost: Amount | None
+    enabled: bool
+    routes: dict[str, Annotated[RouteEntry, BeforeValidator(_nothing_is_empty)]]
+
+
+class RuleEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    description: Text
+    order: int
+    active: bool
+    agent: Annotated[str, _known("agents", "agent", empty=True)]
+    route: Annotated[str, _known("routes", "route", empty=True)]
+    tool: Annotated[str, _known("tools", "tool", SYNC_FIRST, empty=True)]
+    effect_class: Annotated[str, _among(["", *EffectClass.values])]
+    condition: Annotated[Text, AfterValidator(_is_condition)]
+    verdict: Annotated[str, _among(Verdict.values)]
+    groups: list[GroupName]
+    approvals_needed: int
+    starter_excluded: bool
+    expires_seconds: int | None
+    on_expiry: Annotated[str, _among(Rule.OnExpiry.values)]
+    allowed_decisions: Annotated[list[str], AfterValidator(_are_decisions)]
+    risk: Annotated[str, _among(Risk.values)]
+    hold_seconds: int | None
+
+
+class ChannelEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    kind: Annotated[str, _known("channel_kinds", "channel kind")]
+    config: Json
+    groups: list[GroupName]
+    active: bool
+
+
+# In the order in which they are written: what comes later may name what comes before.
+SECTIONS: dict[str, Any] = {
+    "groups": GroupEntry,
+    "tools": ToolEntry,
+    "agents": AgentEntry,
+    "rules": RuleEntry,
+    "channels": ChannelEntry,
+}
+# The keys that name rows or hold rows of their own; every other key is a column.
+LINKS = frozenset({"groups", "permissions", "routes", "tools"})
+
+
+def columns(entry: Any) -> dict[str, Any]:
+    """The part of an entry that is columns of its row."""
+    return {name: value for name, value in entry.items() if name not in LINKS}

@@ -1,0 +1,38 @@
+"""What is asked of a model, and what the loop must know when no reply came."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentapp.messages import ChatMessage, ToolSpec
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model. `timeout` is in seconds and covers everything up to the last byte."""
+
+    model: str
+    """As in "anthropic:claude-sonnet-5": the provider, a colon, the provider's name of the model."""
+    instructions: str
+    messages: tuple[ChatMessage, ...]
+    """In order; every call of an assistant's message is answered before the next assistant's message."""
+    tools: tuple[ToolSpec, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    """As in {"temperature": 0}. Settings that are not in `conversion.SETTINGS` are not sent."""
+    parallel_tool_calls: bool = True
+    tool_choice: str = "auto"
+    """"auto", "required", "none" or the name of one tool."""
+    timeout: float = 120
+
+
+class ModelError(Exception):
+    """There is no reply. The message may be shown to people: it holds no key, no header, no whole body.
+
+    `retryable` says that the same request may succeed later, `retry_after` in how many seconds the
+    provider wants to be asked again (None: it did not say), `code` in one word what happened.
+    """
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, retry_after: float | None = None, code: str = "error"
+    ) -> None:
+        super().__init__(message)
+        self.retryable, self.retry_after, self.code = retryable, retry_after, code

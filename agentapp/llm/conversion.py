@@ -1,0 +1,285 @@
+"""Our messages → the client library's, and its response → our reply."""
+
+import dataclasses
+import json
+import re
+import uuid
+from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Literal, cast
+
+from pydantic import ValidationError
+from pydantic_ai import messages as wire
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from agentapp.llm.contract import Request
+from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, Usage
+from approvals.digest import MalformedJSON, canonical, parse, storable
+
+SETTINGS = frozenset(
+    {
+        "cache",
+        "frequency_penalty",
+        "max_tokens",
+        "presence_penalty",
+        "seed",
+        "stop_sequences",
+        "temperature",
+        "thinking",
+        "top_k",
+        "top_p",
+    }
+)
+"""What an agent's settings may say to a provider. Headers, bodies and addresses are not among them."""
+
+ANTHROPIC_MAX_TOKENS = 20_000
+"""Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
+
+MAX_CALL_ID = 200
+_CENT_MILLIONTH = Decimal("0.00000001")
+_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def settings(request: Request) -> ModelSettings:
+    chosen: dict[str, Any] = {name: value for name, value in request.settings.items() if name in SETTINGS}
+    chosen["timeout"] = request.timeout
+    # The library would tell some models that a certain tag in a user's turn speaks for the system.
+    # We send no such thing; whoever writes a ticket must not learn to.
+    chosen["framing_announcement"] = "never"
+    if _provider(request) == "anthropic":
+        chosen.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)
+    if request.tools:
+        choice = request.tool_choice
+        if _provider(request) != "google":  # which has no such switch
+            chosen["parallel_tool_calls"] = request.parallel_tool_calls
+        chosen["tool_choice"] = choice if choice in ("auto", "required", "none") else [choice]
+    return cast(ModelSettings, chosen)
+
+
+def _provider(request: Request) -> str:
+    return request.model.partition(":")[0]
+
+
+def parameters(request: Request) -> ModelRequestParameters:
+    """The tools, with the schemas as they are: what they allow is a matter of the contract, not of a provider."""
+    return ModelRequestParameters(
+        function_tools=[
+            ToolDefinition(
+                name=tool.name,
+                description=storable(tool.description),
+                parameters_json_schema=tool.input_schema,
+                # None: the library says strict where the provider can enforce the schema. To that end
+                # it closes open objects for OpenAI, and the model could then not fill them.
+                strict=False if _provider(request) == "openai" and not _closed(tool.input_schema) else None,
+            )
+            for tool in request.tools
+        ]
+    )
+
+
+def _closed(schema: Any) -> bool:
+    """Whether every object in a schema says that it has no other properties."""
+    if isinstance(schema, list):
+        return all(map(_closed, schema))
+    if not isinstance(schema, dict):
+        return True
+    is_object = schema.get("type") == "object" or "properties" in schema
+    return (not is_object or schema.get("additionalProperties") is False) and all(map(_closed, schema.values()))
+
+
+def history(request: Request) -> list[wire.ModelMessage]:
+    """The conversation: questions and answers in turn, results before anything said after them."""
+    names = {tool.name for tool in request.tools}
+    turns: list[wire.ModelMessage] = []
+    asked: list[ChatMessage] = []
+    for message in request.messages:
+        if not isinstance(message, AssistantMessage):
+            asked.append(message)
+            continue
+        if not message.text and not message.tool_calls:
+            # Reasoning alone, or nothing: no provider takes that back.
+            continue
+        if asked:
+            turns.append(_asked(asked, request))
+        turns.append(_response(message, names))
+        asked = []
+    if asked:
+        turns.append(_asked(asked, request))
+    if turns and isinstance(turns[0], wire.ModelResponse):
+        # Providers want a person to begin.
+        turns.insert(0, wire.ModelRequest(parts=[wire.UserPromptPart("(The conversation begins.)")]))
+    for turn in reversed(turns):
+        if isinstance(turn, wire.ModelRequest):
+            turn.instructions = storable(request.instructions) or None
+            break
+    return turns
+
+
+def _asked(messages: Iterable[ChatMessage], request: Request) -> wire.ModelRequest:
+    names = {tool.name for tool in request.tools}
+    # OpenAI has no mark for a failed call: the library would wrap the text, which says so itself.
+    failed: Literal["success", "failed"] = "success" if _provider(request) == "openai" else "failed"
+    results: list[wire.ModelRequestPart] = []
+    said: list[wire.ModelRequestPart] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results.append(
+                wire.ToolReturnPart(
+                    tool_name=_name(message.name, names),
+                    content=storable(message.text),
+                    tool_call_id=message.call_id,
+                    outcome="success" if message.ok else failed,
+                )
+            )
+        else:
+            said.append(wire.UserPromptPart(storable(message.text)))
+    return wire.ModelRequest(parts=[*results, *said])
+
+
+def _response(message: AssistantMessage, names: set[str]) -> wire.ModelResponse:
+    """An earlier reply: the provider's own parts where they still say what we say, else ours."""
+    calls = {call.id: _call_part(call, names) for call in message.tool_calls}
+    kept = _provider_response(message)
+    if kept is None:
+        text: list[wire.ModelResponsePart] = [wire.TextPart(storable(message.text))] if message.text else []
+        return wire.ModelResponse(parts=[*text, *calls.values()])
+    parts: list[wire.ModelResponsePart] = []
+    for part in kept.parts:
+        if isinstance(part, wire.ToolCallPart):
+            ours = calls[part.tool_call_id]
+            parts.append(_call_again(part, ours.tool_call_id, ours.tool_name, ours.args))
+        elif message.text or not isinstance(part, wire.TextPart):
+            parts.append(part)
+    return dataclasses.replace(kept, parts=parts)
+
+
+def _provider_response(message: AssistantMessage) -> wire.ModelResponse | None:
+    """The stored parts, or None when there are none or they tell of another text or other calls."""
+    if not message.provider_parts:
+        return None
+    try:
+        stored = wire.ModelMessagesTypeAdapter.validate_python(message.provider_parts)
+    except ValidationError:
+        return None
+    if len(stored) != 1 or not isinstance(stored[0], wire.ModelResponse):
+        return None
+    response = stored[0]
+    calls = [(part.tool_call_id, part.tool_name) for part in response.parts if isinstance(part, wire.ToolCallPart)]
+    same_calls = calls == [(call.id, storable(call.name)) for call in message.tool_calls]
+    # A driver may have dropped the text; that alone does not make signed reasoning worthless.
+    same_text = message.text in ("", _text(response))
+    return response if same_calls and same_text else None
+
+
+def _call_part(call: ToolCall, names: set[str]) -> wire.ToolCallPart:
+    """A call as every provider takes it back: an object of arguments, even where the model wrote something else."""
+    try:
+        arguments = call.arguments_text if isinstance(parse(call.arguments_text), dict) else None
+    except MalformedJSON:
+        arguments = None
+    if arguments is None:
+        arguments = json.dumps({"malformed": storable(call.arguments_text)})
+    return wire.ToolCallPart(tool_name=_name(call.name, names), args=arguments, tool_call_id=call.id)
+
+
+def _name(name: str, names: set[str]) -> str:
+    """A tool's name as providers accept it in a history. Models make up names that they do not."""
+    return name if name in names else _NAME.sub("_", name)[:64] or "unknown"
+
+
+def reply(response: wire.ModelResponse, request: Request) -> Reply:
+    """What the model answered. Reasoning never becomes text."""
+    response = _normalised(response, {call_id for message in request.messages for call_id in _call_ids(message)})
+    calls = tuple(
+        ToolCall(id=part.tool_call_id, name=part.tool_name, arguments_text=_arguments_text(part.args))
+        for part in response.parts
+        if isinstance(part, wire.ToolCallPart)
+    )
+    refusal = "" if response.parts else str((response.provider_details or {}).get("refusal") or "")
+    return Reply(
+        text=_text(response) or storable(refusal),
+        tool_calls=calls,
+        usage=usage(response),
+        model=storable(response.model_name or request.model.partition(":")[2])[:120],
+        finish_reason=response.finish_reason or "",
+        provider_parts=_provider_parts(response),
+    )
+
+
+def usage(response: wire.ModelResponse) -> Usage:
+    """Tokens as the provider counted them, priced by the list that comes with the library."""
+    try:
+        cost = response.cost().total_price.quantize(_CENT_MILLIONTH, ROUND_HALF_UP)
+    except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError):
+        cost = None
+    counted = response.usage
+    return Usage(
+        input_tokens=counted.input_tokens,
+        output_tokens=counted.output_tokens,
+        cached_tokens=counted.cache_read_tokens,
+        cost=cost,
+    )
+
+
+def _call_again(part: wire.ToolCallPart, call_id: str, name: str, arguments: Any) -> wire.ToolCallPart:
+    """The same call with our id, name and arguments, and all that the provider attached to it."""
+    return wire.ToolCallPart(
+        tool_name=name,
+        args=arguments,
+        tool_call_id=call_id,
+        id=part.id,
+        provider_name=part.provider_name,
+        provider_details=part.provider_details,
+    )
+
+
+def _call_ids(message: ChatMessage) -> list[str]:
+    return [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
+
+
+def _normalised(response: wire.ModelResponse, taken: set[str]) -> wire.ModelResponse:
+    """The response in storable text, each call with an id that no other call of the conversation has."""
+    parts: list[wire.ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, wire.ToolCallPart):
+            call_id = part.tool_call_id
+            if not call_id or call_id in taken or len(call_id) > MAX_CALL_ID or call_id != storable(call_id):
+                call_id = f"call_{uuid.uuid4().hex}"
+            taken.add(call_id)
+            parts.append(_call_again(part, call_id, storable(part.tool_name), part.args))
+        elif isinstance(part, wire.TextPart | wire.ThinkingPart):
+            parts.append(dataclasses.replace(part, content=storable(part.content)))
+        else:
+            parts.append(part)
+    return dataclasses.replace(response, parts=parts)
+
+
+def _text(response: wire.ModelResponse) -> str:
+    return response.text or ""
+
+
+def _arguments_text(arguments: Any) -> str:
+    """The arguments as the model wrote them. Nothing at all stands for no arguments."""
+    if isinstance(arguments, str):
+        return arguments if arguments.strip() else "{}"
+    try:
+        return canonical(arguments or {})
+    except MalformedJSON:
+        return json.dumps(arguments)
+
+
+def _provider_parts(response: wire.ModelResponse) -> list[dict[str, Any]] | None:
+    """The response as JSON when it holds what our own fields cannot: signatures, ids, reasoning."""
+    if all(_is_plain(part) for part in response.parts):
+        return None
+    bare = dataclasses.replace(response, usage=type(response.usage)())
+    dumped: list[dict[str, Any]] = wire.ModelMessagesTypeAdapter.dump_python([bare], mode="json")
+    return dumped
+
+
+def _is_plain(part: wire.ModelResponsePart) -> bool:
+    if not isinstance(part, wire.TextPart | wire.ToolCallPart):
+        return False
+    return part.id is None and not part.provider_details

@@ -1,0 +1,45 @@
+"""One event loop per process for all talk with providers.
+
+A provider's client holds connections that belong to the loop they were opened in. Threads with a
+loop each would break one another's; a client per request would leak them.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class EventLoop:
+    """A loop in a thread of its own, and the clients whose connections live in it."""
+
+    def __init__(self) -> None:
+        self.clients: dict[Any, Any] = {}
+        """Read and written inside the loop only, so it needs no lock."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def submit[T](self, work: Callable[["EventLoop"], Coroutine[Any, Any, T]], timeout: float) -> T:
+        """Run `work` in the loop and wait for it. Raises TimeoutError when the loop itself does not answer."""
+        future = asyncio.run_coroutine_threadsafe(work(self), self._running())
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="models", daemon=True).start()
+            return self._loop
+
+
+_loops: dict[int, EventLoop] = {}
+
+
+def event_loop() -> EventLoop:
+    """This process's loop. A forked child gets its own: the parent's thread did not come along."""
+    return _loops.setdefault(os.getpid(), EventLoop())

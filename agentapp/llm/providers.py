@@ -1,0 +1,110 @@
+"""Providers by name, and their models as the environment configures them."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pydantic_ai.models import Model
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.models.google import GoogleModel
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.google import GoogleProvider
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from agentapp.llm.contract import ModelError
+
+
+@dataclass(frozen=True)
+class Provider:
+    """Where a provider's key and address come from, and how a model of it is made."""
+
+    key_variables: tuple[str, ...]
+    """The first that is set counts."""
+    url_variable: str
+    default_url: str
+    build: Callable[["Access"], Model]
+    key_optional_elsewhere: bool = False
+    """A server of one's own, named by `url_variable`, may ask for no key."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One model as it is reached right now. Equal values share one client."""
+
+    provider: str
+    model: str
+    base_url: str
+    key: str
+
+    def build(self) -> Model:
+        return PROVIDERS[self.provider].build(self)
+
+
+def access(name: str) -> Access:
+    """Who answers to "provider:model", by the environment of this moment. Raises ModelError, never retryable."""
+    provider_name, colon, model = name.partition(":")
+    provider = PROVIDERS.get(provider_name)
+    if provider is None or not colon or not model.strip():
+        known = ", ".join(f"{known}:…" for known in PROVIDERS)
+        raise ModelError(f"{name[:120]!r} names no model. Known forms: {known}.", code="unknown_model")
+    base_url = _variable(provider.url_variable)
+    if base_url and (urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).netloc):
+        raise ModelError(f"{provider.url_variable} must be an http or https address.", code="not_configured")
+    key = next(filter(None, map(_variable, provider.key_variables)), "")
+    if not key:
+        if not (base_url and provider.key_optional_elsewhere):
+            variables = " or ".join(provider.key_variables)
+            raise ModelError(f"{name} needs a key: set {variables} for the worker.", code="not_configured")
+        key = "none"
+    return Access(provider_name, model.strip(), base_url or provider.default_url, key)
+
+
+def secrets() -> list[str]:
+    """Values that must never be shown: every provider's keys, and passwords inside addresses."""
+    found = {_variable(variable) for provider in PROVIDERS.values() for variable in provider.key_variables}
+    found |= {urlsplit(_variable(provider.url_variable)).password or "" for provider in PROVIDERS.values()}
+    return sorted(filter(None, found), key=len, reverse=True)
+
+
+def _variable(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+# Trying again is recorded and decided by the loop, so the clients must not do it on their own.
+
+
+def _openai(access: Access) -> Model:
+    provider = OpenAIProvider(base_url=access.base_url, api_key=access.key)
+    provider.client.max_retries = 0
+    compatible = access.base_url != _OPENAI_URL and not access.model.startswith(_OPENAI_FAMILIES)
+    # OpenAI's newer name of the limit is unknown to many servers that speak its language.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False) if compatible else None
+    return OpenAIChatModel(access.model, provider=provider, profile=profile)
+
+
+def _anthropic(access: Access) -> Model:
+    provider = AnthropicProvider(base_url=access.base_url, api_key=access.key)
+    provider.client.max_retries = 0
+    return AnthropicModel(access.model, provider=provider)
+
+
+def _google(access: Access) -> Model:
+    return GoogleModel(access.model, provider=GoogleProvider(base_url=access.base_url, api_key=access.key))
+
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_OPENAI_FAMILIES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:")
+
+PROVIDERS: dict[str, Provider] = {
+    "openai": Provider(("OPENAI_API_KEY",), "OPENAI_BASE_URL", _OPENAI_URL, _openai, key_optional_elsewhere=True),
+    "anthropic": Provider(("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL", "https://api.anthropic.com", _anthropic),
+    "google": Provider(
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        "GOOGLE_BASE_URL",
+        "https://generativelanguage.googleapis.com",
+        _google,
+    ),
+}

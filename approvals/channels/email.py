@@ -1,0 +1,84 @@
+"""Mail through Django's mailer. It names the tool and the request, never what the call would do or to whom."""
+
+import smtplib
+from typing import ClassVar, Self
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.mail import EmailMessage
+from django.core.validators import validate_email
+from django.template.loader import render_to_string
+from pydantic import Field, field_validator, model_validator
+
+from approvals.channels.base import ChannelConfig, ChannelError
+from approvals.decisions import may_decide
+from approvals.models import Approval, Notification
+
+
+class EmailConfig(ChannelConfig):
+    """Fixed addresses, everybody who may decide the request, or both."""
+
+    to: list[str] = Field(default_factory=list, max_length=50)
+    deciders: bool = False
+
+    @field_validator("to")
+    @classmethod
+    def _are_addresses(cls, to: list[str]) -> list[str]:
+        for address in to:
+            try:
+                validate_email(address)
+            except Exception as error:
+                raise ValueError(f"{address!r} is not an address") from error
+        return to
+
+    @model_validator(mode="after")
+    def _tells_somebody(self) -> Self:
+        if not self.to and not self.deciders:
+            raise ValueError("name addresses in 'to', or set 'deciders' to true")
+        return self
+
+
+class EmailChannel:
+    config_model: ClassVar[type[ChannelConfig]] = EmailConfig
+
+    def __init__(self, config: EmailConfig) -> None:
+        self.config = config
+
+    def send(self, notification: Notification) -> None:
+        approval = notification.approval
+        deciders = _deciders(approval) if self.config.deciders else []
+        if not self.config.to and not deciders:
+            raise ChannelError("Nobody who may decide this has an address.", permanent=True)
+        context = {"approval": approval, "link": link_to(approval), "workspace": settings.WORKSPACE_NAME}
+        message = EmailMessage(
+            # A line break in a name would start another header.
+            subject=" ".join(render_to_string("notifications/approval_subject.txt", context).split()),
+            body=render_to_string("notifications/approval.txt", context),
+            to=self.config.to,
+            bcc=deciders,
+            headers={"Auto-Submitted": "auto-generated"},
+        )
+        try:
+            message.send()
+        except smtplib.SMTPRecipientsRefused as error:
+            raise ChannelError(f"Every address was refused: {error}", permanent=_all_permanent(error)) from error
+        except (smtplib.SMTPException, OSError) as error:
+            raise ChannelError(f"The mail server did not take it: {error}") from error
+
+
+def link_to(approval: Approval) -> str:
+    """Where the request is decided, by somebody who is signed in."""
+    return f"{settings.BASE_URL}/approvals/{approval.pk}/"
+
+
+def _deciders(approval: Approval) -> list[str]:
+    """The addresses of those who may decide this request now."""
+    users = User.objects.with_perm("approvals.decide_approval").exclude(email="").order_by("pk")
+    groups = list(approval.groups.all())
+    if groups:
+        users = users.filter(groups__in=groups).distinct()
+    return [user.email for user in users if may_decide(user, approval) is None]
+
+
+def _all_permanent(error: smtplib.SMTPRecipientsRefused) -> bool:
+    return all(code >= 500 for code, _ in error.recipients.values())

@@ -1,0 +1,28 @@
+"""A channel that tells nobody and remembers it: for tests, and for trying a setup without sending."""
+
+from collections import deque
+from typing import ClassVar, Literal
+
+from approvals.channels.base import ChannelConfig, ChannelError
+from approvals.models import Notification
+
+# What this process sent last, oldest first.
+outbox: deque[Notification] = deque(maxlen=1000)
+
+
+class MemoryConfig(ChannelConfig):
+    """`fails` makes every sending fail, for now or for good."""
+
+    fails: Literal["", "for_now", "for_good"] = ""
+
+
+class MemoryChannel:
+    config_model: ClassVar[type[ChannelConfig]] = MemoryConfig
+
+    def __init__(self, config: MemoryConfig) -> None:
+        self.config = config
+
+    def send(self, notification: Notification) -> None:
+        if self.config.fails:
+            raise ChannelError("This channel is set to fail.", permanent=self.config.fails == "for_good")
+        outbox.append(notification)

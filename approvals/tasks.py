@@ -1,0 +1,37 @@
+"""Celery: tell people. Losing or doubling one of these messages changes nothing: the rows say what is due."""
+
+import logging
+import uuid
+
+from celery import shared_task
+
+from approvals import notify
+
+logger = logging.getLogger(__name__)
+
+# One pass takes no more, so that a dead mail server cannot keep a worker for long.
+BATCH = 50
+
+
+@shared_task
+def send_notification(notification_id: str) -> bool:
+    """Make one attempt at one notification. Returns whether it was sent."""
+    return notify.send(uuid.UUID(notification_id))
+
+
+@shared_task
+def send_queued() -> int:
+    """Hand out every notification that is due. Returns how many."""
+    notify.give_up()
+    due = notify.due_ids(BATCH)
+    for notification_id in due:
+        send_notification.delay(str(notification_id))
+    return len(due)
+
+
+def nudge() -> None:
+    """Have queued notifications sent soon. Never raises: the beat finds them anyway."""
+    try:
+        send_queued.delay()
+    except Exception:
+        logger.warning("The broker could not be reached; notifications wait for the beat.", exc_info=True)

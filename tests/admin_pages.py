@@ -1,0 +1,54 @@
+"""Fill in and send admin forms as a browser would: everything the page shows, with some fields changed."""
+
+from typing import Any
+
+from django.db.models import Model
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import reverse
+
+from approvals import ledger
+from approvals.models import Event
+
+
+def address(model: type[Model], page: str, *args: Any) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def submit(client: Client, url: str, **fields: Any) -> HttpResponse:
+    """Get a form, change `fields` in it, and post it. None takes a field out."""
+    page = client.get(url)
+    assert page.status_code == 200, page
+    data = {**shown_in(page), **fields}
+    return client.post(url, {name: value for name, value in data.items() if value is not None})
+
+
+def save(client: Client, url: str, **fields: Any) -> HttpResponse:
+    """Submit a form that must be taken."""
+    response = submit(client, url, **fields)
+    assert response.status_code == 302, response.context["errors"]
+    return response
+
+
+def errors_of(response: HttpResponse) -> str:
+    assert response.status_code == 200, "the form was taken"
+    return str(response.context["errors"])
+
+
+def shown_in(page: Any) -> dict[str, Any]:
+    forms = [page.context["adminform"].form]
+    for inline in page.context["inline_admin_formsets"]:
+        forms += [inline.formset.management_form, *inline.formset.forms]
+    data = {}
+    for form in forms:
+        for bound in form:
+            value = bound.value()
+            if value is True:
+                data[bound.html_name] = "on"
+            elif value is not False and value is not None:
+                data[bound.html_name] = [getattr(v, "pk", v) for v in value] if isinstance(value, list) else value
+    return data
+
+
+def configuration_events(after: int = 0) -> list[Event]:
+    return list(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=after).order_by("seq"))

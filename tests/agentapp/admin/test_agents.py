@@ -1,0 +1,88 @@
+"""An agent and its routes are one page; every row that changes is one event."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agentapp import tool_sync
+from agentapp.models import Agent, Route, Tool
+from approvals import ledger
+from tests.admin_pages import address, configuration_events, errors_of, save, submit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def staff(client: Client, ada: User, settings: Any) -> Client:
+    settings.TOOL_MODULES = ["tests.tools_for_tests"]
+    tool_sync.sync("test")
+    client.force_login(ada)
+    return client
+
+
+def agent(**fields: Any) -> dict[str, Any]:
+    return {"name": "support", "model_settings": '{"temperature": 0}', "max_steps": "20", **fields}
+
+
+def tools(*names: str) -> list[Any]:
+    return [str(Tool.objects.get(name=name).pk) for name in names]
+
+
+def test_an_agent_with_a_route_is_an_event_each(staff: Client) -> None:
+    seen = ledger.height()
+    fields = agent(tools=tools("look_up_order", "pay_out"), max_cost="0.5")
+    route = {"routes-TOTAL_FORMS": "1", "routes-0-name": "refunds", "routes-0-tools": tools("pay_out")}
+    save(staff, address(Agent, "add"), **fields, **route)
+    made, routed = configuration_events(after=seen)
+    assert made.data["after"]["tools"] == ["look_up_order", "pay_out"]
+    assert made.data["after"]["max_cost"] == "0.500000"
+    assert (routed.data["name"], routed.data["after"]["tools"]) == ("support/refunds", ["pay_out"])
+
+
+def test_only_the_route_that_changed_is_recorded(staff: Client) -> None:
+    stored = Agent.objects.create(name="support")
+    Route.objects.create(agent=stored, name="refunds")
+    Route.objects.create(agent=stored, name="status")
+    seen = ledger.height()
+    url = address(Agent, "change", stored.pk)
+    save(staff, url, **{"routes-1-tools": tools("look_up_order")})
+    save(staff, url)
+    [event] = configuration_events(after=seen)
+    assert event.data["name"] == "support/status"
+    assert (event.data["before"], event.data["after"]) == ({"tools": []}, {"tools": ["look_up_order"]})
+
+
+def test_a_route_that_is_taken_out_is_recorded(staff: Client) -> None:
+    stored = Agent.objects.create(name="support")
+    Route.objects.create(agent=stored, name="refunds")
+    save(staff, address(Agent, "change", stored.pk), **{"routes-0-DELETE": "on"})
+    assert not Route.objects.exists()
+    [event] = [event for event in configuration_events() if event.type == "configuration.deleted"]
+    assert event.data["name"] == "support/refunds"
+
+
+def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
+    stored, other = Agent.objects.create(name="support"), Agent.objects.create(name="other")
+    save(staff, address(Route, "add"), agent=str(stored.pk), name="refunds", tools=tools("pay_out"))
+    route = Route.objects.get()
+    save(staff, address(Route, "change", route.pk), agent=str(other.pk), description="Money back.")
+    route.refresh_from_db()
+    assert (route.agent, route.description) == (stored, "Money back.")
+    assert [event.type for event in configuration_events()[-2:]] == ["configuration.created", "configuration.changed"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"driver": "magic"}, "magic is not one of the available choices"),
+        ({"model_settings": '{"a": 1, "a": 2}'}, "stands twice"),
+        ({"model_settings": '{"seed": 9007199254740993}'}, "too large to be exact"),
+        ({"max_steps": "-1"}, "greater than or equal to 0"),
+        ({"instructions": "a\x00b"}, "Null characters are not allowed"),
+    ],
+)
+def test_an_agent_that_could_not_run_is_refused(staff: Client, fields: dict[str, str], message: str) -> None:
+    assert message in errors_of(submit(staff, address(Agent, "add"), **agent(**fields)))
+    assert not Agent.objects.exists()

@@ -1,0 +1,81 @@
+"""Changes to people and groups are events without passwords; nobody reaches above themselves."""
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+from django.test import Client
+
+from approvals import ledger
+from tests.admin_pages import address, configuration_events, save
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long and new one"
+
+
+@pytest.fixture
+def staff(client: Client, ada: User) -> Client:
+    client.force_login(ada)
+    return client
+
+
+@pytest.fixture
+def root(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def test_a_new_person_is_an_event_without_a_password(staff: Client) -> None:
+    save(staff, address(User, "add"), username="zoe", password1=PASSWORD, password2=PASSWORD)
+    zoe = User.objects.get(username="zoe")
+    assert zoe.check_password(PASSWORD)
+    [event] = configuration_events()
+    assert (event.type, event.data["name"]) == ("configuration.created", "zoe")
+    assert "password" not in event.data["after"]
+    assert zoe.password not in event.body
+
+
+def test_joining_a_group_is_an_event(staff: Client, sam: User, roles: dict[str, Group]) -> None:
+    groups = [roles["operator"].pk, roles["approver"].pk]
+    save(staff, address(User, "change", sam.pk), groups=groups)
+    [event] = configuration_events()
+    assert event.data["before"] == {"groups": ["operator"]}
+    assert event.data["after"] == {"groups": ["approver", "operator"]}
+
+
+def test_a_new_password_is_an_event_that_does_not_hold_it(staff: Client, sam: User) -> None:
+    url = f"/admin/auth/user/{sam.pk}/password/"
+    fields = {"password1": PASSWORD, "password2": PASSWORD, "usable_password": "true"}
+    assert staff.post(url, {**fields, "password2": "different"}).status_code == 200
+    assert configuration_events() == []
+    staff.post(url, fields)
+    sam.refresh_from_db()
+    assert sam.check_password(PASSWORD)
+    [event] = configuration_events()
+    assert (event.type, event.data) == ("user.password_changed", {"user": sam.pk, "name": "sam", "usable": True})
+    assert sam.password not in event.body
+
+
+def test_an_admin_cannot_make_or_touch_a_superuser(staff: Client, ada: User, sam: User) -> None:
+    root = User.objects.create_superuser("root")
+    save(staff, address(User, "change", ada.pk), is_superuser="on", user_permissions=["1"])
+    ada.refresh_from_db()
+    assert not ada.is_superuser
+    assert not ada.user_permissions.exists()
+    url = address(User, "change", root.pk)
+    assert staff.post(url, {"username": "mine"}).status_code == 403
+    assert staff.post(f"/admin/auth/user/{root.pk}/password/", {"password1": PASSWORD}).status_code == 403
+    root.refresh_from_db()
+    assert root.username == "root"
+
+
+def test_a_superuser_can_make_another(root: Client, sam: User) -> None:
+    save(root, address(User, "change", sam.pk), is_superuser="on")
+    sam.refresh_from_db()
+    assert sam.is_superuser
+
+
+def test_a_groups_permissions_are_recorded_by_name(root: Client) -> None:
+    permission = Permission.objects.get(codename="decide_approval")
+    save(root, address(Group, "add"), name="leads", permissions=[permission.pk])
+    [event] = configuration_events()
+    assert event.data["after"]["permissions"] == [str(permission)]
+    assert ledger.verify()[1] is None

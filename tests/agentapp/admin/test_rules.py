@@ -1,0 +1,112 @@
+"""Rules are edited with typed fields, and refused with a sentence when they could not protect."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from agentapp import tool_sync
+from agentapp.models import Agent, Route
+from approvals import ledger
+from approvals.models import Rule
+from tests.admin_pages import address, configuration_events, errors_of, save, submit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def staff(client: Client, ada: User, settings: Any) -> Client:
+    settings.TOOL_MODULES = ["tests.tools_for_tests"]
+    tool_sync.sync("test")
+    agent = Agent.objects.create(name="support")
+    Route.objects.create(agent=agent, name="refunds")
+    client.force_login(ada)
+    return client
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {
+        "name": "pay-large",
+        "active": "on",
+        "order": "10",
+        "agent": "support",
+        "route": "refunds",
+        "tool": "pay_out",
+        "condition": "args.amount > 100.0",
+        "verdict": "ask",
+        "risk": "high",
+        "approvals_needed": "2",
+        "starter_excluded": "on",
+        "allowed_decisions": ["approve", "reject"],
+        "expires_seconds": "3600",
+        "on_expiry": "reject",
+        "hold_seconds": "0",
+        **fields,
+    }
+
+
+def test_a_rule_is_stored_as_typed_and_recorded_with_its_groups(staff: Client, roles: dict[str, Group]) -> None:
+    save(staff, address(Rule, "add"), **rule(groups=[roles["approver"].pk]))
+    stored = Rule.objects.get()
+    assert (stored.agent, stored.route, stored.tool) == ("support", "refunds", "pay_out")
+    assert stored.allowed_decisions == ["approve", "reject"]
+    assert (stored.approvals_needed, stored.expires_seconds, stored.hold_seconds) == (2, 3600, 0)
+    event = configuration_events()[-1]
+    assert event.data["after"]["groups"] == ["approver"]
+    assert event.data["after"]["condition"] == "args.amount > 100.0"
+
+
+def test_a_change_is_one_event_and_one_version_links_included(staff: Client, roles: dict[str, Group]) -> None:
+    save(staff, address(Rule, "add"), **rule())
+    seen = ledger.height()
+    url = address(Rule, "change", Rule.objects.get().pk)
+    save(staff, url, groups=[roles["approver"].pk])
+    save(staff, url)
+    [event] = configuration_events(after=seen)
+    assert event.data["before"] == {"groups": [], "version": 1}
+    assert event.data["after"] == {"groups": ["approver"], "version": 2}
+    assert Rule.objects.get().version == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"condition": "args.amount >"}, "The condition does not compile"),
+        ({"condition": "world.peace"}, "Unknown name &#x27;world&#x27;; a condition can look at args, tool, agent"),
+        ({"allowed_decisions": []}, "This field is required"),
+        ({"allowed_decisions": ["dance"]}, "dance is not one of the available choices"),
+        ({"tool": "fly"}, "fly is not one of the available choices"),
+        ({"agent": "nobody"}, "nobody is not one of the available choices"),
+        ({"verdict": "allow", "tool": ""}, "A rule that allows must name one tool exactly, or only reads."),
+        ({"verdict": ""}, "This field is required"),
+        ({"approvals_needed": "0"}, "At least one person must approve."),
+        ({"hold_seconds": "61"}, "A decision can be held for 60 seconds at most."),
+        ({"name": "two words"}, "Enter a valid"),
+    ],
+)
+def test_a_rule_that_could_not_protect_is_refused_with_a_sentence(
+    staff: Client, fields: dict[str, Any], message: str
+) -> None:
+    seen = ledger.height()
+    assert message in errors_of(submit(staff, address(Rule, "add"), **rule(**fields)))
+    assert not Rule.objects.exists()
+    assert ledger.height() == seen
+
+
+def test_a_rule_keeps_the_name_of_a_tool_that_is_gone(staff: Client) -> None:
+    Rule.objects.create(name="old", verdict="deny", tool="retired", agent="gone", route="closed")
+    save(staff, address(Rule, "change", Rule.objects.get().pk), order="7")
+    stored = Rule.objects.get()
+    assert (stored.order, stored.tool, stored.agent, stored.route) == (7, "retired", "gone", "closed")
+
+
+def test_somebody_without_the_right_changes_no_rule(client: Client, staff: Client, mia: User) -> None:
+    save(staff, address(Rule, "add"), **rule())
+    mia.is_staff = True
+    mia.save()
+    client.force_login(mia)
+    url = address(Rule, "change", Rule.objects.get().pk)
+    assert client.get(url).status_code == 403
+    assert client.post(url, rule(verdict="allow")).status_code == 403
+    assert Rule.objects.get().verdict == "ask"

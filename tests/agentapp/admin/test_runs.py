@@ -1,0 +1,75 @@
+"""The records of runs can be looked at, without their secrets, and not changed."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import conversations, executions, runs
+from agentapp.messages import Reply, ToolCall
+from agentapp.models import Agent, Conversation, Message, Run, Step, Tool, ToolExecution, ToolSource
+from approvals import ledger
+from tests.admin_pages import address
+
+pytestmark = pytest.mark.django_db
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def staff(client: Client, ada: User) -> Client:
+    """One of each record; the call's arguments hold a secret everywhere they stand."""
+    now, arguments = timezone.now(), f'{{"pin":"{SECRET}","to":"<b>7</b>"}}'
+    source = ToolSource.objects.create(name="shop", location="shop.tools")
+    tool = Tool.objects.create(name="pay", source=source, version="1", secret_fields=["pin"])
+    agent = Agent.objects.create(name="support")
+    call = ToolCall("call_1", "pay", arguments)
+    with ledger.transaction():
+        conversation = conversations.find_or_open(agent, "ticket 7", "grace")
+        script = [{"tool_calls": [{"id": "call_1", "name": "pay", "arguments": arguments}]}]
+        start = runs.Start(agent, {}, "pay", "pay", None, conversation=conversation, script=script)
+        run = runs.create(start)
+        conversations.add(conversation, run, "user", "pay <script>alert(1)</script>")
+    claimed = runs.claim(run.pk)
+    assert claimed is not None
+    assert claimed.lease_token is not None
+    reply = Reply(tool_calls=(call,), provider_parts=[{"arguments": arguments}])
+    with ledger.transaction():
+        step = runs.record_step(claimed, claimed.lease_token, reply, ["pay"], now, now)
+        assert step is not None
+        proposal = executions.Proposal(call, tool, {}, arguments, allowed_by="rule:x")
+        [execution] = executions.propose(claimed, step, [proposal])
+        executions.begin(execution, arguments, "key", "rule:x")
+    client.force_login(ada)
+    return client
+
+
+@pytest.mark.parametrize("model", [Run, Step, ToolExecution, Conversation, Message])
+def test_a_record_can_be_looked_at_and_not_changed(staff: Client, ada: User, model: Any) -> None:
+    ada.is_superuser = True
+    ada.save()
+    row = model.objects.get()
+    before = list(model.objects.values())
+    assert staff.get(address(model, "changelist")).status_code == 200
+    page = staff.get(address(model, "change", row.pk))
+    text = page.content.decode()
+    assert SECRET not in text
+    assert "<script>alert" not in text
+    assert "<b>7</b>" not in text
+    assert 'name="_save"' not in text
+    selected = {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
+    for url in (
+        address(model, "add"),
+        address(model, "change", row.pk),
+        address(model, "delete", row.pk),
+        address(model, "changelist"),
+    ):
+        assert staff.post(url, selected).status_code == 403, url
+    assert list(model.objects.values()) == before
+
+
+def test_arguments_are_shown_with_their_secrets_masked(staff: Client) -> None:
+    text = staff.get(address(ToolExecution, "change", ToolExecution.objects.get().pk)).content.decode()
+    assert text.count("•••") == 2
+    assert "&lt;b&gt;7&lt;/b&gt;" in text

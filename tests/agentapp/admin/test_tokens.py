@@ -1,0 +1,90 @@
+"""Tokens are issued once, shown once, revoked for good, and decide for nobody else."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import auth
+from agentapp.models import ApiToken
+from approvals.models import Event
+from tests.admin_pages import address, configuration_events, errors_of, submit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def staff(client: Client, ada: User) -> Client:
+    client.force_login(ada)
+    return client
+
+
+def issue(staff: Client, user: User, *scopes: str, **fields: Any) -> Any:
+    return submit(staff, address(ApiToken, "add"), name="importer", user=str(user.pk), scopes=list(scopes), **fields)
+
+
+def test_a_token_is_issued_and_its_secret_shown_once(staff: Client, sam: User) -> None:
+    response = issue(staff, sam, "runs:create", "runs:read")
+    shown = staff.get(response.url).content.decode()
+    secret = shown.split("not shown again: ")[1].split("<")[0].strip()
+    token = auth.authenticate(secret)
+    assert token is not None
+    assert (token.user, token.scopes, token.starts_runs) == (sam, ["runs:create", "runs:read"], True)
+    assert secret not in staff.get(address(ApiToken, "changelist")).content.decode()
+    assert secret not in staff.get(address(ApiToken, "change", token.pk)).content.decode()
+    [event] = configuration_events()
+    assert event.type == "token.issued"
+    assert secret not in event.body
+
+
+@pytest.mark.parametrize(
+    ("scopes", "message"),
+    [
+        (["runs:create", "approvals:decide"], "A token that starts runs cannot decide."),
+        ([], "This field is required"),
+        (["everything"], "everything is not one of the available choices"),
+    ],
+)
+def test_scopes_that_do_not_go_together_are_refused(staff: Client, ada: User, scopes: list[str], message: str) -> None:
+    assert message in errors_of(issue(staff, ada, *scopes))
+    assert not ApiToken.objects.exists()
+
+
+def test_nobody_makes_a_token_that_decides_as_somebody_else(staff: Client, ada: User, dana: User) -> None:
+    assert "only be made by the person it decides as" in errors_of(issue(staff, dana, "approvals:decide"))
+    ada.groups.add(Group.objects.get(name="approver"))
+    assert issue(staff, ada, "approvals:decide").status_code == 302
+    assert ApiToken.objects.get().user == ada
+
+
+def test_a_token_does_not_begin_expired(staff: Client, sam: User) -> None:
+    past = {"expires_at_0": "2020-01-01", "expires_at_1": "00:00:00"}
+    assert "This moment has passed." in errors_of(issue(staff, sam, "runs:read", **past))
+    soon = timezone.now() + timedelta(days=1)
+    future = {"expires_at_0": f"{soon:%Y-%m-%d}", "expires_at_1": f"{soon:%H:%M:%S}"}
+    issue(staff, sam, "runs:read", **future)
+    assert ApiToken.objects.get().expires_at is not None
+
+
+@pytest.mark.parametrize("page", ["changelist", "change"])
+def test_a_token_is_revoked_from_the_list_and_from_its_page(staff: Client, sam: User, page: str) -> None:
+    token, secret = auth.issue_token(sam, "importer", ["runs:read"], "test")
+    url = address(ApiToken, page, *([token.pk] if page == "change" else []))
+    prefix = "CHANGE_FORM-" if page == "change" else ""
+    staff.post(url, {f"{prefix}action": "revoke", "_selected_action": [str(token.pk)]})
+    assert auth.authenticate(secret) is None
+    assert configuration_events()[-1].type == "token.revoked"
+
+
+def test_a_token_that_is_there_is_never_changed_or_deleted(staff: Client, sam: User, ada: User) -> None:
+    token, secret = auth.issue_token(sam, "importer", ["runs:read"], "test")
+    seen = Event.objects.count()
+    staff.post(address(ApiToken, "change", token.pk), {"name": "x", "user": str(ada.pk), "scopes": ["runs:create"]})
+    assert staff.post(address(ApiToken, "delete", token.pk), {"post": "yes"}).status_code == 403
+    token.refresh_from_db()
+    assert (token.name, token.user, token.scopes) == ("importer", sam, ["runs:read"])
+    assert auth.authenticate(secret) is not None
+    assert Event.objects.count() == seen

@@ -1,0 +1,303 @@
+"""The configuration as a file: checked whole, loaded whole or not at all, written back the same."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
+
+from agentapp import tool_sync
+from agentapp.configuration_file import ConfigurationRefused, dump, load
+from agentapp.configuration_file.loading import MODELS
+from agentapp.configuration_file.shape import LINKS, SECTIONS
+from agentapp.models import Agent, Route, Tool
+from approvals import ledger
+from approvals.models import Channel, Event, Rule
+
+pytestmark = pytest.mark.django_db
+
+FILE = """
+groups:
+  leads:
+    permissions: [approvals.decide_approval, agentapp.view_run]
+
+tools:
+  pay_out:
+    effect_class: compensable
+    timeout_seconds: 20
+    locked_fields: [account]
+  send_letter:
+    enabled: false
+
+agents:
+  support:
+    description: Answers customers.
+    instructions: |
+      Be kind.
+      Look things up before you act.
+    driver: tool_calling
+    model: anthropic:claude-sonnet-5
+    model_settings: {temperature: 0, max_tokens: 800}
+    tools: [look_up_order, pay_out]
+    max_cost: 0.25
+    routes:
+      order_status: {tools: [look_up_order]}
+      refunds:
+        description: Money back.
+        tools: [look_up_order, pay_out]
+
+rules:
+  pay-small:
+    tool: pay_out
+    condition: args.amount <= 10.0
+    verdict: allow
+  pay-large:
+    description: Large payments need two people.
+    agent: support
+    route: refunds
+    tool: pay_out
+    condition: args.amount > 100.0
+    verdict: ask
+    groups: [leads, approver]
+    approvals_needed: 2
+    expires_seconds: 3600
+    allowed_decisions: [approve, reject]
+    risk: high
+    hold_seconds: 0
+
+channels:
+  desk:
+    kind: email
+    config: {to: [desk@example.test]}
+    groups: [leads]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _synced_tools(settings: Any) -> None:
+    settings.TOOL_MODULES = ["tests.tools_for_tests"]
+    tool_sync.sync("test")
+
+
+def refused(text: str) -> list[str]:
+    """What a file is refused for, and proof that it wrote nothing."""
+    before = dump(), Event.objects.count()
+    with pytest.raises(ConfigurationRefused) as caught:
+        load(text, "test")
+    assert (dump(), Event.objects.count()) == before
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_file_makes_what_it_says() -> None:
+    load(FILE, "test")
+    agent = Agent.objects.get()
+    assert agent.instructions == "Be kind.\nLook things up before you act.\n"
+    assert agent.model_settings == {"temperature": 0, "max_tokens": 800}
+    assert str(agent.max_cost) == "0.250000"
+    assert {route.name: sorted(tool.name for tool in route.tools.all()) for route in agent.routes.all()} == {
+        "order_status": ["look_up_order"],
+        "refunds": ["look_up_order", "pay_out"],
+    }
+    tool = Tool.objects.get(name="pay_out")
+    assert (tool.effect_class, tool.timeout_seconds, tool.locked_fields) == ("compensable", 20, ["account"])
+    assert (tool.max_attempts, tool.owner) == (2, "payments team"), "what the file leaves out stays"
+    rule = Rule.objects.get(name="pay-large")
+    assert {group.name for group in rule.groups.all()} == {"leads", "approver"}
+    assert (rule.approvals_needed, rule.allowed_decisions, rule.hold_seconds) == (2, ["approve", "reject"], 0)
+    assert rule.starter_excluded is True
+    assert Channel.objects.get().config == {"to": ["desk@example.test"]}
+    leads = Group.objects.get(name="leads")
+    assert set(leads.permissions.values_list("codename", flat=True)) == {"decide_approval", "view_run"}
+
+
+def test_the_roles_are_there_after_any_load() -> None:
+    changes = load("", "test")
+    assert {change.name for change in changes} == {"viewer", "approver", "operator", "manager", "admin"}
+    assert Group.objects.get(name="approver").permissions.filter(codename="decide_approval").exists()
+
+
+def test_every_change_is_an_event_with_before_and_after() -> None:
+    seen = Event.objects.count()
+    changes = load(FILE, "system (load_config shop.yaml)")
+    events = list(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=seen).order_by("seq"))
+    assert len(events) == len(changes)
+    assert {event.actor for event in events} == {"system (load_config shop.yaml)"}
+    [changed] = [event for event in events if event.data["name"] == "pay_out"]
+    assert changed.type == "configuration.changed"
+    assert changed.data["before"] == {
+        "effect_class": "irreversible",
+        "timeout_seconds": 12,
+    }
+    assert changed.data["after"] == {"effect_class": "compensable", "timeout_seconds": 20}
+    assert ledger.verify()[1] is None
+
+
+def test_a_second_load_changes_nothing_and_writes_no_event() -> None:
+    load(FILE, "test")
+    seen = Event.objects.count()
+    assert load(FILE, "test") == []
+    assert Event.objects.count() == seen
+    assert set(Rule.objects.values_list("version", flat=True)) == {1}
+
+
+def test_what_was_dumped_loads_without_a_change() -> None:
+    load(FILE, "test")
+    text = dump()
+    assert load(text, "test") == []
+    assert dump() == text
+
+
+def test_a_dump_brings_back_what_was_changed_since() -> None:
+    load(FILE, "test")
+    text = dump()
+    Rule.objects.filter(name="pay-large").update(condition="", risk="low", expires_seconds=None)
+    Tool.objects.update(enabled=True, effect_class="read")
+    Agent.objects.get().tools.clear()
+    Route.objects.get(name="refunds").delete()
+    Channel.objects.all().delete()
+    assert load(text, "test") != []
+    assert dump() == text
+
+
+def test_a_dump_says_every_column_an_entry_may_say() -> None:
+    load(FILE, "test")
+    dumped = yaml.safe_load(dump())
+    for section, shape in SECTIONS.items():
+        for entry in dumped[section].values():
+            links = set(shape.__annotations__) & LINKS
+            assert set(entry) == set(shape.__annotations__) | links
+
+
+def test_the_file_covers_every_setting_of_its_tables() -> None:
+    own = {"id", "name", "version", "agent", "source"}
+    contract = set(tool_sync.contract_columns(next(iter(tool_sync.python_source.modules().values()))[0]))
+    for section, shape in SECTIONS.items():
+        columns = {field.name for field in MODELS[section]._meta.concrete_fields} - own
+        assert columns - contract - set(shape.__annotations__) == set(), section
+
+
+def test_what_a_file_leaves_out_stays_as_it_is() -> None:
+    load(FILE, "test")
+    [change] = load("rules: {pay-large: {risk: critical}}", "test")
+    assert change.after == {"risk": "critical", "version": 2}
+    assert Rule.objects.get(name="pay-large").condition == "args.amount > 100.0"
+    assert Rule.objects.filter(name="pay-small").exists()
+
+
+def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
+    load(FILE, "test")
+    changes = load("agents: {support: {routes: {refunds: }}}", "test")
+    assert [(change.event_type, change.name) for change in changes] == [
+        ("configuration.deleted", "support/order_status")
+    ]
+    assert Route.objects.get().tools.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("colour: blue", "colour: There is no such section"),
+        ("rules: [a, b]", "rules: A section is a mapping"),
+        ("- a", "The file is a mapping of groups, tools, agents, rules, channels."),
+        ("rules: {a: {verdict: ask, colour: blue}}", "rules.a.colour: Extra inputs are not permitted"),
+        ("rules: {a: {verdict: perhaps}}", "rules.a.verdict: 'perhaps' is not one of allow, ask, deny."),
+        ("rules: {a: {tool: pay_out}}", "rules.a.verdict: This field cannot be blank."),
+        ("rules: {a: {verdict: ask, tool: fly}}", "rules.a.tool: There is no tool 'fly'."),
+        ("rules: {a: {verdict: ask, agent: nobody}}", "rules.a.agent: There is no agent 'nobody'."),
+        ("rules: {a: {verdict: ask, route: nowhere}}", "rules.a.route: There is no route 'nowhere'."),
+        ("rules: {a: {verdict: ask, groups: [pilots]}}", "rules.a.groups.0: There is no group 'pilots'."),
+        ("rules: {a: {verdict: ask, effect_class: bad}}", "rules.a.effect_class: 'bad' is not one of"),
+        ("rules: {a: {verdict: ask, condition: 'args.x >'}}", "rules.a.condition: The condition does not compile"),
+        ("rules: {a: {verdict: ask, condition: 'world > 1'}}", "rules.a.condition: Unknown name 'world'"),
+        ("rules: {a: {verdict: ask, allowed_decisions: [dance]}}", "rules.a.allowed_decisions: A non-empty list among"),
+        ("rules: {a: {verdict: ask, allowed_decisions: []}}", "rules.a.allowed_decisions: A non-empty list among"),
+        ("rules: {a: {verdict: allow}}", "rules.a: A rule that allows must name one tool exactly, or only reads."),
+        ("rules: {a: {verdict: ask, approvals_needed: 0}}", "rules.a: At least one person must approve."),
+        (
+            "rules: {a: {verdict: ask, approvals_needed: '2'}}",
+            "rules.a.approvals_needed: Input should be a valid integer",
+        ),
+        ("rules: {a: {verdict: ask, approvals_needed: -1}}", "rules.a.approvals_needed: Ensure this value is greater"),
+        ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
+        ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
+        ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
+        ("rules: {no: {verdict: ask}}", "rules.False: A name is a text; put it in quotes."),
+        ("tools: {fly: {enabled: true}}", "tools.fly: There is no such tool."),
+        ("tools: {pay_out: {effect_class: bad}}", "tools.pay_out.effect_class: 'bad' is not one of read,"),
+        ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
+        ("tools: {pay_out: {timeout_seconds: 0}}", "tools.pay_out: A tool needs a deadline of at least one second."),
+        ("agents: {a: {driver: magic}}", "agents.a.driver: There is no driver 'magic'."),
+        ("agents: {a: {tools: [fly]}}", "agents.a.tools.0: There is no tool 'fly'."),
+        (
+            "agents: {a: {routes: {r: {tools: [pay_out]}}}}",
+            "agents.a.routes.r.tools: 'pay_out' is not among the agent's",
+        ),
+        ("agents: {a: {routes: {'r s': }}}", "agents.a.routes.r s: Enter a valid"),
+        ("agents: {a: {model_settings: {since: 2026-01-01}}}", "agents.a.model_settings: The value has no canonical"),
+        ("agents: {a: {model_settings: {t: .nan}}}", "agents.a.model_settings: The value has no canonical"),
+        ('agents: {a: {instructions: "a\\0b"}}', "agents.a.instructions: The text holds a NUL character"),
+        ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
+        ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
+        ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
+        ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
+        ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
+        ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),
+        ("rules: {a: !!python/object:os.system {}}", "The file is not YAML that can be read."),
+        ("rules: {a: ", "The file is not YAML that can be read."),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, problem: str) -> None:
+    found = refused(text)
+    assert any(problem in line for line in found), found
+
+
+def test_everything_wrong_is_named_at_once_and_nothing_is_written() -> None:
+    text = FILE.replace("args.amount > 100.0", "args.amount >").replace("kind: email", "kind: pigeon")
+    text = text.replace("tool: pay_out\n    condition: args.amount <= 10.0", "condition: args.amount <= 10.0")
+    paths = [line.split(":")[0] for line in refused(text)]
+    assert paths == ["rules.pay-small", "rules.pay-large.condition", "channels.desk.kind"]
+
+
+def test_an_allowing_rule_cannot_lose_its_tool_in_a_later_file() -> None:
+    load(FILE, "test")
+    assert "must name one tool exactly" in refused("rules: {pay-small: {tool: ''}}")[0]
+
+
+def test_a_dry_run_names_the_difference_and_changes_nothing() -> None:
+    before = dump(), Event.objects.count(), Group.objects.count()
+    changes = load(FILE, "test", dry_run=True)
+    assert (dump(), Event.objects.count(), Group.objects.count()) == before
+    assert [change.name for change in changes] == [change.name for change in load(FILE, "test")]
+
+
+def test_the_commands_load_print_and_dump(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text(FILE)
+    out = StringIO()
+    call_command("load_config", str(file), "--dry-run", stdout=out)
+    assert '    effect_class: "irreversible" → "compensable"' in out.getvalue()
+    assert "+ approvals.Rule pay-large" in out.getvalue()
+    assert "rows would change." in out.getvalue()
+    assert not Rule.objects.exists()
+    call_command("load_config", str(file), stdout=StringIO())
+    dumped = StringIO()
+    call_command("dump_config", stdout=dumped)
+    file.write_text(dumped.getvalue())
+    out = StringIO()
+    call_command("load_config", str(file), stdout=out)
+    assert out.getvalue() == "0 rows changed.\n"
+
+
+def test_the_command_says_why_a_file_was_not_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "shop.yaml"
+    file.write_text("rules: {a: {verdict: allow}}")
+    with pytest.raises(CommandError, match=r"nothing has changed\.\n  rules\.a: A rule that allows"):
+        call_command("load_config", str(file))
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("load_config", str(tmp_path / "missing.yaml"))
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CommandError, match="cannot be read"):
+        call_command("load_config", str(file))

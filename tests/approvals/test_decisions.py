@@ -1,0 +1,427 @@
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from approvals import decisions, ledger
+from approvals.decisions import Refusal, Taken
+from approvals.digest import canonical, sha256
+from approvals.models import Approval, Channel, Decision, DecisionType, Notification
+from tests.conftest import make_user
+from tests.rows import (
+    ARGUMENTS,
+    a_card,
+    a_moment_ago,
+    a_request,
+    a_verdict,
+    consume,
+    decide,
+    events,
+    read,
+    take,
+    undo,
+    within_transaction,
+)
+
+pytestmark = pytest.mark.django_db
+
+State = Approval.State
+CHEAPER = {"order": "1001", "amount": 200}
+CLOSED = [State.APPROVED, State.REJECTED, State.RESPONDED, State.EXPIRED, State.WITHDRAWN, State.SUPERSEDED, State.USED]
+
+
+def refused(approval: Approval, verdict: decisions.Verdict) -> str:
+    """The code of the refusal, after making sure that nothing was changed by it."""
+    before = (Approval.objects.filter(pk=approval.pk).values().get(), list(Decision.objects.values()), told(approval))
+    answer = decide(approval, verdict)
+    assert isinstance(answer, Refusal), answer
+    after = (Approval.objects.filter(pk=approval.pk).values().get(), list(Decision.objects.values()), told(approval))
+    assert before == after
+    return answer.code
+
+
+def told(approval: Approval) -> list[str]:
+    return events(ledger.run_chain(approval.run_id))
+
+
+def in_state(state: str, dana) -> Approval:
+    """A request that has come to this state by the way the product takes."""
+    approval = a_request(hold_seconds=0)
+    if state in (State.APPROVED, State.REJECTED, State.RESPONDED):
+        return take(approval, dana, {"approved": "approve", "rejected": "reject", "responded": "respond"}[state])
+    if state == State.USED:
+        assert consume(a_moment_ago(take(approval, dana), "runs_at"))
+    elif state == State.EXPIRED:
+        assert within_transaction(decisions.expire, a_moment_ago(approval, "expires_at").pk)
+    elif state == State.WITHDRAWN:
+        assert within_transaction(decisions.withdraw, approval.run_id, "The run was cancelled.") == 1
+    elif state == State.SUPERSEDED:
+        assert within_transaction(decisions.supersede, approval, "The order has changed.")
+    return read(approval)
+
+
+# --- Asking ------------------------------------------------------------------------------------
+
+
+def test_a_request_is_pending_and_bound_to_its_exact_call():
+    approval = a_request()
+    assert (approval.state, approval.version, approval.final_digest) == ("pending", 1, "")
+    assert approval.arguments == ARGUMENTS
+    assert approval.expires_at - approval.created_at == timedelta(hours=1)
+    other = a_request(run_id=approval.run_id)
+    assert other.action_digest != approval.action_digest  # the same call again is another act
+    assert told(approval) == ["approval.requested"] * 2
+
+
+def test_a_request_tells_the_channels_of_its_groups_once(roles):
+    approvers, managers = roles["approver"], roles["manager"]
+    everybody, theirs, others = [
+        Channel.objects.create(name=name, kind="email") for name in ("all", "theirs", "others")
+    ]
+    theirs.groups.set([approvers])
+    others.groups.set([managers])
+
+    card = a_card(groups=(approvers.pk,))
+    with ledger.transaction():
+        [approval] = decisions.request([card], timezone.now(), [everybody, theirs, others])
+    assert {n.channel.name for n in Notification.objects.filter(approval=approval)} == {"all", "theirs"}
+    event = ledger.Event.objects.get()
+    assert sorted(event.data["told"]) == ["all", "theirs"]
+
+
+# --- Transitions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type", "state"),
+    [("approve", "approved"), ("edit", "approved"), ("reject", "rejected"), ("respond", "responded")],
+)
+def test_a_decision_about_a_pending_request_counts(dana, type, state):
+    changes = {"arguments": CHEAPER} if type == "edit" else {}
+    approval = take(a_request(hold_seconds=5), dana, type, **changes)
+    assert (approval.state, approval.version) == (state, 2)
+    assert approval.runs_at - approval.decided_at == timedelta(seconds=5)
+    decision = approval.decisions.get()
+    assert (decision.user, decision.type, decision.approval_version) == (dana, type, 1)
+    assert decision.view_digest == approval.view_digest
+    assert told(approval) == ["approval.requested", f"approval.{state}"]
+    event = ledger.Event.objects.filter(type=f"approval.{state}").get()
+    assert event.actor == f"user:{dana.pk}:dana"
+    assert event.data["decision"] == str(decision.pk)
+
+
+@pytest.mark.parametrize("state", CLOSED)
+@pytest.mark.parametrize("type", DecisionType.values)
+def test_a_closed_request_takes_no_decision(dana, marco, state, type):
+    approval = in_state(state, dana)
+    changes = {"arguments": CHEAPER} if type == "edit" else {}
+    assert refused(approval, a_verdict(approval, marco, type, **changes)) == "already_decided"
+
+
+@pytest.mark.parametrize("type", DecisionType.values)
+def test_a_request_whose_time_is_up_takes_no_decision_even_before_it_is_closed(dana, type):
+    approval = a_moment_ago(a_request(), "expires_at")
+    assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "expired"
+
+
+def test_a_request_that_is_not_there_takes_no_decision(dana):
+    approval = a_request()
+    verdict = a_verdict(approval, dana)
+    approval.pk = uuid.uuid4()
+    answer = decide(approval, verdict)
+    assert isinstance(answer, Refusal)
+    assert answer.code == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        ("approved", "Dana Whitfield already approved it. Your decision was not recorded."),
+        ("rejected", "Dana Whitfield already rejected it. Your decision was not recorded."),
+        ("responded", "Dana Whitfield already answered it. Your decision was not recorded."),
+        ("used", "Dana Whitfield already approved it. Your decision was not recorded."),
+        ("expired", "This request has expired."),
+        ("withdrawn", "This request was withdrawn because its run ended."),
+        ("superseded", "This request was replaced by a newer one."),
+    ],
+)
+def test_the_second_to_decide_is_told_who_was_first_and_what_they_did(dana, marco, state, sentence):
+    approval = in_state(state, dana)
+    answer = decide(approval, a_verdict(approval, marco))
+    assert isinstance(answer, Refusal)
+    assert answer.message == sentence
+
+
+def test_the_second_to_decide_is_told_of_changes_and_of_people_without_a_name(dana, marco):
+    dana.first_name = dana.last_name = ""
+    dana.save()
+    approval = take(a_request(), dana, "edit", arguments=CHEAPER)
+    answer = decide(approval, a_verdict(approval, marco))
+    assert isinstance(answer, Refusal)
+    assert answer.message == "dana already approved it with changes. Your decision was not recorded."
+
+
+# --- What is echoed ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 2, -1])
+def test_a_decision_about_another_version_is_refused(dana, version):
+    approval = a_request()
+    assert refused(approval, a_verdict(approval, dana, version=version)) == "changed"
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 64, sha256("something else")])
+def test_a_decision_about_another_call_is_refused(dana, digest):
+    approval = a_request()
+    assert refused(approval, a_verdict(approval, dana, action_digest=digest)) == "action_changed"
+
+
+def test_after_an_edit_the_digest_of_the_proposal_is_no_longer_good(dana, marco):
+    approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
+    assert approval.state == State.PENDING
+    assert refused(approval, a_verdict(approval, marco, action_digest=approval.action_digest)) == "action_changed"
+
+
+def test_a_decision_sent_again_gives_the_same_answer_and_changes_nothing(dana):
+    approval = a_request()
+    verdict = a_verdict(approval, dana)
+    first = decide(approval, verdict)
+    second = decide(approval, verdict)
+    assert isinstance(first, Taken)
+    assert isinstance(second, Taken)
+    assert (second.repeated, second.decision.pk, second.approval.state) == (True, first.decision.pk, "approved")
+    assert told(approval) == ["approval.requested", "approval.approved"]
+    assert approval.decisions.count() == 1
+
+
+@pytest.mark.parametrize("arguments", [ARGUMENTS, CHEAPER])
+def test_an_edit_sent_again_gives_the_same_answer(dana, arguments):
+    approval = a_request()
+    verdict = a_verdict(approval, dana, "edit", arguments=arguments)
+    assert isinstance(decide(approval, verdict), Taken)
+    again = decide(approval, verdict)
+    assert isinstance(again, Taken)
+    assert again.repeated
+
+
+def test_a_decision_id_is_good_for_one_person_one_request_and_one_answer(dana, marco):
+    approval, other = a_request(), a_request()
+    verdict = a_verdict(approval, dana, "edit", arguments=CHEAPER)
+    decide(approval, verdict)
+    now = read(approval)
+    for again in [
+        a_verdict(now, marco, "edit", arguments=CHEAPER, id=verdict.id),
+        a_verdict(now, dana, "reject", id=verdict.id),
+        a_verdict(now, dana, "approve", id=verdict.id),
+        a_verdict(now, dana, "edit", arguments={"order": "1001", "amount": 1}, id=verdict.id),
+    ]:
+        assert refused(approval, again) == "decision_id_reused"
+    assert refused(other, a_verdict(other, dana, "edit", arguments=CHEAPER, id=verdict.id)) == "decision_id_reused"
+
+
+# --- Who may -----------------------------------------------------------------------------------
+
+
+def test_the_starter_is_excluded_unless_the_rule_lets_them(dana):
+    approval = a_request(starter_id=dana.pk)
+    assert refused(approval, a_verdict(approval, dana)) == "starter"
+    allowed = a_request(starter_id=dana.pk, starter_excluded=False)
+    assert take(allowed, dana).state == State.APPROVED
+
+
+def test_only_the_named_groups_decide(dana, roles):
+    finance = Group.objects.create(name="finance")
+    approval = a_request(groups=(finance.pk, roles["manager"].pk))
+    answer = decide(approval, a_verdict(approval, dana))
+    assert isinstance(answer, Refusal)
+    assert answer.code == "forbidden"
+    assert "finance" in answer.message
+    assert "manager" in answer.message
+    dana.groups.add(finance)
+    assert take(approval, dana).state == State.APPROVED
+
+
+@pytest.mark.parametrize("type", DecisionType.values)
+def test_people_without_the_right_decide_nothing(sam, mia, otto, ada, type):
+    approval = a_request()
+    for person in (sam, mia, otto, ada):
+        assert refused(approval, a_verdict(approval, person, type, arguments=CHEAPER)) == "forbidden"
+
+
+def test_being_in_the_group_is_not_the_right_to_decide(otto, roles):
+    finance = Group.objects.create(name="finance")
+    otto.groups.add(finance)
+    approval = a_request(groups=(finance.pk,))
+    assert refused(approval, a_verdict(approval, otto)) == "forbidden"
+
+
+def test_somebody_deactivated_decides_nothing(dana):
+    approval = a_request()
+    dana.is_active = False
+    dana.save()
+    assert refused(approval, a_verdict(approval, dana)) == "forbidden"
+
+
+def test_a_superuser_is_bound_by_group_and_start_as_everybody_is(roles):
+    root = make_user("Root Superuser")
+    root.is_superuser = True
+    root.save()
+    mine, theirs = a_request(starter_id=root.pk), a_request(groups=(roles["approver"].pk,))
+    assert refused(mine, a_verdict(mine, root)) == "starter"
+    assert refused(theirs, a_verdict(theirs, root)) == "forbidden"
+
+
+@pytest.mark.parametrize("type", DecisionType.values)
+def test_only_allowed_decisions_are_taken(dana, type):
+    others = tuple(value for value in DecisionType.values if value != type)
+    approval = a_request(allowed_decisions=others)
+    assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
+    assert take(a_request(allowed_decisions=(type,)), dana, type, arguments=CHEAPER).state != State.PENDING
+
+
+def test_a_request_that_allows_nothing_is_decided_by_nobody(dana):
+    approval = a_request(allowed_decisions=())
+    for type in DecisionType.values:
+        assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
+
+
+@pytest.mark.parametrize("message", ["", "  \n"])
+@pytest.mark.parametrize("type", ["reject", "respond"])
+def test_a_rejection_and_an_answer_need_words(dana, type, message):
+    approval = a_request()
+    assert refused(approval, a_verdict(approval, dana, type, message=message)) == "message_required"
+
+
+# --- What people are shown ---------------------------------------------------------------------
+
+
+SHOWN = {
+    "agent": "sales",
+    "route": "returns",
+    "run_title": "Another run",
+    "tool": "refund_all",
+    "tool_version": "v2",
+    "effect_class": "reversible",
+    "arguments": {"order": "1001", "amount": 241},
+    "title": "Refund order 1002",
+    "sentence": [{"text": "Pays back 241", "value": False}],
+    "effects": [],
+    "button": "Pay 241",
+    "locked_fields": ["order"],
+    "secret_fields": ["order"],
+    "evidence": [{"text": "A ticket"}],
+    "explanation": "The kettle is broken.",
+    "snapshot_text": '{"paid":240}',
+    "difference": [{"field": "paid"}],
+    "reason": "Another reason",
+    "rule": "refunds",
+    "risk": "critical",
+    "allowed_decisions": ("approve",),
+    "approvals_needed": 2,
+    "starter_excluded": False,
+    "expires_seconds": 60,
+    "hold_seconds": 9,
+    "on_expiry": "stop",
+    "groups": (1,),
+}
+KEYS_OF_ROWS = {"run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
+
+
+@pytest.mark.parametrize("field", SHOWN)
+def test_the_digest_of_the_view_covers_everything_shown(field):
+
+    assert decisions.view_digest(a_card(**{field: SHOWN[field]})) != decisions.view_digest(a_card())
+
+
+def test_no_field_of_a_card_is_left_out_of_the_view_by_accident():
+    fields = set(decisions.Card.__dataclass_fields__)
+    assert fields - KEYS_OF_ROWS == set(SHOWN) - {"arguments"}
+
+
+# --- Time --------------------------------------------------------------------------------------
+
+
+def test_what_nobody_decided_expires_when_its_time_is_up():
+    approval = a_request()
+    assert not within_transaction(decisions.expire, approval.pk)
+    a_moment_ago(approval, "expires_at")
+    assert within_transaction(decisions.expire, approval.pk)
+    assert not within_transaction(decisions.expire, approval.pk)
+    assert read(approval).state == State.EXPIRED
+    assert told(approval) == ["approval.requested", "approval.expired"]
+
+
+def test_what_nobody_used_in_time_expires_too(dana):
+    approval = take(a_request(), dana)
+    assert not within_transaction(decisions.expire, approval.pk)
+    approval = a_moment_ago(approval, "runs_at", "use_by", "expires_at")
+    assert not consume(approval)
+    assert within_transaction(decisions.expire, approval.pk)
+    assert ledger.Event.objects.get(type="approval.expired").data["reason"] == "approved, but not used in time"
+
+
+@pytest.mark.parametrize("state", [s for s in CLOSED if s != State.APPROVED])
+def test_nothing_closed_expires(dana, state):
+    approval = a_moment_ago(in_state(state, dana), "expires_at")
+    assert not within_transaction(decisions.expire, approval.pk)
+    assert read(approval).state == state
+
+
+@pytest.mark.parametrize("type", ["reject", "respond"])
+def test_a_rejection_or_an_answer_reaches_the_agent_once_and_not_while_it_is_held(dana, type):
+    approval = take(a_request(hold_seconds=30), dana, type)
+    assert not within_transaction(decisions.settle, approval)
+    approval = a_moment_ago(approval, "runs_at")
+    assert within_transaction(decisions.settle, approval)
+    assert not within_transaction(decisions.settle, approval)
+    assert read(approval).used_at is not None
+
+
+def test_an_expiry_reaches_the_agent_once(dana):
+    approval = in_state(State.EXPIRED, dana)
+    assert within_transaction(decisions.settle, approval)
+    assert not within_transaction(decisions.settle, approval)
+
+
+@pytest.mark.parametrize("state", ["pending", "approved", "used", "withdrawn", "superseded"])
+def test_nothing_else_is_settled(dana, state):
+    approval = a_request() if state == "pending" else in_state(state, dana)
+    assert not within_transaction(decisions.settle, approval)
+
+
+def test_a_rejection_undone_meanwhile_does_not_reach_the_agent(dana):
+    approval = a_moment_ago(take(a_request(hold_seconds=30), dana, "reject"), "runs_at")
+    assert isinstance(undo(approval, dana), Approval)
+    assert not within_transaction(decisions.settle, approval)
+
+
+def test_a_run_that_ends_withdraws_whatever_has_not_taken_effect(dana):
+    run_id = uuid.uuid4()
+    pending, approved, rejected, used = (a_request(run_id=run_id) for _ in range(4))
+    take(approved, dana)
+    take(rejected, dana, "reject")
+    assert consume(a_moment_ago(take(used, dana), "runs_at"))
+    other = a_request()
+    assert within_transaction(decisions.withdraw, run_id, "The run has ended.") == 3
+    assert within_transaction(decisions.withdraw, run_id, "The run has ended.") == 0
+    assert [read(a).state for a in (pending, approved, rejected, used, other)] == [
+        "withdrawn", "withdrawn", "withdrawn", "used", "pending",
+    ]  # fmt: skip
+    assert told(pending).count("approval.withdrawn") == 3
+
+
+@pytest.mark.parametrize("state", [s for s in CLOSED if s != State.APPROVED])
+def test_only_an_open_request_is_superseded(dana, state):
+    assert not within_transaction(decisions.supersede, in_state(state, dana), "It has changed.")
+    for opened in (a_request(), in_state(State.APPROVED, dana)):
+        assert within_transaction(decisions.supersede, opened, "It has changed.")
+        assert not consume(a_moment_ago(opened, "runs_at"))
+
+
+def test_a_decision_made_before_a_change_cannot_be_used_after_it(dana):
+    approval = a_moment_ago(take(a_request(), dana), "runs_at")
+    Approval.objects.filter(pk=approval.pk).update(version=approval.version + 1)
+    assert not within_transaction(decisions.consume, approval)
+    assert canonical(approval.arguments) == approval.final_arguments_text

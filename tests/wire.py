@@ -1,0 +1,306 @@
+"""A provider on the loopback interface: it records what it is asked and answers as it is told.
+
+Three dialects are spoken for real: OpenAI's chat completions, Anthropic's messages and Google's
+generateContent. Nothing of the product is replaced.
+"""
+
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+
+import pytest
+
+KEY = "sk-test-7b1f9d2c4e6a8051"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One request as it arrived."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response. `ending` says how the body leaves: whole, cut in the middle, byte by byte, or never."""
+
+    body: Any = field(default_factory=dict)
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    ending: Literal["whole", "cut", "drip", "never"] = "whole"
+
+    @property
+    def content(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+
+class ProviderServer:
+    """Answers in the order of `answers`, or by `answer_with` when that is set."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+        self.answers: deque[Answer] = deque()
+        self.answer_with: Callable[[Question], Answer] | None = None
+        self.closing = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def answer(self, *answers: Answer) -> None:
+        self.answers.extend(answers)
+
+    def stop(self) -> None:
+        self.closing.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                question = Question(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+                server.questions.append(question)
+                self.respond(server.answer_with(question) if server.answer_with else server.answers.popleft())
+
+            def respond(self, answer: Answer) -> None:
+                if answer.ending == "never":
+                    server.closing.wait(60)
+                    self.close_connection = True
+                    return
+                self.send_response(answer.status)
+                headers = {"Content-Type": "application/json", "Content-Length": str(len(answer.content))}
+                for name, value in (headers | answer.headers).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if answer.ending == "whole":
+                    self.wfile.write(answer.content)
+                elif answer.ending == "cut":
+                    self.wfile.write(answer.content[: len(answer.content) // 2])
+                    self.wfile.flush()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+                else:
+                    self.drip(answer.content)
+
+            def drip(self, content: bytes) -> None:
+                """Byte by byte, slowly enough that the whole never arrives."""
+                self.close_connection = True
+                for byte in content:
+                    if server.closing.wait(0.05):
+                        return
+                    try:
+                        self.wfile.write(bytes([byte]))
+                        self.wfile.flush()
+                    except OSError:
+                        return
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet: the tests read `questions`."""
+
+        return Handler
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProviderServer]:
+    """A provider for all three dialects, and an environment that points at it."""
+    server = ProviderServer()
+    for dialect in DIALECTS.values():
+        monkeypatch.setenv(dialect.key_variable, KEY)
+        monkeypatch.setenv(dialect.url_variable, server.url + dialect.url_path)
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield server
+    server.stop()
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a question says, whatever its dialect."""
+
+    model: str
+    instructions: str
+    tools: dict[str, dict[str, Any]]
+    calls: list[tuple[str, str, Any]]
+    """Of the assistant's turns: id, name, arguments as an object or, where the dialect has texts, decoded."""
+    results: list[tuple[str, str]]
+    """Answers to calls: id, text."""
+    users: list[str]
+
+
+class OpenAI:
+    model, answering = "openai:gpt-4o-mini", "gpt-4o-mini-2024-07-18"
+    key_variable, url_variable, url_path = "OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"
+    path, key_header = "/v1/chat/completions", "authorization"
+
+    def reply(self, text: str = "", calls: Any = (), model: str = "", tokens: Any = (100, 20, 40)) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": text or None}
+        if calls:
+            message["tool_calls"] = [
+                {
+                    "id": call_id,
+                    "type": "function",
+                    "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
+                }
+                for call_id, name, given in calls
+            ]
+        choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}
+        usage = {
+            "prompt_tokens": tokens[0],
+            "completion_tokens": tokens[1],
+            "total_tokens": tokens[0] + tokens[1],
+            "prompt_tokens_details": {"cached_tokens": tokens[2]},
+        }
+        return {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1790000000,
+            "model": model or self.answering,
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def error(self, message: str, kind: str) -> dict[str, Any]:
+        return {"error": {"message": message, "type": kind, "code": kind, "param": None}}
+
+    def read(self, question: Question) -> Sent:
+        messages = question.body["messages"]
+        calls = [call for message in messages for call in message.get("tool_calls", [])]
+        return Sent(
+            model=question.body["model"],
+            instructions="\n".join(m["content"] for m in messages if m["role"] in ("system", "developer")),
+            tools={t["function"]["name"]: t["function"]["parameters"] for t in question.body.get("tools", [])},
+            calls=[(c["id"], c["function"]["name"], json.loads(c["function"]["arguments"])) for c in calls],
+            results=[(m["tool_call_id"], m["content"]) for m in messages if m["role"] == "tool"],
+            users=[m["content"] for m in messages if m["role"] == "user"],
+        )
+
+    def parallel(self, question: Question) -> bool:
+        return bool(question.body["parallel_tool_calls"])
+
+    def choice(self, question: Question) -> Any:
+        return question.body["tool_choice"]
+
+
+class Anthropic:
+    model, answering = "anthropic:claude-sonnet-4-6", "claude-sonnet-4-6"
+    key_variable, url_variable, url_path = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ""
+    path, key_header = "/v1/messages", "authorization"
+
+    def reply(self, text: str = "", calls: Any = (), model: str = "", tokens: Any = (100, 20, 40)) -> dict[str, Any]:
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        content += [{"type": "tool_use", "id": call_id, "name": name, "input": given} for call_id, name, given in calls]
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": model or self.answering,
+            "content": content,
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            # Anthropic counts what it read from its cache beside the input, not within it.
+            "usage": {
+                "input_tokens": tokens[0] - tokens[2],
+                "output_tokens": tokens[1],
+                "cache_read_input_tokens": tokens[2],
+                "cache_creation_input_tokens": 0,
+            },
+        }
+
+    def error(self, message: str, kind: str) -> dict[str, Any]:
+        return {"type": "error", "error": {"type": kind, "message": message}}
+
+    def read(self, question: Question) -> Sent:
+        system = question.body.get("system", "")
+        blocks = [
+            (message["role"], block)
+            for message in question.body["messages"]
+            for block in (
+                message["content"]
+                if isinstance(message["content"], list)
+                else [{"type": "text", "text": message["content"]}]
+            )
+        ]
+        return Sent(
+            model=question.body["model"],
+            instructions=system if isinstance(system, str) else "\n".join(block["text"] for block in system),
+            tools={tool["name"]: tool["input_schema"] for tool in question.body.get("tools", [])},
+            calls=[(b["id"], b["name"], b["input"]) for _, b in blocks if b["type"] == "tool_use"],
+            results=[(b["tool_use_id"], _plain(b["content"])) for _, b in blocks if b["type"] == "tool_result"],
+            users=[b["text"] for role, b in blocks if role == "user" and b["type"] == "text"],
+        )
+
+    def parallel(self, question: Question) -> bool:
+        return not question.body["tool_choice"].get("disable_parallel_tool_use", False)
+
+    def choice(self, question: Question) -> Any:
+        return question.body["tool_choice"]["type"]
+
+
+class Google:
+    model, answering = "google:gemini-2.5-flash", "gemini-2.5-flash"
+    key_variable, url_variable, url_path = "GOOGLE_API_KEY", "GOOGLE_BASE_URL", ""
+    path, key_header = "/v1beta/models/gemini-2.5-flash:generateContent", "x-goog-api-key"
+
+    def reply(self, text: str = "", calls: Any = (), model: str = "", tokens: Any = (100, 20, 40)) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [{"text": text}] if text else []
+        parts += [{"functionCall": {"id": call_id, "name": name, "args": given}} for call_id, name, given in calls]
+        return {
+            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
+            "usageMetadata": {
+                "promptTokenCount": tokens[0],
+                "candidatesTokenCount": tokens[1],
+                "totalTokenCount": tokens[0] + tokens[1],
+                "cachedContentTokenCount": tokens[2],
+            },
+            "modelVersion": model or self.answering,
+            "responseId": "resp-1",
+        }
+
+    def error(self, message: str, kind: str) -> dict[str, Any]:
+        return {"error": {"code": 0, "message": message, "status": kind.upper()}}
+
+    def read(self, question: Question) -> Sent:
+        parts = [(turn["role"], part) for turn in question.body["contents"] for part in turn["parts"]]
+        system = question.body.get("systemInstruction", {"parts": []})
+        declared = [tool for group in question.body.get("tools", []) for tool in group["functionDeclarations"]]
+        calls = [part["functionCall"] for _, part in parts if "functionCall" in part]
+        results = [part["functionResponse"] for _, part in parts if "functionResponse" in part]
+        return Sent(
+            model=question.path.partition("/models/")[2].partition(":")[0],
+            instructions="\n".join(part["text"] for part in system["parts"]),
+            tools={tool["name"]: tool["parameters_json_schema"] for tool in declared},
+            calls=[(call["id"], call["name"], call["args"]) for call in calls],
+            results=[(result["id"], _plain(result["response"])) for result in results],
+            users=[part["text"] for role, part in parts if role == "user" and "text" in part],
+        )
+
+    def choice(self, question: Question) -> Any:
+        return question.body["toolConfig"]["functionCallingConfig"]["mode"]
+
+
+def _plain(content: Any) -> str:
+    """The text of a result, which some dialects wrap."""
+    if isinstance(content, str):
+        return content
+    first = content[0] if isinstance(content, list) else content
+    return str(next(value for name, value in first.items() if name != "type"))
+
+
+DIALECTS: dict[str, Any] = {"openai": OpenAI(), "anthropic": Anthropic(), "google": Google()}
