@@ -65,8 +65,21 @@ class NewDecision:
     via: str = "console"
 
 
+@dataclass(frozen=True)
+class Started:
+    """A run, and whether it had been started before with the same key."""
+
+    run: Run
+    repeated: bool = False
+
+
 def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
     """Start a run, or return the one this person started before with the same key and the same request."""
+    return start_run_once(new, user, token).run
+
+
+def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
+    """`start_run`, for callers who tell a repeat from a start."""
     if not auth.may_start(user):
         raise Refused("forbidden", "Starting runs needs the right to start runs.")
     digest = sha256(canonical(_request(new)))
@@ -85,7 +98,7 @@ def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
         if not new.request_key or earlier is None:
             raise
         return _same_request(earlier, digest)
-    return run
+    return Started(run)
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
@@ -260,14 +273,14 @@ def _request(new: NewRun) -> dict[str, Any]:
     }
 
 
-def _same_request(earlier: Run, digest: str) -> Run:
+def _same_request(earlier: Run, digest: str) -> Started:
     if earlier.request_digest != digest:
         raise Refused(
             "idempotency_key_reused",
             "This Idempotency-Key was used for a different request.",
             "Idempotency-Key",
         )
-    return earlier
+    return Started(earlier, repeated=True)
 
 
 def _title(text: str) -> str:

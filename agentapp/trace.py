@@ -1,9 +1,131 @@
 """Rows → what the console and the API show of a run. Reads only."""
 
-from django.db.models import Prefetch
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
 
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, Prefetch
+from django.db.models.functions import Left
+
+from agentapp import auth
 from agentapp.models import Run, Step, ToolExecution
-from approvals.models import Decision
+from agentapp.reasons import Reason
+from agentapp.timescale import Axis, Kind, Span, partition
+from approvals import ledger
+from approvals.models import Approval, Decision, DecisionType, Event
+
+NAME_CHARS = 90
+
+State = ToolExecution.State
+_FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
+_REFUSED_IN_WORDS: dict[str, str] = {
+    Reason.APPROVAL_REJECTED: "Rejected",
+    Reason.APPROVAL_EXPIRED: "Expired",
+    Reason.POLICY_DENIED: "Denied by rule",
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A piece of a row on the axis. `x` and `width` in percent; no width means a point in time."""
+
+    kind: Kind
+    x: float
+    width: float = 0.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A word about a row, and the hue that goes with it."""
+
+    word: str
+    hue: Literal["", "ok", "wait", "bad", "info"] = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the timeline.
+
+    `step` is 0 for the input. `call` is the place of a call in its step, for the call itself and its
+    approvals; `state` is the call's. `seconds` None: it took no time. `planned`: it has not happened yet.
+    """
+
+    kind: Literal["message", "model", "call", "approval"]
+    step: int
+    name: str
+    call: int | None = None
+    bars: tuple[Bar, ...] = ()
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: Decimal | None = None
+    mark: Mark | None = None
+    state: str = ""
+    failed: bool = False
+    planned: bool = False
+    approval: Approval | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the row within its run, the same in every rendering."""
+        place = f"{self.step}" if self.call is None else f"{self.step}-{self.call}"
+        return f"{place}-{self.approval.pk.hex[-6:]}" if self.approval else place
+
+    @property
+    def depth(self) -> int:
+        return {"message": 0, "model": 0, "call": 1, "approval": 2}[self.kind]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Where time and money went. The seconds of model, tools, failed, waited and idle make up the whole."""
+
+    model_seconds: float = 0.0
+    tool_seconds: float = 0.0
+    failed_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: Decimal = Decimal(0)
+    cost_is_partial: bool = False
+    errors: int = 0
+
+    @property
+    def worked_seconds(self) -> float:
+        return self.model_seconds + self.tool_seconds + self.failed_seconds
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    @property
+    def cached_share(self) -> float:
+        """The part of the tokens read that came from the provider's cache, 0 to 1."""
+        return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`approvals` are the requests about each call by its id, the oldest first."""
+
+    rows: tuple[Row, ...]
+    axis: Axis
+    totals: Totals
+    approvals: dict[uuid.UUID, list[Approval]] = field(default_factory=dict, repr=False)
+
+    @property
+    def first_failure(self) -> Row | None:
+        return next((row for row in self.rows if row.failed), None)
+
+    def of_steps(self, first: int, last: int) -> tuple[Row, ...]:
+        """The rows of the steps from first to last. The input belongs to the first step."""
+        return tuple(row for row in self.rows if first <= max(row.step, 1) <= last)
 
 
 def steps_of(run: Run) -> list[Step]:
@@ -15,3 +137,262 @@ def steps_of(run: Run) -> list[Step]:
         .order_by("index")
     )
     return list(run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls)))
+
+
+def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
+    """The whole run as rows on one axis. Each approval says, as `openable`, whether `viewer` may open it.
+
+    Four queries, and one more when the outcome of a call is or was unknown, however long the run is.
+    Texts of arguments and results are not read.
+    """
+    steps = list(
+        run.steps.order_by("number")
+        .defer("text", "disclosed_tools", "provider_parts")
+        .annotate(first_words=Left("text", NAME_CHARS))
+    )
+    calls: dict[uuid.UUID, list[ToolExecution]] = defaultdict(list)
+    for call in _calls(run):
+        calls[call.step_id].append(call)
+    approvals = _approvals(run, viewer)
+    lost = _lost(run, [call for of_step in calls.values() for call in of_step])
+    end = run.finished_at or max(now, run.created_at)
+    told = [_Told(step, [_Call(call, approvals, lost, end) for call in calls[step.pk]]) for step in steps]
+    spans = [span for one in told for span in one.spans]
+    parts = partition(spans, run.created_at, end)
+    axis = Axis(parts, run.created_at)
+    rows = [_input_row(run, axis), *(row for one in told for row in one.rows(axis, run))]
+    if run.state == Run.State.RUNNING and all(call.is_answered for one in calls.values() for call in one):
+        rows.append(Row("model", len(steps) + 1, "Deciding the next step", planned=True))
+    return Timeline(tuple(rows), axis, _totals(steps, parts, rows), approvals)
+
+
+def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
+    """One call with all that is kept of it. One query; who decided about it stands in the timeline."""
+    calls = ToolExecution.objects.select_related("step", "tool", "approval", "replay_of__step")
+    return calls.filter(run=run, step__number=step, index=index).first()
+
+
+def step_of(run: Run, number: int) -> Step | None:
+    """One step with the calls it asked for. Two queries."""
+    calls = ToolExecution.objects.select_related("tool", "approval").order_by("index")
+    return run.steps.filter(number=number).prefetch_related(Prefetch("executions", queryset=calls)).first()
+
+
+def deciders(approval: Approval) -> list[str]:
+    """The names of those whose decision stands, in their order. `decisions` is prefetched."""
+    return [person(decision) for decision in approval.decisions.all() if decision.undone_at is None]
+
+
+def person(decision: Decision) -> str:
+    return decision.user.get_full_name() or decision.user.get_username()
+
+
+class _Call:
+    """One call and the time it took: its own, and that of the people it waited for."""
+
+    def __init__(
+        self,
+        call: ToolExecution,
+        approvals: dict[uuid.UUID, list[Approval]],
+        lost: dict[uuid.UUID, datetime],
+        end: datetime,
+    ) -> None:
+        self.call, self.approvals = call, approvals.get(call.pk, [])
+        self.failed = call.result_status in _FAILED or call.state == State.OUTCOME_UNKNOWN
+        self.waits = [
+            Span("people", approval.created_at, _ended(approval, after, call, end))
+            for approval, after in zip(self.approvals, [*self.approvals[1:], None], strict=False)
+        ]
+        self.work: list[Span] = []
+        lost_at = lost.get(call.pk)
+        if call.started_at:
+            stop = call.finished_at or end
+            if lost_at and call.started_at <= lost_at <= stop:
+                self.work = [Span("failed", call.started_at, lost_at), Span("people", lost_at, stop)]
+            else:
+                self.work = [Span("failed" if self.failed else "tool", call.started_at, stop)]
+
+    def rows(self, axis: Axis, run: Run) -> Iterable[Row]:
+        call, spans = self.call, [*self.waits, *self.work]
+        at = call.finished_at or call.proposed_at
+        planned = call.state in (State.PROPOSED, State.READY) and not run.is_final
+        yield Row(
+            "call",
+            call.step.number,
+            call.name,
+            call=call.index,
+            bars=_bars(spans, axis) or (() if planned else (Bar("idle", axis.x(at)),)),
+            seconds=sum(span.seconds for span in spans) if spans else None,
+            mark=self._mark(),
+            state=call.state,
+            failed=self.failed,
+            planned=planned,
+        )
+        for approval, wait in zip(self.approvals, self.waits, strict=True):
+            yield Row(
+                "approval",
+                call.step.number,
+                f"{approval.reference}, {_became(approval)}",
+                call=call.index,
+                bars=_bars([wait], axis),
+                seconds=wait.seconds,
+                approval=approval,
+            )
+
+    def _mark(self) -> Mark | None:
+        call = self.call
+        edited = any(
+            decision.type == DecisionType.EDIT and decision.undone_at is None
+            for approval in self.approvals[-1:]
+            for decision in approval.decisions.all()
+        )
+        if call.state in _OPEN_MARKS:
+            return _OPEN_MARKS[State(call.state)]
+        if call.replay_of_id:
+            return Mark("Done before")
+        if call.result_status == ToolExecution.ResultStatus.REFUSED:
+            return Mark(_REFUSED_IN_WORDS.get(call.reason, "Refused"), "bad")
+        if call.result_status in _FAILED:
+            return Mark(f"Failed, attempt {call.attempts}" if call.attempts > 1 else "Failed", "bad")
+        if call.attempts > 1:
+            return Mark(f"Attempt {call.attempts}", "bad")
+        return Mark("Changed by a person", "ok") if edited else None
+
+
+class _Told:
+    """One step: the model's decision and its calls."""
+
+    def __init__(self, step: Step, calls: Sequence[_Call]) -> None:
+        self.step, self.calls = step, calls
+        self.own = Span("model", step.started_at, step.finished_at)
+
+    @property
+    def spans(self) -> list[Span]:
+        return [self.own, *(span for call in self.calls for span in [*call.work, *call.waits])]
+
+    def rows(self, axis: Axis, run: Run) -> Iterable[Row]:
+        step = self.step
+        yield Row(
+            "model",
+            step.number,
+            _said(step, [call.call for call in self.calls]),
+            bars=_bars([self.own], axis),
+            seconds=self.own.seconds,
+            tokens=step.input_tokens + step.output_tokens,
+            cost=step.cost,
+        )
+        for call in self.calls:
+            yield from call.rows(axis, run)
+
+
+_OPEN_MARKS: dict[State, Mark] = {
+    State.PROPOSED: Mark("Planned"),
+    State.READY: Mark("Planned"),
+    State.WAITING: Mark("Waiting", "wait"),
+    State.EXECUTING: Mark("Running", "info"),
+    State.OUTCOME_UNKNOWN: Mark("Outcome unknown", "bad"),
+    State.CANCELLED: Mark("Cancelled"),
+}
+
+
+def _calls(run: Run) -> Iterable[ToolExecution]:
+    texts = ("arguments_text", "executed_text", "ruling", "message", "result_text", "metadata")
+    return (
+        run.executions.select_related("step")
+        .defer(*texts, "step__text", "step__disclosed_tools", "step__provider_parts")
+        .order_by("step__number", "index")
+    )
+
+
+def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
+    """The requests about each call, the oldest first: a call asks again when what it rests on has changed."""
+    found: dict[uuid.UUID, list[Approval]] = defaultdict(list)
+    decisions = Decision.objects.select_related("user").order_by("decided_at")
+    openable = auth.visible_approvals(viewer).filter(pk=OuterRef("pk")) if viewer else Approval.objects.none()
+    for approval in (
+        Approval.objects.filter(run_id=run.pk)
+        .annotate(openable=Exists(openable))
+        .defer("arguments_text", "arguments", "final_arguments_text", "snapshot_text", "evidence", "explanation")
+        .prefetch_related(Prefetch("decisions", queryset=decisions.defer("arguments_text")))
+        .order_by("created_at", "pk")
+    ):
+        found[approval.execution_id].append(approval)
+    return found
+
+
+def _lost(run: Run, calls: Sequence[ToolExecution]) -> dict[uuid.UUID, datetime]:
+    """Since when nobody knew what became of a call. The row keeps only when that ended."""
+    if not any(call.state == State.OUTCOME_UNKNOWN or call.outcome_note for call in calls):
+        return {}
+    events = Event.objects.filter(chain=ledger.run_chain(run.pk), type="tool_call.outcome_unknown").order_by("seq")
+    return {uuid.UUID(event.data["execution"]): event.at for event in events}
+
+
+def _ended(approval: Approval, after: Approval | None, call: ToolExecution, end: datetime) -> datetime:
+    """When a request stopped keeping its call waiting. A decision that is held still does."""
+    if approval.used_at:
+        return approval.used_at
+    if approval.state == Approval.State.SUPERSEDED:
+        return after.created_at if after else end
+    if approval.state == Approval.State.EXPIRED:
+        return min(end, approval.expires_at)
+    if approval.state == Approval.State.WITHDRAWN:
+        return call.finished_at or end
+    return end
+
+
+def _became(approval: Approval) -> str:
+    """What became of a request, in words that follow its name."""
+    words = {
+        Approval.State.PENDING: "waiting",
+        Approval.State.EXPIRED: "expired, no one decided",
+        Approval.State.WITHDRAWN: "withdrawn",
+        Approval.State.SUPERSEDED: "replaced by a newer one",
+        Approval.State.REJECTED: "rejected",
+        Approval.State.RESPONDED: "answered",
+    }
+    said = words.get(Approval.State(approval.state), "approved")
+    names = deciders(approval)
+    if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
+        return said
+    if approval.state == Approval.State.PENDING:
+        return f"{len(names)} of {approval.approvals_needed} approved"
+    return f"{said} by {' and '.join(names)}"
+
+
+def _said(step: Step, calls: Sequence[ToolExecution]) -> str:
+    """What a step is called: the first words of the model, else what it asked for."""
+    words: str = getattr(step, "first_words", "")
+    line = next((line.strip() for line in words.splitlines() if line.strip()), "")
+    if line:
+        return line if len(line) < NAME_CHARS else f"{line[: NAME_CHARS - 1].rstrip()}…"
+    if not calls:
+        return "Said nothing"
+    return f"Asked for {calls[0].name}" if len(calls) == 1 else f"Asked for {len(calls)} calls"
+
+
+def _input_row(run: Run, axis: Axis) -> Row:
+    return Row("message", 0, run.title, bars=(Bar("idle", axis.x(run.created_at)),))
+
+
+def _bars(spans: Sequence[Span], axis: Axis) -> tuple[Bar, ...]:
+    return tuple(Bar(span.kind, axis.x(span.start), axis.width(span.start, span.end)) for span in spans)
+
+
+def _totals(steps: Sequence[Step], parts: Sequence[Span], rows: Sequence[Row]) -> Totals:
+    seconds: dict[str, float] = defaultdict(float)
+    for part in parts:
+        seconds[part.kind] += part.seconds
+    return Totals(
+        model_seconds=seconds["model"],
+        tool_seconds=seconds["tool"],
+        failed_seconds=seconds["failed"],
+        waited_seconds=seconds["people"],
+        idle_seconds=seconds["idle"],
+        input_tokens=sum(step.input_tokens for step in steps),
+        cached_tokens=sum(step.cached_tokens for step in steps),
+        output_tokens=sum(step.output_tokens for step in steps),
+        cost=sum((step.cost or Decimal(0) for step in steps), Decimal(0)),
+        cost_is_partial=any(step.cost is None for step in steps),
+        errors=sum(1 for row in rows if row.failed),
+    )

@@ -1,1 +1,15 @@
-urlpatterns = []
+"""Where everything is. The live stream is a raw ASGI route of its own: see `asgi` and `live`."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from agentapp import api
+from agentapp.console import probes
+
+urlpatterns = [
+    path("", include("agentapp.console.urls")),
+    path("api/v1/", api.urls),
+    path("admin/", admin.site.urls),
+    path("healthz/", probes.healthz, name="healthz"),
+    path("readyz/", probes.readyz, name="readyz"),
+]

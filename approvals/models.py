@@ -209,8 +209,7 @@ class Approval(models.Model):
                 violation_error_message="An approved request is bound to exact arguments and a time.",
             ),
             models.CheckConstraint(
-                condition=~Q(state__in=["rejected", "responded"])
-                | Q(decided_at__isnull=False, runs_at__isnull=False),
+                condition=~Q(state__in=["rejected", "responded"]) | Q(decided_at__isnull=False, runs_at__isnull=False),
                 name="approval_decided_has_times",
                 violation_error_message="A decided request says when it was decided and when that takes effect.",
             ),

@@ -1,0 +1,91 @@
+"""The REST API under /api/v1/: bearer tokens only, strict JSON in, problem details for every failure.
+
+Routes parse, call an action and render. `urls` goes into the project's URLs with `path()`.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, URLResolver, re_path
+from django.views.decorators.csrf import csrf_exempt
+from ninja import NinjaAPI
+
+from agentapp.api import agents, approvals, errors, events, runs, tool_executions, tools
+from agentapp.api.document import Document
+from agentapp.api.parsing import StrictParser
+from agentapp.api.wire import Renderer
+
+DESCRIPTION = """
+Start runs, follow them, and decide about the calls they want to make.
+
+**Tokens.** Send `Authorization: Bearer cs_…`. A token acts as one person, within its scopes; one that starts
+runs can never decide. `manage.py create_token` makes them.
+
+**Failures** are problem details (RFC 9457, `application/problem+json`); match on `code`. A failed request has
+changed nothing.
+
+**Repeats.** `Idempotency-Key` on `POST /runs` and `decision_id` in a decision make sending again harmless: the
+first answer comes back, with `Idempotent-Replay: true`.
+
+**Lists** come in pages: pass `next` as `cursor` until it is null.
+""".strip()
+
+
+class Api(NinjaAPI):
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> Document:
+        return Document(self, self.get_root_path(path_params or {}) if path_prefix is None else path_prefix)
+
+
+def _build() -> Api:
+    made = Api(
+        title="Countersign",
+        version="1",
+        description=DESCRIPTION,
+        urls_namespace="api",
+        parser=StrictParser(),
+        renderer=Renderer(),
+    )
+    errors.register(made)
+    for module in (runs, approvals, tool_executions, events, tools, agents):
+        made.add_router("", module.router)
+    return made
+
+
+def unknown_path(request: HttpRequest, **path: str) -> HttpResponse:
+    return errors.respond(errors.ApiProblem("not_found", f"There is nothing at {request.path[:200]}."))
+
+
+def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
+    """A view for programs: no sign-in page and no CSRF cookie in the way, problem details also for 405."""
+
+    @wraps(view)
+    def answered(request: HttpRequest, *args: Any, **path: Any) -> Any:
+        response = view(request, *args, **path)
+        if response.status_code != 405:
+            return response
+        allowed = response.headers["Allow"]
+        detail = f"{request.method} is not allowed here; {allowed} is."
+        return errors.respond(errors.ApiProblem("method_not_allowed", detail, headers={"Allow": allowed}))
+
+    return csrf_exempt(login_not_required(answered))
+
+
+def _url_patterns(found: list[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
+    """The framework's patterns, open to programs. The reference page is for people and asks them to sign in."""
+    for pattern in found:
+        assert isinstance(pattern, URLPattern)
+        if pattern.name == "api-root":
+            pattern.callback = _exempt(unknown_path)
+        elif pattern.name != "openapi-view":
+            pattern.callback = _exempt(pattern.callback)
+    return [*found, re_path("", _exempt(unknown_path))]
+
+
+api = _build()
+_patterns, _app_name, _namespace = api.urls
+urls = (_url_patterns(_patterns), _app_name, _namespace)

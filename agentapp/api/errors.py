@@ -1,0 +1,255 @@
+"""What went wrong, as RFC 9457 problem details: one table of codes, one shape, one place that answers.
+
+A client matches on `code`. `title` names the kind of problem and never changes, `detail` is a
+sentence about this one, `field` names the input at fault.
+"""
+
+import logging
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentapp.actions import Refused
+from agentapp.api.wire import as_json
+from approvals.models import Approval
+
+log = logging.getLogger(__name__)
+
+CONTENT_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:countersign:problem:"
+
+# Every code an answer can carry: its status and its title.
+CODES: dict[str, tuple[int, str]] = {
+    "malformed_json": (400, "The body cannot be read"),
+    "unauthenticated": (401, "A valid token is needed"),
+    "insufficient_scope": (403, "The token lacks a scope"),
+    "forbidden": (403, "The token's person may not do this"),
+    "starter": (403, "Whoever started a run decides nothing about it"),
+    "not_yours": (403, "This is another person's decision"),
+    "not_found": (404, "There is nothing here"),
+    "method_not_allowed": (405, "The method is not allowed here"),
+    "already_decided": (409, "Somebody else has decided"),
+    "decided_by_you": (409, "You have decided already"),
+    "expired": (409, "Time ran out"),
+    "changed": (409, "The request has changed"),
+    "action_changed": (409, "The call has changed"),
+    "already_resolved": (409, "The outcome is known already"),
+    "too_late": (409, "It has taken effect"),
+    "body_too_large": (413, "The body is too large"),
+    "unsupported_media_type": (415, "The body is not JSON"),
+    "invalid": (422, "A value is not valid"),
+    "invalid_arguments": (422, "The arguments do not fit the tool"),
+    "invalid_cursor": (422, "The cursor is not valid"),
+    "locked_field": (422, "The argument is locked"),
+    "message_required": (422, "Words are needed"),
+    "not_allowed": (422, "The rule does not allow this decision"),
+    "unknown_agent": (422, "There is no such agent"),
+    "unknown_route": (422, "There is no such route"),
+    "idempotency_key_reused": (422, "The key belongs to another request"),
+    "decision_id_reused": (422, "The id belongs to another decision"),
+    "internal_error": (500, "Something went wrong here"),
+}
+
+
+class FieldProblem(BaseModel):
+    """One input at fault."""
+
+    field: str = Field(description="Path of the input, as in `args/amount`. Empty for the whole body.")
+    detail: str
+
+
+class Decider(BaseModel):
+    """A person who decided."""
+
+    username: str
+    name: str
+
+
+class DecisionInConflict(BaseModel):
+    """The decision that counts."""
+
+    id: str
+    type: str
+    message: str
+    decided_at: str
+
+
+class ApprovalInConflict(BaseModel):
+    """Where the approval stands now. Look again, then decide about this."""
+
+    id: str
+    state: str
+    version: int
+    action_digest: str
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457). Members that do not apply are left out."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:countersign:problem:already_decided",
+                    "title": "Somebody else has decided",
+                    "status": 409,
+                    "detail": "Dana Whitfield already approved it. Your decision was not recorded.",
+                    "code": "already_decided",
+                    "decided_by": {"username": "dana", "name": "Dana Whitfield"},
+                    "decision": {
+                        "id": "0199f7a2-6d5e-7c3e-9a4b-8f1f6f0f2b11",
+                        "type": "approve",
+                        "message": "",
+                        "decided_at": "2026-11-20T14:11:09+00:00",
+                    },
+                    "approval": {
+                        "id": "0199f7a2-1b1c-7f6e-8c55-4a3f6b0e9d21",
+                        "state": "approved",
+                        "version": 2,
+                        "action_digest": "7f0a5d31c4b8e2962d1f3a60b97c45e8d2604fb1a39ce8570d6b24f183ac59e7",
+                    },
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="What programs match on.")
+    field: str | None = Field(default=None, description="The input at fault.")
+    errors: list[FieldProblem] | None = Field(default=None, description="Every input at fault, when there are several.")
+    decided_by: Decider | None = Field(default=None, description="Who was first, in a conflict.")
+    decision: DecisionInConflict | None = Field(default=None, description="What they decided.")
+    approval: ApprovalInConflict | None = Field(default=None, description="Where the approval stands now.")
+
+
+class ApiProblem(Exception):
+    """Stops a request with a problem. `extra` holds further members, `headers` further headers."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        field: str = "",
+        extra: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.field = code, detail, field
+        self.extra, self.headers = extra or {}, headers or {}
+
+
+def problems(*statuses: int) -> dict[int, type[Problem]]:
+    """The failures an operation declares. Every operation can answer 401, 403 and 500."""
+    return dict.fromkeys(sorted({401, 403, 500, *statuses}), Problem)
+
+
+def respond(problem: ApiProblem) -> HttpResponse:
+    status, title = CODES[problem.code]
+    body = {
+        "type": f"{TYPE_PREFIX}{problem.code}",
+        "title": title,
+        "status": status,
+        "detail": problem.detail,
+        "code": problem.code,
+        **({"field": problem.field} if problem.field else {}),
+        **problem.extra,
+    }
+    return HttpResponse(as_json(body), status=status, content_type=CONTENT_TYPE, headers=problem.headers)
+
+
+def not_found() -> ApiProblem:
+    """The same answer for what is not there and for what this person may not see."""
+    return ApiProblem("not_found", "There is nothing here that you may see.")
+
+
+def register(api: NinjaAPI) -> None:
+    """Answer every exception of an operation with problem details."""
+    api.add_exception_handler(ApiProblem, lambda request, error: respond(error))  # type: ignore[arg-type]
+    api.add_exception_handler(Refused, lambda request, error: respond(_refused(error)))  # type: ignore[arg-type]
+    api.add_exception_handler(ValidationError, lambda request, error: respond(_invalid(error)))  # type: ignore[arg-type]
+    api.add_exception_handler(Http404, lambda request, error: respond(not_found()))
+    api.add_exception_handler(RequestDataTooBig, lambda request, error: respond(too_large()))
+    api.add_exception_handler(HttpError, _unreadable)  # type: ignore[arg-type]
+    api.add_exception_handler(Exception, _unexpected)  # type: ignore[arg-type]
+
+
+def too_large() -> ApiProblem:
+    return ApiProblem("body_too_large", "The body is larger than 256 KiB.")
+
+
+def _refused(refused: Refused) -> ApiProblem:
+    status, _ = CODES[refused.code]
+    field = refused.field
+    if refused.code in ("invalid_arguments", "locked_field") and field != "args":
+        field = f"args/{field}".rstrip("/")
+    extra = _conflict(refused.approval) if status == 409 and refused.approval is not None else {}
+    return ApiProblem(refused.code, refused.message, field, extra)
+
+
+def _conflict(approval: Approval) -> dict[str, Any]:
+    members: dict[str, Any] = {
+        "approval": {
+            "id": str(approval.pk),
+            "state": approval.state,
+            "version": approval.version,
+            "action_digest": approval.final_digest or approval.action_digest,
+        }
+    }
+    decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
+    if decision is not None:
+        user = decision.user
+        members["decided_by"] = {"username": user.get_username(), "name": user.get_full_name() or user.get_username()}
+        members["decision"] = {
+            "id": str(decision.pk),
+            "type": decision.type,
+            "message": decision.message,
+            "decided_at": decision.decided_at.isoformat(),
+        }
+    return members
+
+
+def _invalid(error: ValidationError) -> ApiProblem:
+    """Inputs that do not fit their declared types. An id that cannot be one names nothing."""
+    found = [(item["loc"], item) for item in error.errors]
+    if any(where[0] == "path" for where, _ in found):
+        return not_found()
+    errors = [{"field": _path(where), "detail": _sentence(item)} for where, item in found]
+    first = errors[0]
+    detail = f"{first['field']}: {first['detail']}" if first["field"] else first["detail"]
+    return ApiProblem("invalid", detail, first["field"], {"errors": errors[:20]})
+
+
+def _path(where: tuple[Any, ...]) -> str:
+    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours."""
+    inner = where[2:] if where[0] == "body" else where[1:]
+    return "/".join(str(part) for part in inner)
+
+
+def _sentence(item: dict[str, Any]) -> str:
+    words = {
+        "missing": "It is required.",
+        "extra_forbidden": "There is no such field.",
+    }
+    if item["type"] == "missing" and len(item["loc"]) <= 2:
+        return "A JSON object is required as the body."
+    return words.get(item["type"], f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
+
+
+def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
+    """The framework wraps whatever the parser raises; what the parser said is the answer."""
+    cause = error.__cause__
+    if isinstance(cause, ApiProblem):
+        return respond(cause)
+    return _unexpected(request, cause if isinstance(cause, Exception) else error)
+
+
+def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
+    log.error("%s %s failed", request.method, request.path, exc_info=error)
+    return respond(ApiProblem("internal_error", "The request failed. Nothing it changed was kept; it has been logged."))

@@ -1,0 +1,63 @@
+"""Lists in pages by key, never by offset: a page costs the same however far down it lies."""
+
+from typing import Annotated, Self
+
+from django.core import signing
+from django.db.models import Model, QuerySet
+from pydantic import BaseModel, Field, ValidationInfo, model_validator
+
+from agentapp.api.errors import ApiProblem
+
+MAX_LIMIT = 100
+
+
+class Parameters(BaseModel):
+    """The query parameters of one operation. One that is not declared, or stands twice, is refused."""
+
+    @model_validator(mode="after")
+    def _only_declared(self, info: ValidationInfo) -> Self:
+        given = (info.context or {})["request"].GET
+        for name in given:
+            if name not in type(self).model_fields:
+                raise ApiProblem("invalid", f"There is no parameter {name[:80]!r} here.", name[:80])
+            if len(given.getlist(name)) > 1:
+                raise ApiProblem("invalid", f"The parameter {name!r} stands twice.", name)
+        return self
+
+
+class Listing(Parameters):
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many rows a page holds.")] = 25
+    cursor: Annotated[
+        str, Field(max_length=500, description="`next` of the page before. Leave it out for the first page.")
+    ] = ""
+
+
+class Page[Item](BaseModel):
+    items: list[Item]
+    next: str | None = Field(description="The cursor of the next page. Null on the last.")
+
+
+def page_of[M: Model](rows: QuerySet[M], by: str, listing: Listing) -> tuple[list[M], str | None]:
+    """One page of rows and the cursor of the next. `by` is a unique field, as in "name" or "-id".
+
+    Newest first is "-id": keys sort by time, and unlike times both databases compare them exactly.
+    """
+    name, side = by.removeprefix("-"), "lt" if by.startswith("-") else "gt"
+    salt = f"page of {rows.model._meta.label} by {by}"
+    rows = rows.order_by(by)
+    if listing.cursor:
+        rows = rows.filter(**{f"{name}__{side}": _read(listing.cursor, salt)})
+    found = list(rows[: listing.limit + 1])
+    if len(found) <= listing.limit:
+        return found, None
+    found.pop()
+    return found, signing.dumps(str(getattr(found[-1], name)), salt=salt)
+
+
+def _read(cursor: str, salt: str) -> str:
+    """A cursor is signed, so what is in it was put there by `page_of` for this very list."""
+    try:
+        place: str = signing.loads(cursor, salt=salt)
+    except signing.BadSignature as error:
+        raise ApiProblem("invalid_cursor", "This cursor does not belong to this list.", "cursor") from error
+    return place

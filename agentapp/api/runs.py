@@ -1,0 +1,309 @@
+"""Runs: start one, follow it, stop it."""
+
+import uuid
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from django.http import HttpResponse
+from ninja import Header, Query, Router
+from ninja.responses import Status
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from agentapp import actions, auth, trace
+from agentapp.api.bearer import ApiRequest, Bearer, person
+from agentapp.api.errors import not_found, problems
+from agentapp.api.paging import Listing, Page, page_of
+from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
+from agentapp.models import Run, Step
+
+router = Router(tags=["Runs"])
+
+REPLAY_HEADER = "Idempotent-Replay"
+
+Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
+Label = Annotated[str, StringConstraints(strict=True, max_length=200)]
+# One line of printable ASCII, as every database, proxy and log keeps it.
+Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
+RunState = Literal["queued", "running", "waiting", "succeeded", "failed", "stopped", "cancelled"]
+
+
+class NewRunIn(BaseModel):
+    """What to start."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "agent": "support",
+                    "input": "The kettle of order 1042 arrived damaged. Please refund it.",
+                    "route": "refund_investigation",
+                    "customer": "cus_81",
+                    "conversation": "ticket-5521",
+                    "metadata": {"ticket": 5521},
+                }
+            ]
+        },
+    )
+
+    agent: Name = Field(description="Name of an enabled agent; see `GET /agents`.")
+    input: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)] = Field(
+        description="What the agent is asked to do."
+    )
+    route: Name = Field(default="", description="Name of one of the agent's routes: it narrows the tools.")
+    customer: Label = Field(default="", description="Whom the run is about, in your own words.")
+    conversation: Label = Field(default="", description="Your name for a dialogue; runs that share it remember it.")
+    metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run and never shown to the model.")
+    script: list[Any] | None = Field(
+        default=None,
+        description="Model replies to replay instead of asking a model: "
+        '`[{"text": …, "tool_calls": [{"id", "name", "arguments"}]}]`. Only where ALLOW_SCRIPTED_RUNS is on.',
+    )
+
+
+class Usage(BaseModel):
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: str | None = Field(description="In US dollars. Null when the price is unknown.")
+
+
+class RunOut(BaseModel):
+    """A run, as lists show it."""
+
+    id: uuid.UUID
+    reference: str
+    agent: str
+    route: str | None
+    title: str
+    state: str
+    waiting_for: str | None = Field(description="`approval` or `outcome`, while the run waits for people.")
+    stop_reason: str | None = Field(description="A code: why it ended.")
+    customer: str | None
+    conversation: str | None
+    starter: Person | None
+    step_count: int
+    had_tool_errors: bool
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunDetail(RunOut):
+    """A run with what it was asked and what came of it."""
+
+    input: str
+    metadata: dict[str, Any]
+    answer: str | None
+    stop_message: str | None
+    scripted: bool
+    cancel_requested_at: datetime | None
+    usage: Usage
+    cost_is_partial: bool = Field(description="The price of some model reply is unknown.")
+
+
+class RunPage(Page[RunOut]):
+    """Runs, newest first."""
+
+
+class StepOut(BaseModel):
+    """One decision of the model and the calls it asked for."""
+
+    number: int
+    text: str
+    model: str | None
+    disclosed_tools: list[str]
+    finish_reason: str | None
+    usage: Usage
+    started_at: datetime
+    finished_at: datetime
+    calls: list[ToolExecutionOut]
+
+
+class TraceOut(BaseModel):
+    """Everything a run did, in order."""
+
+    run: RunDetail
+    steps: list[StepOut]
+
+
+class RunListing(Listing):
+    state: RunState | None = Field(default=None, description="Only runs in this state.")
+
+
+@router.post(
+    "/runs",
+    auth=Bearer("runs:create"),
+    response={201: RunDetail, 200: RunDetail, **problems(400, 413, 415, 422)},
+    operation_id="start_run",
+    summary="Start a run",
+    openapi_extra={
+        "responses": {
+            200: {
+                "description": "The run this key has started before",
+                "headers": {REPLAY_HEADER: {"schema": {"type": "string", "const": "true"}, "required": True}},
+            }
+        }
+    },
+)
+def start_run(
+    request: ApiRequest,
+    response: HttpResponse,
+    body: NewRunIn,
+    key: Annotated[
+        Key | None,
+        Header(
+            alias="Idempotency-Key",
+            description="Any text of yours, at most 255 characters. The same key with the same body starts one run, "
+            "however often it is sent; with another body it is refused.",
+        ),
+    ] = None,
+) -> Status[RunDetail]:
+    """The run is queued and returned at once; follow it with `GET /runs/{id}`. It belongs to the token's
+    person, who cannot decide about its calls.
+    """
+    new = actions.NewRun(
+        agent=body.agent,
+        input=body.input,
+        route=body.route,
+        customer=body.customer,
+        conversation=body.conversation,
+        metadata=body.metadata,
+        script=body.script,
+        request_key=key or "",
+    )
+    started = actions.start_run_once(new, person(request), request.auth)
+    if started.repeated:
+        response[REPLAY_HEADER] = "true"
+    return Status(200 if started.repeated else 201, run_detail(_run(started.run.pk)))
+
+
+@router.get(
+    "/runs",
+    auth=Bearer("runs:read"),
+    response={200: RunPage, **problems(422)},
+    operation_id="list_runs",
+    summary="List runs",
+)
+def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
+    """The runs the token's person may see, newest first."""
+    rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
+    if listing.state:
+        rows = rows.filter(state=listing.state)
+    found, following = page_of(rows.defer("input", "agent_snapshot", "script"), "-id", listing)
+    return RunPage(items=[RunOut(**_shown(run)) for run in found], next=following)
+
+
+@router.get(
+    "/runs/{run_id}",
+    auth=Bearer("runs:read"),
+    response={200: RunDetail, **problems(404)},
+    operation_id="get_run",
+    summary="Read a run",
+)
+def get_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    return run_detail(_visible(request, run_id))
+
+
+@router.get(
+    "/runs/{run_id}/trace",
+    auth=Bearer("runs:read"),
+    response={200: TraceOut, **problems(404)},
+    operation_id="get_trace",
+    summary="Read what a run did",
+)
+def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
+    """The run's steps with every proposed call: what was ruled, who decided, what ran, what came of it."""
+    run = _visible(request, run_id)
+    return TraceOut(run=run_detail(run), steps=[_step_out(step) for step in trace.steps_of(run)])
+
+
+@router.post(
+    "/runs/{run_id}/cancel",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(404)},
+    operation_id="cancel_run",
+    summary="Stop a run",
+)
+def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    """A waiting run ends at once; a running one before its next model or tool call. A run that has ended
+    stays as it is.
+    """
+    _visible(request, run_id)
+    actions.cancel_run(run_id, person(request))
+    return run_detail(_run(run_id))
+
+
+def run_detail(run: Run) -> RunDetail:
+    """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    return RunDetail(
+        **_shown(run),
+        input=run.input,
+        metadata=run.metadata,
+        answer=run.answer or None,
+        stop_message=run.stop_message or None,
+        scripted=run.script is not None,
+        cancel_requested_at=run.cancel_requested_at,
+        usage=Usage(
+            input_tokens=run.input_tokens,
+            cached_tokens=run.cached_tokens,
+            output_tokens=run.output_tokens,
+            cost=str(run.cost),
+        ),
+        cost_is_partial=run.cost_is_partial,
+    )
+
+
+def _shown(run: Run) -> dict[str, Any]:
+    starter = run.starter
+    return {
+        "id": run.pk,
+        "reference": run.reference,
+        "agent": run.agent.name,
+        "route": run.route or None,
+        "title": run.title,
+        "state": run.state,
+        "waiting_for": run.waiting_for or None,
+        "stop_reason": run.stop_reason or None,
+        "customer": run.customer or None,
+        "conversation": run.conversation.key if run.conversation else None,
+        "starter": Person(username=starter.get_username(), name=starter.get_full_name() or starter.get_username())
+        if starter
+        else None,
+        "step_count": run.step_count,
+        "had_tool_errors": run.had_tool_errors,
+        "created_at": run.created_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+    }
+
+
+def _step_out(step: Step) -> StepOut:
+    return StepOut(
+        number=step.number,
+        text=step.text,
+        model=step.model or None,
+        disclosed_tools=step.disclosed_tools,
+        finish_reason=step.finish_reason or None,
+        usage=Usage(
+            input_tokens=step.input_tokens,
+            cached_tokens=step.cached_tokens,
+            output_tokens=step.output_tokens,
+            cost=None if step.cost is None else str(step.cost),
+        ),
+        started_at=step.started_at,
+        finished_at=step.finished_at,
+        calls=[execution_out(execution) for execution in step.executions.all()],
+    )
+
+
+def _visible(request: ApiRequest, run_id: uuid.UUID) -> Run:
+    rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
+    run = rows.filter(pk=run_id).first()
+    if run is None:
+        raise not_found()
+    return run
+
+
+def _run(run_id: uuid.UUID) -> Run:
+    return Run.objects.select_related("agent", "conversation", "starter").get(pk=run_id)

@@ -1,0 +1,171 @@
+"""Tool executions: one proposed call and everything that became of it."""
+
+import uuid
+from datetime import datetime
+from typing import Any, Literal
+
+from ninja import Router
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+
+from agentapp import actions, auth, executions
+from agentapp.api.bearer import ApiRequest, Bearer, person
+from agentapp.api.errors import not_found, problems
+from agentapp.api.masking import masked, masked_text
+from agentapp.models import ToolExecution
+from approvals.digest import parse
+from approvals.models import Approval, Decision
+
+router = Router(tags=["Tool executions"])
+
+
+class Person(BaseModel):
+    username: str
+    name: str
+
+
+class DecisionOut(BaseModel):
+    """One person's verdict on an approval."""
+
+    id: uuid.UUID
+    type: str
+    user: Person
+    message: str
+    stop_run: bool
+    via: str
+    decided_at: datetime
+    undone_at: datetime | None
+
+
+class CallApproval(BaseModel):
+    """The approval a call waited for, in short."""
+
+    id: uuid.UUID
+    reference: str
+    state: str
+    risk: str
+    rule: str | None
+    reason: str | None
+    decisions: list[DecisionOut]
+
+
+class ToolExecutionOut(BaseModel):
+    """One proposed call. Secret arguments are masked."""
+
+    id: uuid.UUID
+    index: int
+    call_id: str
+    tool: str
+    effect_class: str
+    args: Any = Field(description="As proposed. A text when the model sent something that is not JSON.")
+    executed_args: Any = Field(description="What ran, when it ran. Differs from `args` when a person edited.")
+    state: str
+    result_status: str | None
+    reason: str | None = Field(description="A code: why it was refused or failed.")
+    message: str | None
+    result: Any
+    trust: str
+    evidence_ref: str | None
+    allowed_by: str | None = Field(description="What let it run without a person.")
+    approval: CallApproval | None
+    attempts: int
+    outcome_note: str | None
+    proposed_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class OutcomeIn(BaseModel):
+    """What became of a call whose outcome was unknown."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"outcome": "happened", "note": "The refund is in the payment provider's list."}]
+        },
+    )
+
+    outcome: Literal["happened", "did_not_happen", "retry"] = Field(
+        description="`retry` proposes the call anew: it asks again, by the usual rules."
+    )
+    note: StrictStr = Field(max_length=10_000, description="How you know. It goes into the record.")
+
+
+@router.post(
+    "/tool-executions/{execution_id}/outcome",
+    auth=Bearer("approvals:decide"),
+    response={200: ToolExecutionOut, **problems(400, 404, 409, 413, 415, 422)},
+    operation_id="resolve_outcome",
+    summary="Say what became of a call",
+)
+def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeIn) -> ToolExecutionOut:
+    """A worker died in the middle of this call, so nobody knows what it did. Say what you found out, and
+    the run goes on. Whoever started the run cannot.
+    """
+    user = person(request)
+    visible = ToolExecution.objects.filter(pk=execution_id, run__in=auth.visible_runs(user))
+    if not visible.exists():
+        raise not_found()
+    actions.resolve_outcome(execution_id, body.outcome, body.note, user)
+    rows = ToolExecution.objects.select_related("tool", "approval")
+    return execution_out(rows.prefetch_related("approval__decisions__user").get(pk=execution_id))
+
+
+def execution_out(execution: ToolExecution) -> ToolExecutionOut:
+    """Reads `tool`, `approval` and the approval's decisions, which the caller has fetched."""
+    secret = secret_fields_of(execution)
+    return ToolExecutionOut(
+        id=execution.pk,
+        index=execution.index,
+        call_id=execution.call_id,
+        tool=execution.name,
+        effect_class=execution.effect_class,
+        args=masked_text(execution.arguments_text, secret),
+        executed_args=masked(parse(execution.executed_text), secret) if execution.executed_text else None,
+        state=execution.state,
+        result_status=execution.result_status or None,
+        reason=execution.reason or None,
+        message=execution.message or None,
+        result=executions.result_value(execution),
+        trust=execution.trust,
+        evidence_ref=execution.evidence_ref or None,
+        allowed_by=execution.allowed_by or None,
+        approval=_call_approval(execution.approval) if execution.approval else None,
+        attempts=execution.attempts,
+        outcome_note=execution.outcome_note or None,
+        proposed_at=execution.proposed_at,
+        started_at=execution.started_at,
+        finished_at=execution.finished_at,
+    )
+
+
+def secret_fields_of(execution: ToolExecution) -> list[str]:
+    """What is secret now, and what was when people were asked."""
+    fields = {*(execution.tool.secret_fields if execution.tool else [])}
+    fields |= {*(execution.approval.secret_fields if execution.approval else [])}
+    return sorted(fields)
+
+
+def decision_out(decision: Decision) -> DecisionOut:
+    user = decision.user
+    return DecisionOut(
+        id=decision.pk,
+        type=decision.type,
+        user=Person(username=user.get_username(), name=user.get_full_name() or user.get_username()),
+        message=decision.message,
+        stop_run=decision.stop_run,
+        via=decision.via,
+        decided_at=decision.decided_at,
+        undone_at=decision.undone_at,
+    )
+
+
+def _call_approval(approval: Approval) -> CallApproval:
+    return CallApproval(
+        id=approval.pk,
+        reference=approval.reference,
+        state=approval.state,
+        risk=approval.risk,
+        rule=approval.rule or None,
+        reason=approval.reason or None,
+        decisions=[decision_out(decision) for decision in approval.decisions.all()],
+    )

@@ -1,0 +1,19 @@
+"""Bytes ↔ JSON: bodies are read as strictly as a model's arguments, answers are written for every client."""
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja.renderers import BaseRenderer
+from pydantic_core import to_json
+
+
+def as_json(value: Any) -> bytes:
+    """JSON bytes. What JSON cannot say (NaN, infinity in a tool's result) is written as text."""
+    return to_json(value, inf_nan_mode="strings")
+
+
+class Renderer(BaseRenderer):
+    media_type = "application/json"
+
+    def render(self, request: HttpRequest, data: Any, *, response_status: int) -> bytes:
+        return as_json(data)

@@ -1,0 +1,193 @@
+"""One request: decide with the facts in view, change it, send it back, or take a decision back."""
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from agentapp import actions
+from agentapp.console import card, queue
+from agentapp.console.differences import differences, masked
+from agentapp.console.shell import signed_in
+from agentapp.tools.schema import check_arguments
+from approvals.digest import parse
+from approvals.models import Approval, DecisionType
+
+VIEWS = ("form", "diff", "json")
+DIALOGS = ("reject", "respond")
+STATUS = {
+    "not_found": 404,
+    "forbidden": 403,
+    "starter": 403,
+    "not_yours": 403,
+    "already_decided": 409,
+    "changed": 409,
+    "action_changed": 409,
+    "expired": 409,
+    "decided_by_you": 409,
+    "decision_id_reused": 409,
+    "too_late": 409,
+}
+
+
+@require_safe
+def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """The page of one request. `do` opens a dialog and `view` a way of looking; neither changes anything."""
+    found = card.visible_or_404(signed_in(request), approval_id)
+    return render(request, "console/approval.html", _context(request, found))
+
+
+@require_safe
+def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """What has become of a request somebody is reading; never its form, which may hold unsaved work."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    context = card.context(found, user)
+    seen = request.GET.get("version", "")
+    context["news"] = str(found.version) != seen or context["standing"] != "pending"
+    return render(request, "console/approval.html#news", context)
+
+
+@require_safe
+def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """The right column again."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    return render(request, "console/approval.html#side", {**card.context(found, user), **card.beside(found, user)})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Check what was typed and show what it would do. Stores nothing; a reload starts afresh."""
+    if request.method != "POST":
+        return redirect(reverse("approval", args=[approval_id]))
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    context = _context(request, found, _draft(request, found))
+    _check(found, context["shown"])
+    status = 422 if context["shown"].form.errors else 200
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "console/approval.html#request", context)
+    return render(request, "console/approval.html", context, status=status)
+
+
+@require_POST
+def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Take a decision. What cannot be taken comes back with the reason and everything that was typed."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    typed = _draft(request, found)
+    kind, arguments_text = request.POST.get("type", ""), ""
+    if kind == DecisionType.APPROVE and card.context(found, user)["may_edit"]:
+        shown = card.show(found, typed.posted)
+        if shown.form.errors:
+            refused = actions.Refused("invalid_arguments", "Some fields need another look. Nothing was decided.")
+            return _refused(request, found, typed, refused)
+        current = found.final_arguments_text or found.arguments_text
+        if shown.text != card.show(found, None).text:
+            kind, arguments_text = DecisionType.EDIT, shown.text or current
+    new = actions.NewDecision(
+        id=typed.decision_id,
+        type=str(kind),
+        version=typed.version,
+        action_digest=typed.action_digest,
+        arguments_text=arguments_text,
+        message=typed.message,
+        stop_run=typed.stop_run,
+    )
+    try:
+        actions.decide(approval_id, new, user)
+    except actions.Refused as refused:
+        return _refused(request, found, typed, refused)
+    if request.POST.get("next") == "inbox":
+        return redirect(_inbox_after(request, approval_id))
+    return redirect(reverse("approval", args=[approval_id]))
+
+
+@require_POST
+def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Take back one's own decision while it is held."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    try:
+        actions.undo_decision(approval_id, user)
+    except actions.Refused as refused:
+        return _refused(request, found, None, refused)
+    return redirect(reverse("approval", args=[approval_id]))
+
+
+def _context(request: HttpRequest, found: Approval, typed: card.Draft | None = None) -> dict[str, Any]:
+    user = signed_in(request)
+    asked = request.GET if request.method in ("GET", "HEAD") else request.POST
+    view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
+    context = {**card.context(found, user, typed), **card.beside(found, user)}
+    context["view"] = view if view in VIEWS else "form"
+    context["json"] = masked(context["shown"].form.arguments, found.secret_fields)
+    context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
+    return context
+
+
+def _draft(request: HttpRequest, found: Approval) -> card.Draft:
+    """What was posted. A version or an id that cannot be read is one that does not match."""
+    post = request.POST
+    reason, message = post.get("reason", "").strip(), post.get("message", "").strip()
+    preset = reason if reason in card.REJECTIONS and reason != card.REJECTIONS[-1] else ""
+    version = post.get("version", "")
+    try:
+        decision_id = uuid.UUID(post.get("decision_id", ""))
+    except ValueError:
+        decision_id = uuid.uuid4()
+    return card.Draft(
+        decision_id=decision_id,
+        version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else -1,
+        action_digest=post.get("action_digest", ""),
+        posted=post,
+        message=f"{preset}. {message}" if preset and message else preset or message,
+        stop_run="stop_run" in post,
+    )
+
+
+def _check(found: Approval, shown: card.Shown) -> None:
+    """Put what the tool's own schema says about edited arguments beside their fields."""
+    tool = card.tool_of(found)
+    if tool is None or not shown.edited:
+        return
+    for problem in check_arguments(tool.input_schema, shown.form.arguments):
+        if not shown.form.point_at(problem.field, problem.sentence):
+            shown.form.errors.setdefault("", problem.sentence)
+
+
+def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, refused: actions.Refused) -> HttpResponse:
+    """The page as it stands now, why the decision was not taken, and nothing typed lost."""
+    found = card.visible_or_404(signed_in(request), found.pk)
+    status = STATUS.get(refused.code, 422)
+    if typed is not None and refused.code in ("changed", "action_changed"):
+        # Shown anew, so the next decision is about what is on the screen now.
+        typed = card.Draft(uuid.uuid4(), found.version, card.current_digest(found), typed.posted, typed.message)
+    context = _context(request, found, typed)
+    shown = context["shown"]
+    _check(found, shown)
+    if refused.field:
+        shown.form.point_at(refused.field, refused.message)
+    context["refused"] = refused
+    context["conflict"] = status == 409 and context["standing"] != "pending"
+    if context["conflict"] and typed is not None:
+        decided_text = found.final_arguments_text or found.arguments_text
+        typed_text = card.show(found, typed.posted).text if typed.posted else decided_text
+        context["differs"] = parse(decided_text) != parse(typed_text)
+        context["difference"] = differences(typed_text, decided_text, found.secret_fields)
+    kind = request.POST.get("type", "")
+    if status == 422 and kind in DIALOGS:
+        context["dialog"] = kind
+    return render(request, "console/approval.html", context, status=status)
+
+
+def _inbox_after(request: HttpRequest, approval_id: uuid.UUID) -> str:
+    """The inbox as it was, at the request that came next."""
+    filters = queue.Filters.read(request.POST)
+    following = queue.read_ids([request.POST.get("following", "")])
+    chosen = str(following[0]) if following else ""
+    return reverse("inbox") + filters.query(id=chosen, decided=str(approval_id))

@@ -1,0 +1,96 @@
+"""How the console writes text from outside, times, durations and money. No HTML."""
+
+import unicodedata
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from django.utils import timezone
+
+# Line breaks and tabs are layout; every other character of these categories is hidden or reorders text.
+_LAYOUT = frozenset("\n\t")
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+# Letters that draw nothing, and marks that let a text pretend to be another.
+_HIDDEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# Joins emoji and is needed by several scripts; visible in neither, harmless in both.
+_ALLOWED = frozenset("\u200d\u200c")
+# Stacked without end, combining marks paint over neighbouring lines.
+_MAX_MARKS = 4
+
+
+def visible(text: object) -> str:
+    """Text from outside with everything hidden in it shown as its code, as in ⟨U+202E⟩."""
+    shown: list[str] = []
+    previous, marks = "", 0
+    for char in str(text).replace("\r\n", "\n"):
+        category = unicodedata.category(char)
+        marks = marks + 1 if category in ("Mn", "Me") else 0
+        if _is_hidden(char, category, previous) or marks > _MAX_MARKS:
+            shown.append(f"⟨U+{ord(char):04X}⟩")
+        else:
+            shown.append(char)
+        previous = char
+    return "".join(shown)
+
+
+def duration(value: timedelta | float | None) -> str:
+    """A length of time: "0.38 s", "45 s", "6:12" under an hour, "3 h", "2 d". None is a dash."""
+    if value is None:
+        return "—"
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    seconds = max(seconds, 0)
+    if seconds < 10:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{int(seconds)} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+    if seconds < 48 * 3600:
+        return f"{int(seconds // 3600)} h"
+    return f"{int(seconds // 86400)} d"
+
+
+def time_left(until: datetime, now: datetime) -> str:
+    """What a waiting person reads: "6:12" in the last quarter of an hour, then minutes, hours, days."""
+    seconds = int((until - now).total_seconds())
+    if seconds <= 0:
+        return "time is up"
+    if seconds < 15 * 60:
+        return f"{seconds // 60}:{seconds % 60:02d}"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} d"
+
+
+def ago(then: datetime, now: datetime | None = None) -> str:
+    """How long ago, in words: "just now", "4 s ago", "12 min ago", "3 h ago", "2 d ago"."""
+    seconds = int(((now or timezone.now()) - then).total_seconds())
+    if seconds < 2:
+        return "just now"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def money(value: object) -> str:
+    """An amount in US dollars. Below a cent it keeps enough digits to say something. None is a dash."""
+    if value is None or value == "":
+        return "—"
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        return str(value)
+    if amount and abs(amount) < Decimal("0.01"):
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}"
+
+
+def _is_hidden(char: str, category: str, previous: str) -> bool:
+    if char in _LAYOUT:
+        return False
+    if char in _ALLOWED:
+        # Only between letters or symbols that it joins; alone it hides a difference.
+        return not previous or unicodedata.category(previous)[0] not in "LSM" or previous.isascii()
+    return char in _HIDDEN or category in _HIDDEN_CATEGORIES

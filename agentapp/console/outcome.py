@@ -1,0 +1,45 @@
+"""Calls whose outcome is unknown: a person finds out and says what happened."""
+
+import uuid
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from agentapp import actions, auth
+from agentapp.console.shell import signed_in
+from agentapp.models import ToolExecution
+
+_STATUS = {"not_found": 404, "forbidden": 403, "already_resolved": 409}
+
+
+def visible_or_404(user: object, execution_id: uuid.UUID) -> ToolExecution:
+    """A call of a run this person may see, that was unknown at some time."""
+    found = ToolExecution.objects.select_related("run", "tool", "approval").filter(
+        pk=execution_id,
+        run__in=auth.visible_runs(user),  # type: ignore[arg-type]
+    )
+    execution = found.first()
+    unknown = ToolExecution.State.OUTCOME_UNKNOWN
+    if execution is None or (execution.state != unknown and not execution.outcome_note):
+        raise Http404("There is no such call, or its outcome is known.")
+    return execution
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def resolve(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
+    """The call and the question; posted, the answer."""
+    user = signed_in(request)
+    execution = visible_or_404(user, execution_id)
+    context = {"execution": execution, "may_resolve": auth.may_resolve(user, execution.run)}
+    if request.method != "POST":
+        return render(request, "console/outcome.html", context)
+    answer, note = request.POST.get("outcome", ""), request.POST.get("note", "")
+    try:
+        actions.resolve_outcome(execution_id, answer, note, user)  # type: ignore[arg-type]
+    except actions.Refused as refused:
+        execution.refresh_from_db()
+        context.update(refused=refused, note=note, answer=answer)
+        return render(request, "console/outcome.html", context, status=_STATUS.get(refused.code, 422))
+    return redirect(reverse("inbox"))

@@ -1,0 +1,152 @@
+"""Starting a run from the console."""
+
+import json
+import shlex
+import uuid
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db.models import Prefetch
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.html import format_html
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agentapp import actions, auth
+from agentapp.console.shell import signed_in
+from agentapp.models import Agent, Route, Run
+from approvals.digest import MalformedJSON, parse
+
+_SCRIPT_HINT = (
+    '[{"tool_calls": [{"id": "1", "name": "get_order", "arguments": {"order_id": 1001}}]}, {"text": "Done."}]'
+)
+# The action's names of inputs → the form's.
+_FIELDS = {"agent", "route", "input", "customer", "conversation", "script"}
+
+
+class RunForm(forms.Form):
+    """Takes in what was typed; the action decides whether it makes a run."""
+
+    agent = forms.CharField(max_length=80, error_messages={"required": "Choose an agent."})
+    route = forms.CharField(max_length=80, required=False)
+    input = forms.CharField(
+        max_length=actions.MAX_INPUT_CHARS, strip=False, error_messages={"required": "Write what the agent should do."}
+    )
+    customer = forms.CharField(max_length=200, required=False)
+    conversation = forms.CharField(max_length=200, required=False)
+    script = forms.CharField(required=False)
+    request_key = forms.UUIDField(error_messages={"required": "The form was sent without its key; send it again."})
+
+    def clean_script(self) -> list[Any] | None:
+        text = self.cleaned_data["script"].strip()
+        if not text:
+            return None
+        try:
+            script = parse(text)
+        except MalformedJSON as error:
+            raise forms.ValidationError(str(error)) from error
+        if not isinstance(script, list):
+            raise forms.ValidationError("A script is a JSON list of replies.")
+        return script
+
+    def new_run(self) -> actions.NewRun:
+        given = self.cleaned_data
+        return actions.NewRun(
+            agent=given["agent"],
+            input=given["input"],
+            route=given["route"],
+            customer=given["customer"],
+            conversation=given["conversation"],
+            script=given["script"],
+            request_key=str(given["request_key"]),
+        )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_new(request: HttpRequest) -> HttpResponse:
+    """The form, and the run it starts. Its hidden key makes a second press start nothing."""
+    user = signed_in(request)
+    if not auth.may_start(user):
+        return render(request, "console/run_new_forbidden.html", status=403)
+    if request.method != "POST":
+        form = RunForm(initial={"request_key": uuid.uuid4(), **{name: request.GET.get(name, "") for name in _FIELDS}})
+        return render(request, "console/run_new.html", _context(request, form))
+    form = RunForm(request.POST)
+    if form.is_valid():
+        try:
+            started = actions.start_run(form.new_run(), user)
+        except actions.Refused as refused:
+            form = _with_refusal(form, refused, user)
+        else:
+            return redirect("run", run_id=started.pk)
+    return render(request, "console/run_new.html", _context(request, form), status=422)
+
+
+@require_POST
+def run_new_parts(request: HttpRequest) -> HttpResponse:
+    """What depends on the rest of the form, for the form as it is now: routes, and the command."""
+    if not auth.may_start(signed_in(request)):
+        return render(request, "console/run_new_forbidden.html", status=403)
+    form = RunForm(initial=request.POST.dict())
+    return render(request, "console/run_new.html#parts", _context(request, form))
+
+
+def _context(request: HttpRequest, form: RunForm) -> dict[str, Any]:
+    values = {name: form[name].value() or "" for name in form.fields}
+    routes = Prefetch("routes", queryset=Route.objects.order_by("name"))
+    agents = list(Agent.objects.filter(enabled=True).order_by("name").prefetch_related(routes))
+    # A single agent needs no choosing.
+    chosen = next((agent for agent in agents if agent.name == values["agent"]), agents[0] if len(agents) == 1 else None)
+    return {
+        "form": form,
+        "values": {**values, "request_key": values["request_key"] or uuid.uuid4()},
+        "agents": agents,
+        "chosen": chosen,
+        "scripts_allowed": settings.ALLOW_SCRIPTED_RUNS,
+        "script_hint": _SCRIPT_HINT,
+        "curl": _curl(request.build_absolute_uri("/api/v1/runs"), values),
+    }
+
+
+def _curl(url: str, values: dict[str, Any]) -> str:
+    """The same request as a command. The token is the reader's own, named and never written."""
+    body: dict[str, Any] = {name: str(values[name]) for name in ("agent", "input", "route", "customer", "conversation")}
+    body = {name: value for name, value in body.items() if value or name in ("agent", "input")}
+    if str(values["script"]).strip():
+        try:
+            body["script"] = parse(str(values["script"]))
+        except MalformedJSON:
+            body["script"] = "…"
+    return " \\\n  ".join(
+        [
+            f"curl {shlex.quote(url)}",
+            '-H "Authorization: Bearer $COUNTERSIGN_TOKEN"',
+            "-H 'Content-Type: application/json'",
+            f"-d {shlex.quote(json.dumps(body, ensure_ascii=False))}",
+        ]
+    )
+
+
+def _with_refusal(form: RunForm, refused: actions.Refused, user: User) -> RunForm:
+    """The form again, with what was wrong at its field and nothing lost."""
+    if refused.code != "idempotency_key_reused":
+        form.add_error(refused.field if refused.field in _FIELDS else None, refused.message)
+        return form
+    # The page was left open after it had started a run, and then changed: this is a new request.
+    earlier = Run.objects.filter(starter=user, request_key=str(form.cleaned_data["request_key"])).first()
+    data = QueryDict(mutable=True)
+    data.update(form.data)
+    data["request_key"] = str(uuid.uuid4())
+    again = RunForm(data)
+    again.is_valid()
+    again.add_error(
+        None,
+        format_html(
+            'This form has started <a href="{}">a run</a> already. Send it once more to start another.',
+            reverse("run", args=[earlier.pk]) if earlier else reverse("runs"),
+        ),
+    )
+    return again

@@ -1,0 +1,106 @@
+"""The words of the run pages: why a run ended, what let a call run, what an event says. No HTML."""
+
+from agentapp.models import Run, ToolExecution
+from agentapp.reasons import Reason, StopReason
+
+_STOPPED: dict[str, str] = {
+    StopReason.COMPLETED: "The agent finished.",
+    StopReason.ERROR: "The run failed.",
+    StopReason.STOP_REQUESTED: "The run was stopped.",
+    StopReason.USER_REQUESTED: "A person cancelled the run.",
+    StopReason.STEPS_LIMIT: "The agent used all the steps it may take.",
+    StopReason.TOKEN_LIMIT: "The run used all its tokens.",
+    StopReason.COST_LIMIT: "The run reached its cost limit.",
+    StopReason.APPROVAL_DENIED: "A person rejected a call and stopped the run.",
+    StopReason.APPROVAL_EXPIRED: "No one decided about a call in time.",
+}
+_REASONS: dict[str, str] = {
+    Reason.TOOL_NOT_DISCLOSED: "the model was not offered this tool",
+    Reason.TOOL_DISABLED: "the tool is switched off",
+    Reason.MALFORMED_ARGUMENTS: "the arguments are not well-formed",
+    Reason.INVALID_ARGUMENTS: "the arguments do not fit the tool",
+    Reason.MISSING_ARGUMENTS: "an argument is missing",
+    Reason.PERMISSION_DENIED: "the person who started the run may not do this",
+    Reason.POLICY_DENIED: "a rule forbids it",
+    Reason.POLICY_CHANGED: "the rules have changed since it was allowed",
+    Reason.CALL_LIMIT_EXCEEDED: "too many calls",
+    Reason.DUPLICATE_CALL: "the same call stands earlier in the step",
+    Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
+    Reason.APPROVAL_REJECTED: "a person rejected it",
+    Reason.APPROVAL_EXPIRED: "no one decided in time",
+    Reason.ACTION_CHANGED: "the call changed after it was approved",
+    Reason.IDEMPOTENCY_KEY_CONSUMED: "it was done before in this run",
+    Reason.TOOL_TIMEOUT: "the tool did not answer in time",
+    Reason.TOOL_FAILURE: "the tool failed",
+    Reason.TOOL_RESULT_INVALID: "the tool's result could not be read",
+    Reason.RESULT_TOO_LARGE: "the result is too large",
+    Reason.OUTCOME_UNKNOWN: "nobody knows whether it happened",
+    Reason.CANCELLED: "it was cancelled before it ran",
+}
+_EVENTS: dict[str, str] = {
+    "run.queued": "Run started",
+    "run.claimed": "Taken by a worker",
+    "run.released": "Back in the queue",
+    "run.waiting": "Run waits",
+    "run.cancel_requested": "Cancel asked for",
+    "step.recorded": "Model decided",
+    "tool_call.proposed": "Call proposed",
+    "tool_call.started": "Call started",
+    "tool_call.completed": "Call completed",
+    "tool_call.outcome_unknown": "Outcome unknown",
+    "tool_call.outcome_resolved": "Outcome found out",
+    "tool_call.set_aside": "Call set aside, asks again",
+    "tool_call.reopened": "Call tried again",
+    "tool_call.late_answer": "Tool answered late",
+    "approval.requested": "Approval asked for",
+    "approval.changed": "Approval counted",
+    "approval.undone": "Decision undone",
+    "approval.used": "Approval used",
+}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def stopped(run: Run) -> str:
+    """Why a run ended, as a sentence."""
+    return _STOPPED.get(run.stop_reason, "The run ended.")
+
+
+def reason(code: str) -> str:
+    """Why a call did not do what it should, as the end of a sentence."""
+    return _REASONS.get(code, code.replace("_", " "))
+
+
+def allowed_by(execution: ToolExecution) -> str:
+    """What let a call run without a person. Empty: nothing did."""
+    kind, _, name = execution.allowed_by.partition(":")
+    if kind == "rule":
+        return f"The rule {name}"
+    return "Reads run freely" if kind == "read" else execution.allowed_by
+
+
+def event(type: str) -> str:
+    if type in _EVENTS:
+        return _EVENTS[type]
+    subject, _, what = type.partition(".")
+    return f"{subject.replace('_', ' ').capitalize()} {what.replace('_', ' ')}"
+
+
+def scale(seconds: float) -> str:
+    for size, unit in _UNITS[:-1]:
+        if seconds >= size:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def about(seconds: float) -> str:
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{round(seconds / size)} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else "0 s"
+
+
+def actor(name: str) -> str:
+    """Who an event says did it: "user:7:dana (token CI)" is dana (token CI)."""
+    if name.startswith("user:"):
+        return name.split(":", 2)[-1]
+    return {"system": "The system", "model": "The model"}.get(name, name)

@@ -1,0 +1,265 @@
+"""The event stream: a raw ASGI route and one hub per process.
+
+A message says only that something has changed; the page fetches the fragment itself, with its own
+rights. Text from outside never enters the stream. A Django view would pin a thread per client.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qs
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.models import User
+from django.db import DatabaseError, close_old_connections, connections
+from django.http import HttpRequest, parse_cookie
+
+from agentapp import auth, wakeups
+from agentapp.wakeups import EVERYTHING, Fact
+
+type Scope = MutableMapping[str, Any]
+type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+PATH = "/live/"
+HEARTBEAT_SECONDS = 10.0
+# Rights are looked up again this often: whoever signs out or is shut out stops hearing within it.
+RECHECK_SECONDS = 60.0
+# Several changes at once become one nudge.
+SETTLE_SECONDS = 0.15
+MAX_TOPICS = 8
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+EXPIRED = b"event: session.expired\ndata: 1\n\n"
+# Events that change what waits for people, and nothing else does.
+INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_call.late_answer", "tool_call.completed")
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Something a page wants to hear about, as far as its reader may. `run` narrows it to one run."""
+
+    event: str
+    data: str = ""
+    run: str = ""
+    only: tuple[str, ...] = ()
+    own: frozenset[str] | None = None
+
+    def concerns(self, fact: Fact) -> bool:
+        if fact == EVERYTHING:
+            return True
+        if not fact.chain.startswith("run:") or (self.only and not fact.type.startswith(self.only)):
+            return False
+        run = fact.chain.removeprefix("run:")
+        return self.run in ("", run) and (self.own is None or run in self.own)
+
+    @property
+    def message(self) -> bytes:
+        return f"event: {self.event}\ndata: {self.data}\n\n".encode()
+
+
+@dataclass(eq=False)
+class Subscriber:
+    """One open stream: what it listens for, and what it has not been told yet."""
+
+    topics: tuple[Topic, ...]
+    untold: dict[Topic, None] = field(default_factory=dict)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: bool = False
+
+    def tell(self, facts: Iterable[Fact]) -> None:
+        for fact in facts:
+            self.untold.update((topic, None) for topic in self.topics if topic.concerns(fact))
+        if self.untold:
+            self.woken.set()
+
+
+class Hub:
+    """Hands what the database announces to the open streams of this process. Listens only while there are any."""
+
+    def __init__(self) -> None:
+        self._subscribers: set[Subscriber] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    def join(self, subscriber: Subscriber) -> None:
+        self._subscribers.add(subscriber)
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.get_running_loop().create_task(wakeups.listen(self.publish))
+
+    def leave(self, subscriber: Subscriber) -> None:
+        self._subscribers.discard(subscriber)
+        if not self._subscribers and self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
+
+    def publish(self, facts: Iterable[Fact]) -> None:
+        facts = list(facts)
+        for subscriber in self._subscribers:
+            subscriber.tell(facts)
+
+    def close(self) -> None:
+        """End every stream; browsers come back to whoever serves next."""
+        for subscriber in self._subscribers:
+            subscriber.closing = True
+            subscriber.woken.set()
+
+
+# One per event loop: a process has one, tests have several one after the other.
+_hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
+
+
+def hub() -> Hub:
+    loop = asyncio.get_running_loop()
+    for other in [known for known in _hubs if known.is_closed()]:
+        del _hubs[other]
+    return _hubs.setdefault(loop, Hub())
+
+
+def close_streams() -> None:
+    """End every stream of this process, from any thread: for a server that is asked to stop."""
+    for loop, its_hub in list(_hubs.items()):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(its_hub.close)
+
+
+async def lifespan(receive: Receive, send: Send) -> None:
+    """Start and stop with the server."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            hub().close()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer one page's stream until the page, the server or the reader's right to it goes."""
+    if scope["method"] not in ("GET", "HEAD"):
+        await send({"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    topics = await _topics(scope)
+    # Never a redirect: a stream that is redirected to a page reconnects without pause.
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    if topics is None or scope["method"] == "HEAD":
+        body = b"" if topics is not None else EXPIRED
+        await send({"type": "http.response.body", "body": body})
+        return
+    subscriber = Subscriber(topics)
+    hub().join(subscriber)
+    gone = asyncio.create_task(_gone(receive, subscriber))
+    # A server that stops cancels what does not end by itself; without a database the page comes back later.
+    with contextlib.suppress(asyncio.CancelledError, DatabaseError):
+        try:
+            await _tell(scope, send, subscriber)
+        finally:
+            gone.cancel()
+            hub().leave(subscriber)
+    with contextlib.suppress(Exception):
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
+    """Nudge for all topics at once, since the page was rendered before the stream opened; then as told."""
+    subscriber.tell([EVERYTHING])
+    clock = asyncio.get_running_loop().time
+    beat_at, check_at = clock(), clock() + RECHECK_SECONDS
+    while not subscriber.closing:
+        if subscriber.untold:
+            await asyncio.sleep(SETTLE_SECONDS)
+            body = b"".join(topic.message for topic in subscriber.untold)
+            subscriber.untold.clear()
+            await _send(send, body)
+        if clock() >= check_at:
+            topics = await _topics(scope)
+            if topics is None:
+                await _send(send, EXPIRED)
+                return
+            subscriber.topics, check_at = topics, clock() + RECHECK_SECONDS
+        if clock() >= beat_at:
+            await _send(send, b"event: hb\ndata: 1\n\n")
+            beat_at = clock() + HEARTBEAT_SECONDS
+        subscriber.woken.clear()
+        if not subscriber.untold and not subscriber.closing:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(subscriber.woken.wait(), max(0.0, beat_at - clock()))
+
+
+async def _send(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _gone(receive: Receive, subscriber: Subscriber) -> None:
+    """End the stream when its page has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    subscriber.closing = True
+    subscriber.woken.set()
+
+
+async def _topics(scope: Scope) -> tuple[Topic, ...] | None:
+    return await sync_to_async(_authorised, thread_sensitive=False)(scope)
+
+
+def _authorised(scope: Scope) -> tuple[Topic, ...] | None:
+    """The topics asked for that this person may hear about; others are left out. None: nobody is signed in."""
+    close_old_connections()
+    try:
+        user = _person(scope)
+        if user is None:
+            return None
+        asked = parse_qs(scope["query_string"].decode("latin-1")).get("t", [""])[0].split(",")
+        found = (_topic(name, user) for name in asked[:MAX_TOPICS])
+        return tuple(topic for topic in found if topic is not None)
+    finally:
+        # Outside of a request nobody else gives the connection back.
+        connections.close_all()
+
+
+def _topic(name: str, user: User) -> Topic | None:
+    """`inbox`, `runs`, `run:<id>` or `approval:<id>`, as far as this person may see it."""
+    kind, _, key = name.partition(":")
+    if kind == "inbox":
+        everything = user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")
+        return Topic("inbox-changed", "1", only=INBOX_EVENTS, own=None if everything else _own(user))
+    if kind == "runs":
+        return Topic("runs-changed", "1", own=None if user.has_perm("agentapp.view_run") else _own(user))
+    try:
+        wanted = uuid.UUID(key)
+    except ValueError:
+        return None
+    if kind == "run" and auth.visible_runs(user).filter(pk=wanted).exists():
+        return Topic("run-changed", str(wanted), run=str(wanted))
+    if kind == "approval":
+        run = auth.visible_approvals(user).filter(pk=wanted).values_list("run_id", flat=True).first()
+        return None if run is None else Topic("approval-changed", str(wanted), run=str(run))
+    return None
+
+
+def _own(user: User) -> frozenset[str]:
+    """The latest runs a person started: those they may still be watching."""
+    return frozenset(map(str, user.runs.order_by("-created_at").values_list("pk", flat=True)[:200]))
+
+
+def _person(scope: Scope) -> User | None:
+    """Who is signed in, by the cookie of Django's session."""
+    cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
+    key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
+    if not key:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    user = get_user(request)
+    return user if isinstance(user, User) and user.is_active else None

@@ -1,0 +1,108 @@
+"""What the ledger announces, as it is committed: LISTEN on PostgreSQL, a look at the file on SQLite."""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections
+from django.utils import timezone
+
+from approvals.append_only import ANNOUNCED_ON, TABLE
+from approvals.models import Event
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.15
+RETRY_SECONDS = 1.0
+# An announcement names a chain; its new events are among those of the last moments.
+RECENT = timedelta(seconds=30)
+# Announcements of one moment are looked up together.
+GATHER_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One event, as far as a nudge needs it."""
+
+    chain: str
+    type: str
+
+
+# Said when something may have been missed: everybody looks again.
+EVERYTHING = Fact("", "")
+
+type Publish = Callable[[Iterable[Fact]], None]
+
+
+async def listen(publish: Publish) -> None:
+    """Publish the facts of every committed transaction until cancelled. Heals by itself, and then says EVERYTHING."""
+    follow = _follow_postgresql if connections["default"].vendor == "postgresql" else _follow_sqlite
+    while True:
+        try:
+            await follow(publish)
+        except (psycopg.Error, sqlite3.Error, OSError) as error:
+            log.warning("The live stream lost the database and tries again: %s", error)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _follow_postgresql(publish: Publish) -> None:
+    parameters = connections["default"].get_connection_params()
+    wanted = {name: parameters[name] for name in parameters if name not in ("cursor_factory", "context", "pool")}
+    wanted.pop("prepare_threshold", None)
+    connection = await psycopg.AsyncConnection.connect(**wanted, autocommit=True)
+    async with connection:
+        await connection.execute(f"LISTEN {ANNOUNCED_ON}")
+        # Anything committed while nobody listened.
+        publish([EVERYTHING])
+        async for notice in connection.notifies():
+            chains = {notice.payload}
+            await asyncio.sleep(GATHER_SECONDS)
+            async for other in connection.notifies(timeout=0):
+                chains.add(other.payload)
+            publish(await sync_to_async(_recent, thread_sensitive=False)(chains))
+
+
+def _recent(chains: set[str]) -> list[Fact]:
+    """The latest events of some chains: no fewer than were announced, perhaps a few told before."""
+    close_old_connections()
+    try:
+        events = Event.objects.filter(chain__in=chains, at__gte=timezone.now() - RECENT).order_by()
+        return [Fact(chain, type_) for chain, type_ in events.values_list("chain", "type").distinct()]
+    finally:
+        connections.close_all()
+
+
+async def _follow_sqlite(publish: Publish) -> None:
+    """Look whether another connection has written. SQLite has one writer, so row ids come in order, without gaps."""
+    path = connections["default"].settings_dict["NAME"]
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as database:
+        seen, last = _one(database, "PRAGMA data_version"), _last(database)
+        publish([EVERYTHING])
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            version = _one(database, "PRAGMA data_version")
+            if version == seen:
+                continue
+            seen = version
+            rows = database.execute(f"SELECT rowid, chain, type FROM {TABLE} WHERE rowid > ?", [last]).fetchall()  # noqa: S608
+            if rows:
+                last = max(row[0] for row in rows)
+                publish([Fact(chain, type_) for chain, type_ in dict.fromkeys(row[1:] for row in rows)])
+            elif _last(database) < last:
+                # The table was emptied, as between tests.
+                last = _last(database)
+
+
+def _last(database: sqlite3.Connection) -> int:
+    return int(_one(database, f"SELECT coalesce(max(rowid), 0) FROM {TABLE}"))  # noqa: S608
+
+
+def _one(database: sqlite3.Connection, query: str) -> Any:
+    return database.execute(query).fetchone()[0]

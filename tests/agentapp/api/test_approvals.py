@@ -1,0 +1,416 @@
+"""Reading approvals and deciding about them."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test.utils import CaptureQueriesContext
+
+from agentapp.models import Run, Tool, ToolExecution
+from approvals import ledger
+from approvals.models import Approval, Decision, Event
+
+Ask = Callable[..., Approval]
+
+
+@pytest.fixture
+def deciding(client_of: Any, dana: User) -> Any:
+    return client_of(dana, "approvals:read", "approvals:decide")
+
+
+def path_of(approval: Approval) -> str:
+    return f"/approvals/{approval.pk}/decisions"
+
+
+def test_an_approval_shows_everything_on_its_card(deciding: Any, ask: Ask, sam: User, roles: dict[str, Group]) -> None:
+    approval = ask(sam, groups=(roles["approver"],))
+    shown = deciding.get(f"/approvals/{approval.pk}").data
+    assert shown["title"] == "Refund $214.50 for order 1042"
+    assert shown["sentence"] == "Pay back $214.50"
+    assert shown["effects"] == [{"title": "$214.50 leaves", "detail": "It cannot be taken back."}]
+    assert shown["args"] == {"order": "1042", "amount": 214.5, "account": "••••••"}
+    assert shown["evidence"] == [{"tool": "get_order", "ref": "get_order:1"}]
+    assert (shown["rule"], shown["reason"], shown["risk"]) == ("refunds", "Money leaves.", "medium")
+    assert shown["explanation"] == "The customer is right."
+    assert shown["allowed_decisions"] == ["approve", "edit", "reject", "respond"]
+    assert (shown["approvals_needed"], shown["version"], shown["state"]) == (1, 1, "pending")
+    assert shown["action_digest"] == approval.action_digest
+    assert (shown["groups"], shown["you_may_decide"]) == (["approver"], True)
+    assert (shown["decisions"], shown["final_args"]) == ([], None)
+    assert shown["execution"]["state"] == "waiting"
+
+
+def test_a_secret_argument_is_in_no_answer(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    approval = ask(sam)
+    reading = client_of(sam, "runs:read", "approvals:read", "events:read")
+    body = answer(approval, "edit", args=edited(approval, amount=1.0))
+    answers = [
+        deciding.post(path_of(approval), body),
+        deciding.post(path_of(approval), answer(approval)),
+        deciding.get(f"/approvals/{approval.pk}"),
+        deciding.get("/approvals"),
+        reading.get(f"/runs/{approval.run_id}/trace"),
+        reading.get("/events", run=approval.run_id),
+    ]
+    assert [found.status for found in answers] == [201, 409, 200, 200, 200, 200]
+    assert not any("DE89" in str(found.data) for found in answers)
+
+
+def test_a_masked_argument_keeps_its_value_in_an_edit(deciding: Any, ask: Ask, answer: Any, sam: User) -> None:
+    approval = ask(sam)
+    shown = deciding.get(f"/approvals/{approval.pk}").data["args"]
+    taken = deciding.post(path_of(approval), answer(approval, "edit", args={**shown, "amount": 120.0}))
+    assert taken.status == 201
+    approval.refresh_from_db()
+    assert approval.final_arguments_text == '{"account":"DE89 3704 0044","amount":120,"order":"1042"}'
+
+
+def test_a_starter_reads_that_they_may_not_decide(client_of: Any, ask: Ask, dana: User) -> None:
+    shown = client_of(dana, "approvals:read").get(f"/approvals/{ask(dana).pk}").data
+    assert shown["you_may_decide"] is False
+    assert "someone else" in shown["you_may_not_because"]
+
+
+def test_the_list_holds_what_the_person_may_see(
+    client_of: Any, ask: Ask, sam: User, dana: User, mia: User, otto: User, roles: dict[str, Group]
+) -> None:
+    everyones, managers = ask(sam), ask(sam, groups=(roles["manager"],))
+
+    def seen(user: User, **query: Any) -> set[str]:
+        return {item["id"] for item in client_of(user, "approvals:read").get("/approvals", **query).data["items"]}
+
+    both = {str(everyones.pk), str(managers.pk)}
+    assert seen(dana) == {str(everyones.pk)}
+    assert seen(mia) == seen(sam) == both
+    assert seen(otto) == set()
+    assert seen(mia, run=managers.run_id) == {str(managers.pk)}
+    assert seen(mia, state="used") == set()
+    assert seen(mia, state="pending") == both
+
+
+def test_a_longer_list_costs_no_more_statements(
+    deciding: Any, ask: Ask, sam: User, django_assert_max_num_queries: Any
+) -> None:
+    ask(sam)
+    deciding.get("/approvals")
+    with django_assert_max_num_queries(4) as few:
+        deciding.get("/approvals")
+    for _ in range(5):
+        ask(sam)
+    with CaptureQueriesContext(few.connection) as many:
+        deciding.get("/approvals")
+    assert len(many) == len(few)
+
+
+def test_pages_hold_every_approval_once(deciding: Any, ask: Ask, sam: User) -> None:
+    made = {str(ask(sam).pk) for _ in range(3)}
+    first = deciding.get("/approvals", limit=2).data
+    second = deciding.get("/approvals", limit=2, cursor=first["next"]).data
+    seen = [item["id"] for item in first["items"] + second["items"]]
+    assert (len(seen), set(seen), second["next"]) == (3, made, None)
+
+
+def test_an_approval_counts_and_wakes_the_run(deciding: Any, ask: Ask, answer: Any, sam: User, dana: User) -> None:
+    approval = ask(sam)
+    taken = deciding.post(path_of(approval), answer(approval, message="Checked."))
+    assert (taken.status, taken.data["approval"]["state"], taken.data["decision"]["type"]) == (
+        201, "approved", "approve"
+    )  # fmt: skip
+    assert taken.data["decision"]["user"] == {"username": "dana", "name": "Dana Whitfield"}
+    assert Run.objects.get(pk=approval.run_id).wake_at is not None
+    event = Event.objects.get(run_id=approval.run_id, type="approval.approved")
+    assert event.actor.startswith(f"user:{dana.pk}:dana (api cs_")
+    assert ledger.verify(event.chain)[1] is None
+
+
+def test_an_edit_binds_the_approval_to_the_edited_call(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    approval = ask(sam)
+    taken = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=120.0)))
+    assert taken.status == 201
+    shown = taken.data["approval"]
+    assert shown["final_args"]["amount"] == 120
+    assert shown["title"] == "Refund $120.00 for order 1042"
+    assert shown["action_digest"] != approval.action_digest
+    approval.refresh_from_db()
+    assert shown["action_digest"] == approval.final_digest
+
+
+def test_a_rejection_and_an_answer_carry_the_persons_words(deciding: Any, ask: Ask, answer: Any, sam: User) -> None:
+    for type_, state in (("reject", "rejected"), ("respond", "responded")):
+        approval = ask(sam)
+        taken = deciding.post(path_of(approval), answer(approval, type_, message="It was paid by voucher."))
+        assert (taken.status, taken.data["approval"]["state"]) == (201, state)
+        assert Decision.objects.get(approval=approval).message == "It was paid by voucher."
+
+
+def test_sending_a_decision_again_gives_the_first_answer(
+    deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    body = answer(approval)
+    first = deciding.post(path_of(approval), body)
+    before = everything()
+    again = deciding.post(path_of(approval), body)
+    assert (first.status, again.status, again.headers["Idempotent-Replay"]) == (201, 200, "true")
+    assert again.data == first.data
+    assert everything() == before
+
+
+def test_sending_an_edit_that_changed_nothing_again_gives_the_first_answer(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    approval = ask(sam)
+    body = answer(approval, "edit", args=edited(approval))
+    assert deciding.post(path_of(approval), body).data["decision"]["type"] == "approve"
+    assert deciding.post(path_of(approval), body).status == 200
+
+
+def test_a_decision_id_belongs_to_one_decision(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User, marco: User, everything: Any
+) -> None:
+    first, second = ask(sam), ask(sam)
+    body = answer(first)
+    deciding.post(path_of(first), body)
+    marcos = client_of(marco, "approvals:decide")
+    before = everything()
+    answers = [
+        deciding.post(path_of(second), {**answer(second), "decision_id": body["decision_id"]}),
+        deciding.post(path_of(first), {**body, "type": "reject", "message": "No."}),
+        marcos.post(path_of(first), body),
+    ]
+    assert {(found.status, found.code) for found in answers} == {(422, "decision_id_reused")}
+    assert everything() == before
+
+
+def test_the_second_decider_is_told_who_was_first_and_what_they_decided(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User, marco: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    late = answer(approval, "reject", message="No.")
+    deciding.post(path_of(approval), answer(approval))
+    marcos, before = client_of(marco, "approvals:decide"), everything()
+    refused = marcos.post(path_of(approval), late)
+    assert (refused.status, refused.code) == (409, "already_decided")
+    assert "Dana Whitfield already approved it" in refused.data["detail"]
+    assert refused.data["decided_by"] == {"username": "dana", "name": "Dana Whitfield"}
+    assert refused.data["decision"]["type"] == "approve"
+    assert refused.data["approval"]["state"] == "approved"
+    assert everything() == before
+
+
+def refusals() -> list[Any]:
+    """Each: what is wrong, how the body is changed, and the answer: status, code, field."""
+    return [
+        pytest.param({"version": 2}, 409, "changed", None, id="another version"),
+        pytest.param({"action_digest": "0" * 64}, 409, "action_changed", None, id="another call"),
+        pytest.param({"type": "reject"}, 422, "message_required", None, id="reject without words"),
+        pytest.param({"type": "reject", "message": " \n"}, 422, "message_required", None, id="reject with blanks"),
+        pytest.param({"type": "respond"}, 422, "message_required", None, id="respond without words"),
+        pytest.param({"type": "undo"}, 422, "invalid", "type", id="unknown decision"),
+        pytest.param({"type": "edit"}, 422, "invalid", "args", id="edit without arguments"),
+        pytest.param({"args": {}}, 422, "invalid", "args", id="approve with arguments"),
+        pytest.param({"type": "edit", "args": []}, 422, "invalid", "args", id="arguments that are a list"),
+        pytest.param({"version": None}, 422, "invalid", "version", id="no version"),
+        pytest.param({"version": "1"}, 422, "invalid", "version", id="version as text"),
+        pytest.param({"version": True}, 422, "invalid", "version", id="version as truth"),
+        pytest.param({"version": 1.5}, 422, "invalid", "version", id="half a version"),
+        pytest.param({"action_digest": ""}, 422, "invalid", "action_digest", id="no digest"),
+        pytest.param({"action_digest": None}, 422, "invalid", "action_digest", id="null digest"),
+        pytest.param({"decision_id": "one"}, 422, "invalid", "decision_id", id="id that is no UUID"),
+        pytest.param({"message": 5}, 422, "invalid", "message", id="message as number"),
+        pytest.param({"message": "m" * 10_001}, 422, "invalid", "message", id="endless message"),
+        pytest.param({"stop_run": "yes"}, 422, "invalid", "stop_run", id="stop as text"),
+        pytest.param({"decided_by": "marco"}, 422, "invalid", "decided_by", id="another decider"),
+        pytest.param({"user": 1}, 422, "invalid", "user", id="another user"),
+        pytest.param({"state": "used"}, 422, "invalid", "state", id="a state"),
+        pytest.param({"decided_at": "2020-01-01"}, 422, "invalid", "decided_at", id="a time"),
+        pytest.param({"tool": "delete_everything"}, 422, "invalid", "tool", id="another tool"),
+        pytest.param({"via": "console"}, 422, "invalid", "via", id="another way"),
+    ]
+
+
+@pytest.mark.parametrize(("changed", "status", "code", "field"), refusals())
+def test_a_refused_decision_changes_nothing(
+    deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any,
+    changed: dict[str, Any], status: int, code: str, field: str | None,
+) -> None:  # fmt: skip
+    approval = ask(sam)
+    before = everything()
+    refused = deciding.post(path_of(approval), {**answer(approval), **changed})
+    assert (refused.status, refused.code, refused.data.get("field")) == (status, code, field)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("missing", ["decision_id", "type", "version", "action_digest"])
+def test_a_decision_that_leaves_something_out_is_refused(
+    deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any, missing: str
+) -> None:
+    approval = ask(sam)
+    body, before = answer(approval), everything()
+    del body[missing]
+    refused = deciding.post(path_of(approval), body)
+    assert (refused.status, refused.data["field"], refused.data["detail"]) == (
+        422, missing, f"{missing}: It is required."
+    )  # fmt: skip
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "field"),
+    [
+        ({"amount": -1}, "invalid_arguments", "args/amount"),
+        ({"amount": "all of it"}, "invalid_arguments", "args/amount"),
+        ({"tool": "delete_everything"}, "invalid_arguments", "args/tool"),
+        ({"order": "7"}, "locked_field", "args/order"),
+    ],
+)
+def test_an_edit_that_breaks_the_tools_schema_or_a_lock_is_refused(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User, everything: Any,
+    changed: dict[str, Any], code: str, field: str,
+) -> None:  # fmt: skip
+    approval = ask(sam)
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, **changed)))
+    assert (refused.status, refused.code, refused.data["field"]) == (422, code, field)
+    assert everything() == before
+
+
+def test_an_edit_that_leaves_out_an_argument_is_refused(deciding: Any, ask: Ask, answer: Any, sam: User) -> None:
+    approval = ask(sam)
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args={"order": "1042"}))
+    assert (refused.code, refused.data["field"]) == ("invalid_arguments", "args/amount")
+
+
+def test_an_edit_of_a_call_whose_tool_has_changed_is_refused(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    Tool.objects.update(version="v2")
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=1.0)))
+    assert (refused.status, refused.code) == (409, "action_changed")
+    assert everything() == before
+
+
+def test_a_decision_the_rule_does_not_allow_is_refused(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User, everything: Any
+) -> None:
+    approval = ask(sam, allowed_decisions=("approve", "reject"))
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=1.0)))
+    assert (refused.status, refused.code) == (422, "not_allowed")
+    assert everything() == before
+
+
+def test_a_decision_after_time_ran_out_is_refused(
+    deciding: Any, ask: Ask, answer: Any, sam: User, expire_now: Any, everything: Any
+) -> None:
+    approval = ask(sam)
+    expire_now(approval)
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval))
+    assert (refused.status, refused.code) == (409, "expired")
+    assert refused.data["approval"]["state"] == "pending"
+    assert everything() == before
+
+
+def test_one_person_does_not_count_twice(deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any) -> None:
+    approval = ask(sam, approvals_needed=2)
+    assert deciding.post(path_of(approval), answer(approval)).data["approval"]["state"] == "pending"
+    before = everything()
+    refused = deciding.post(path_of(approval), answer(approval))
+    assert (refused.status, refused.code) == (409, "decided_by_you")
+    assert everything() == before
+
+
+def test_two_people_approve_what_needs_two(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User, marco: User
+) -> None:
+    approval = ask(sam, approvals_needed=2)
+    deciding.post(path_of(approval), answer(approval))
+    second = client_of(marco, "approvals:decide").post(path_of(approval), answer(approval))
+    assert second.data["approval"]["state"] == "approved"
+    assert [taken["user"]["username"] for taken in second.data["approval"]["decisions"]] == ["dana", "marco"]
+
+
+def test_the_one_who_started_a_run_cannot_approve_its_calls(
+    client_of: Any, ask: Ask, answer: Any, dana: User, everything: Any
+) -> None:
+    approval = ask(dana)
+    client, before = client_of(dana, "approvals:decide"), everything()
+    refused = client.post(path_of(approval), answer(approval))
+    assert (refused.status, refused.code) == (403, "starter")
+    assert everything() == before
+
+
+def test_a_token_that_starts_runs_can_never_decide(
+    client_of: Any, ask: Ask, answer: Any, sam: User, dana: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    client, before = client_of(dana, "runs:create", "approvals:read"), everything()
+    refused = client.post(path_of(approval), answer(approval))
+    assert (refused.status, refused.code) == (403, "insufficient_scope")
+    assert 'scope="approvals:decide"' in refused.headers["WWW-Authenticate"]
+    assert everything() == before
+
+
+def test_who_may_see_but_not_decide_is_told_so(
+    client_of: Any, ask: Ask, answer: Any, sam: User, mia: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    client, before = client_of(mia, "approvals:decide"), everything()
+    refused = client.post(path_of(approval), answer(approval))
+    assert (refused.status, refused.code) == (403, "forbidden")
+    assert "decided_by" not in refused.data
+    assert everything() == before
+
+
+def test_a_foreign_approval_a_missing_one_and_a_bad_id_look_the_same(
+    client_of: Any, ask: Ask, answer: Any, sam: User, otto: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    client = client_of(otto, "approvals:read", "approvals:decide")
+    before = everything()
+    ids = (approval.pk, uuid.uuid4(), "not-an-id")
+    answers = [client.get(f"/approvals/{id}") for id in ids]
+    answers += [client.post(f"/approvals/{id}/decisions", answer(approval)) for id in ids]
+    assert {found.status for found in answers} == {404}
+    assert len({str(found.data) for found in answers}) == 1
+    assert everything() == before
+
+
+def test_an_approval_for_another_group_does_not_exist_for_me(
+    deciding: Any, ask: Ask, answer: Any, sam: User, roles: dict[str, Group]
+) -> None:
+    approval = ask(sam, groups=(roles["manager"],))
+    assert deciding.get(f"/approvals/{approval.pk}").status == 404
+    assert deciding.post(path_of(approval), answer(approval)).status == 404
+
+
+def test_reading_decides_nothing(deciding: Any, ask: Ask, sam: User, everything: Any) -> None:
+    approval = ask(sam)
+    before = everything()
+    for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
+        assert deciding.http.generic(method, f"/api/v1{path_of(approval)}").status_code == 405
+    assert everything() == before
+
+
+def test_the_result_of_the_call_stands_beside_its_approval(deciding: Any, lost: Any, sam: User) -> None:
+    execution = lost(sam)
+    shown = deciding.get(f"/approvals/{execution.approval_id}").data["execution"]
+    assert (shown["id"], shown["state"]) == (str(execution.pk), "outcome_unknown")
+
+
+def test_a_withdrawn_approval_says_so(deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User) -> None:
+    approval = ask(sam)
+    body = answer(approval)
+    client_of(sam, "runs:create").post(f"/runs/{approval.run_id}/cancel")
+    refused = deciding.post(path_of(approval), body)
+    assert (refused.code, refused.data["approval"]["state"]) == ("already_decided", "withdrawn")
+    assert ToolExecution.objects.get(pk=approval.execution_id).state == "cancelled"

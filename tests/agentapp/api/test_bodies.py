@@ -1,0 +1,185 @@
+"""Bodies that are not what they should be: a precise answer, and nothing changed."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from agentapp import actions
+from agentapp.api.errors import CODES, TYPE_PREFIX
+from agentapp.models import Agent, Run
+from approvals import decisions
+
+NEW = {"agent": "support", "input": "Please refund the kettle."}
+
+
+@pytest.fixture
+def starting(client_of: Any, sam: User, support: Agent) -> Any:
+    return client_of(sam, "runs:create")
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "code"),
+    [
+        pytest.param(b"", 422, "invalid", id="empty"),
+        pytest.param(b" ", 400, "malformed_json", id="blank"),
+        pytest.param(b"null", 422, "invalid", id="null"),
+        pytest.param(b"[]", 422, "invalid", id="a list"),
+        pytest.param(b'"text"', 422, "invalid", id="a text"),
+        pytest.param(b"5", 422, "invalid", id="a number"),
+        pytest.param(b"{", 400, "malformed_json", id="half a body"),
+        pytest.param(b"agent=support", 400, "malformed_json", id="a form"),
+        pytest.param(b'{"agent": "support", "input": NaN}', 400, "malformed_json", id="NaN"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"a": Infinity}}', 400, "malformed_json",
+                     id="infinity"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"a": 1e999}}', 400, "malformed_json",
+                     id="a float beyond floats"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"a": ' + b"9" * 5000 + b"}}", 400,
+                     "malformed_json", id="an endless number"),
+        pytest.param(b'{"agent": "support", "input": "a", "input": "b"}', 400, "malformed_json", id="a key twice"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"k": {"a": 1, "a": 2}}}', 400,
+                     "malformed_json", id="a key twice, deep inside"),
+        pytest.param(b'{"agent": "support", "input": "\xff\xfe"}', 400, "malformed_json", id="not UTF-8"),
+        pytest.param('{"agent": "support", "input": "a"}'.encode("utf-16"), 400, "malformed_json", id="UTF-16"),
+        pytest.param(b"\xef\xbb\xbf{}", 400, "malformed_json", id="a byte order mark"),
+        pytest.param(b'{"agent": "support", "input": "a\\u0000b"}', 400, "malformed_json", id="NUL"),
+        pytest.param(b'{"agent": "support", "input": "\\ud800"}', 400, "malformed_json", id="half a surrogate"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"\\u0000": 1}}', 400, "malformed_json",
+                     id="NUL in a key"),
+        pytest.param(b'{"agent": "support", "input": "a", "metadata": {"a": ' + b"[" * 65 + b"]" * 65 + b"}}", 400,
+                     "malformed_json", id="65 levels"),
+        pytest.param(b"[" * 100_000, 400, "malformed_json", id="100,000 levels"),
+        pytest.param(b'{"agent": "' + b"a" * 300_000 + b'"}', 413, "body_too_large", id="300 kB"),
+        pytest.param(b'{"agent": "' + b"a" * 10_000_000 + b'"}', 413, "body_too_large", id="10 MB"),
+    ],
+)  # fmt: skip
+def test_a_body_that_means_nothing_certain_is_refused(starting: Any, content: bytes, status: int, code: str) -> None:
+    refused = starting.send("POST", "/runs", content)
+    assert (refused.status, refused.code) == (status, code)
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml",
+     "application/json; charset=latin-1", "application/jsonp"],
+)  # fmt: skip
+def test_a_body_of_another_type_is_refused(starting: Any, content_type: str) -> None:
+    refused = starting.send("POST", "/runs", json.dumps(NEW).encode(), content_type)
+    assert (refused.status, refused.code) == (415, "unsupported_media_type")
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
+def test_a_charset_that_says_what_json_is_anyway_is_fine(starting: Any, content_type: str) -> None:
+    assert starting.send("POST", "/runs", json.dumps(NEW).encode(), content_type).status == 201
+
+
+def test_text_beyond_ascii_is_kept_as_it_came(starting: Any) -> None:
+    text = "Кофеварка ☕ сломана \u202e\U0001f600 </script>"
+    body = json.dumps({**NEW, "input": text}, ensure_ascii=False).encode()
+    started = starting.send("POST", "/runs", body)
+    assert started.data["input"] == text
+    assert Run.objects.get().input == text
+
+
+def test_a_failure_of_ours_tells_the_log_and_not_the_caller(
+    client_of: Any, sam: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    client = client_of(sam, "runs:read")
+    monkeypatch.setattr("agentapp.auth.visible_runs", fail)
+    with caplog.at_level(logging.ERROR):
+        failed = client.get("/runs")
+    assert (failed.status, failed.code) == (500, "internal_error")
+    assert "hunter2" not in json.dumps(failed.data)
+    assert "hunter2" in caplog.text
+
+
+def test_every_code_that_an_action_can_refuse_with_has_a_status() -> None:
+    sources = [Path(module.__file__).read_text() for module in (actions, decisions)]
+    codes = {code for text in sources for code in re.findall(r'(?:Refused|Refusal)\(\s*"(\w+)"', text)}
+    assert len(codes) > 10
+    assert codes <= set(CODES)
+
+
+def test_a_problem_says_what_kind_it_is(anonymous: Any) -> None:
+    problem = anonymous.get("/runs").data
+    assert problem["type"] == f"{TYPE_PREFIX}unauthenticated"
+    assert (problem["status"], problem["title"]) == CODES["unauthenticated"]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = ["agent", "input", "route", "customer", "conversation", "metadata", "script", "decision_id", "type", "args",
+          "message", "version", "action_digest", "stop_run", "outcome", "note"]  # fmt: skip
+PLAUSIBLE = st.sampled_from(
+    ["support", "refunds", "edit", "approve", "reject", "respond", "retry", "happened", "0" * 64, str(Run().pk), 1, "é"]
+)
+bodies = json_values | st.dictionaries(st.sampled_from(FIELDS), json_values | PLAUSIBLE)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """What one example changes is not there for the next."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=bodies, key=st.text(st.characters(max_codepoint=255, exclude_characters="\r\n"), max_size=260))
+def test_no_json_body_is_our_failure(starting: Any, open_calls: Any, body: Any, key: str) -> None:
+    approval, unknown, client = open_calls
+    content = json.dumps(body).encode()
+    with undone():
+        assert starting.send("POST", "/runs", content, **{"Idempotency-Key": key}).status < 500
+        assert client.send("POST", f"/approvals/{approval.pk}/decisions", content).status < 500
+        assert client.send("POST", f"/tool-executions/{unknown.pk}/outcome", content).status < 500
+
+
+@hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    args=st.dictionaries(st.sampled_from(["order", "amount", "account", "note", "x"]), json_values | st.just(214.5)),
+    message=st.text(),
+)
+def test_no_edit_is_our_failure(open_calls: Any, answer: Any, args: Any, message: str) -> None:
+    approval, _, client = open_calls
+    body = answer(approval, "edit", args={"order": "1042", "amount": 1, "account": "a", **args}, message=message)
+    with undone():
+        assert client.post(f"/approvals/{approval.pk}/decisions", body).status < 500
+
+
+@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    query=st.dictionaries(st.sampled_from(["limit", "cursor", "state", "run", "after", "x"]), st.text() | st.integers())
+)
+def test_no_query_is_our_failure(reading: Any, query: dict[str, Any]) -> None:
+    for path in ("/runs", "/approvals", "/events", "/tools", "/agents"):
+        assert reading.get(path, **query).status < 500
+
+
+@pytest.fixture
+def open_calls(client_of: Any, ask: Any, lost: Any, sam: User, dana: User) -> Any:
+    """An approval and a call of unknown outcome, and a client that may speak about both."""
+    return ask(sam), lost(sam), client_of(dana, "approvals:decide")
+
+
+@pytest.fixture
+def reading(client_of: Any, ada: User) -> Any:
+    return client_of(ada, "runs:read", "approvals:read", "events:read", "configuration:read")

@@ -1,0 +1,79 @@
+"""Reading the ledger."""
+
+import hashlib
+import json
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.test.utils import CaptureQueriesContext
+
+from approvals import ledger
+
+
+def test_a_runs_chain_can_be_checked_by_whoever_reads_it(client_of: Any, ask: Any, sam: User) -> None:
+    approval = ask(sam)
+    page = client_of(sam, "events:read").get("/events", run=approval.run_id).data
+    assert page["chain"] == f"run:{approval.run_id}"
+    assert page["items"][0]["type"] == "run.queued"
+    assert page["items"][-1]["type"] == "run.waiting"
+    previous = "0" * 64
+    for seq, event in enumerate(page["items"], start=1):
+        body = json.loads(event["body"])
+        assert hashlib.sha256(event["body"].encode()).hexdigest() == event["hash"]
+        assert (event["seq"], event["previous_hash"], body["previous"]) == (seq, previous, previous)
+        assert (body["type"], body["data"]) == (event["type"], event["data"])
+        previous = event["hash"]
+
+
+def test_after_gives_what_came_since(client_of: Any, ask: Any, sam: User) -> None:
+    approval = ask(sam)
+    client = client_of(sam, "events:read")
+    whole = client.get("/events", run=approval.run_id).data
+    assert whole["next"] is None
+    seen, after = [], 0
+    while after is not None:
+        page = client.get("/events", run=approval.run_id, after=after, limit=2).data
+        seen, after = seen + page["items"], page["next"]
+    assert seen == whole["items"]
+    last = whole["items"][-1]["seq"]
+    assert client.get("/events", run=approval.run_id, after=last).data["items"] == []
+
+
+def test_the_configurations_chain_is_for_those_who_may_view_events(client_of: Any, mia: User, dana: User) -> None:
+    refused = client_of(dana, "events:read").get("/events")
+    assert (refused.status, refused.code) == (403, "forbidden")
+    page = client_of(mia, "events:read").get("/events").data
+    assert page["chain"] == "configuration"
+    assert [event["type"] for event in page["items"]] == ["token.issued", "token.issued"]
+
+
+def test_a_foreign_runs_chain_and_a_missing_one_look_the_same(
+    client_of: Any, make_run: Any, sam: User, otto: User
+) -> None:
+    client = client_of(otto, "events:read")
+    answers = [client.get("/events", run=id) for id in (make_run(sam).pk, uuid.uuid4())]
+    assert {found.status for found in answers} == {404}
+    assert len({str(found.data) for found in answers}) == 1
+
+
+def test_parameters_that_make_no_sense_are_refused(client_of: Any, mia: User) -> None:
+    client = client_of(mia, "events:read")
+    for query in ({"run": "x"}, {"after": -1}, {"after": 2**31}, {"limit": 101}, {"cursor": "x"}):
+        refused = client.get("/events", **query)
+        assert (refused.status, refused.data["field"]) == (422, next(iter(query)))
+
+
+def test_a_longer_chain_costs_no_more_statements(
+    client_of: Any, ask: Any, sam: User, django_assert_max_num_queries: Any
+) -> None:
+    approval, client = ask(sam), client_of(sam, "events:read")
+    client.get("/events", run=approval.run_id)
+    with django_assert_max_num_queries(5) as few:
+        client.get("/events", run=approval.run_id, limit=1)
+    with ledger.transaction():
+        for number in range(20):
+            ledger.record(ledger.run_chain(approval.run_id), "run.noted", {"number": number})
+    with CaptureQueriesContext(few.connection) as many:
+        assert len(client.get("/events", run=approval.run_id).data["items"]) > 20
+    assert len(many) == len(few)

@@ -1,0 +1,414 @@
+import json
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from agentapp import conversations
+from agentapp.console.run import STEPS_PER_PAGE
+from agentapp.executions import Proposal
+from agentapp.messages import ToolCall, ToolResult
+from agentapp.models import Run, Step, ToolExecution
+from approvals import append_only, ledger
+from approvals.models import Event
+from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
+
+pytestmark = pytest.mark.django_db
+PART = {"HX-Request": "true", "HX-Request-Type": "partial"}
+
+
+@pytest.fixture
+def mias(client: Client, mia: User) -> Client:
+    client.force_login(mia)
+    return client
+
+
+def text(client: Client, run: RunBuilder, query: str = "", **headers: str) -> str:
+    response = client.get(f"/runs/{run.id}/{query}", headers=headers)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def rendered_row(page: str, key: str) -> str:
+    return page.split(f'id="row-{key}"')[1].split("</a>")[0]
+
+
+# --- Who sees it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "?view=events", "cancel/", "1/0/result.json"])
+def test_an_outsider_is_not_told_that_a_run_exists(
+    client: Client, otto: User, sam: User, dana: User, path: str
+) -> None:
+    run = told_run(sam, dana)
+    client.force_login(otto)
+    assert client.get(f"/runs/{run.id}/{path}").status_code == 404
+    assert client.post(f"/runs/{run.id}/cancel/").status_code == 404
+    assert client.get(f"/runs/{run.id}/{path}").content == client.get(f"/runs/{uuid.uuid4()}/{path}").content
+
+
+def test_the_starter_sees_the_run(client: Client, otto: User, dana: User) -> None:
+    run = told_run(otto, dana)
+    client.force_login(otto)
+    assert "My kettle arrived broken." in text(client, run)
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
+def test_the_page_is_only_read(mias: Client, sam: User, method: str) -> None:
+    assert getattr(mias, method)(f"/runs/{RunBuilder(sam).id}/").status_code == 405
+
+
+def test_a_request_is_linked_only_for_those_who_may_open_it(client: Client, sam: User, dana: User, roles: dict) -> None:
+    run = RunBuilder(sam)
+    (approval,) = run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))), groups=[roles["admin"]])
+    client.force_login(dana)
+    page = text(client, run)
+    assert f"/approvals/{approval.pk}/" not in page
+    assert approval.reference in page
+    client.force_login(sam)
+    assert f"/approvals/{approval.pk}/" in text(client, run)
+
+
+# --- The timeline --------------------------------------------------------------------------------
+
+
+def test_the_head_says_what_the_run_took(mias: Client, sam: User, dana: User) -> None:
+    page = text(mias, told_run(sam, dana))
+    for shown in ("Succeeded", "Sam Operator", "3,600", "70% cached", "$0.06", "Worked", "Waited"):
+        assert shown in page
+
+
+def test_each_row_leads_to_its_own_inspector(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    page = text(mias, run)
+    assert 'href="?step=2&amp;call=0"' in rendered_row(page, "2-0")
+    assert 'aria-current="true"' in rendered_row(text(mias, run, "?step=2&call=0"), "2-0")
+
+
+def test_the_part_is_the_piece_of_the_page(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    for query in ("?step=1", "?step=2&call=0", "?view=conversation", "?view=events"):
+        response = mias.get(f"/runs/{run.id}/{query}", headers=PART)
+        part = response.content.decode()
+        assert "<html" not in part
+        assert part.strip() in text(mias, run, query)
+        assert "HX-Request-Type" in response["Vary"]
+
+
+def test_bars_are_drawn_without_style_attributes(mias: Client, sam: User, dana: User) -> None:
+    page = text(mias, told_run(sam, dana), "?step=2&call=0")
+    assert "style=" not in page
+    assert 'class="f-model" x="' in page
+
+
+def test_a_blocked_run_says_what_it_waits_for(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    (approval,) = run.ask(
+        *run.step("", proposal(make_tool("refund_payment", "irreversible"))), title="Refund $214.50 to Ana Pereira"
+    )
+    page = text(mias, run)
+    assert "Stopped at step 1: Refund $214.50 to Ana Pereira." in page
+    assert "Waiting for approval" in page
+    assert f'href="/approvals/{approval.pk}/">Review</a>' in page
+    assert 'aria-current="true"' in rendered_row(page, "1-0")
+
+
+def test_a_call_whose_outcome_is_unknown_is_shown_as_a_question(
+    client: Client, sam: User, dana: User, marco: User
+) -> None:
+    run = RunBuilder(sam)
+    (call,) = run.step("", proposal(make_tool("refund_payment", "irreversible")))
+    run.use(call, run.decide(run.ask(call)[0], dana))
+    run.lose(call)
+    client.force_login(marco)
+    page = text(client, run)
+    assert "nobody knows whether refund_payment happened" in page
+    assert f'href="/outcomes/{call.pk}/"' in page
+    assert "Say what became of it" in page
+    client.force_login(sam)
+    assert "Say what became of it" not in text(client, run)
+
+
+def test_a_failed_run_opens_at_its_first_failure_and_says_why(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    good, bad = run.step("", proposal(make_tool("get_order"), {"n": 1}), proposal(make_tool("get_order"), {"n": 2}))
+    run.answer(good, ToolResult(data=1))
+    run.answer(bad, ToolResult(status="fatal_error", reason="tool_failure", message="The shop is closed."))
+    run.step("Never mind.")
+    run.finish("failed", "error", "The model did not answer.")
+    page = text(mias, run)
+    assert "The run failed." in page
+    assert "The model did not answer." in page
+    assert 'aria-current="true"' in rendered_row(page, "1-1")
+    assert "the tool failed" in page
+
+
+def test_a_run_without_a_step_has_a_page(mias: Client, sam: User) -> None:
+    for query in ("", "?view=conversation", "?view=events", "?step=0"):
+        assert "My kettle arrived broken." in text(mias, RunBuilder(sam), query)
+
+
+@pytest.mark.parametrize("query", ["?step=9", "?step=1&call=9", "?step=0&call=0", "?step=999999999"])
+def test_a_row_that_is_not_there_is_not_found(mias: Client, sam: User, dana: User, query: str) -> None:
+    assert mias.get(f"/runs/{told_run(sam, dana).id}/{query}").status_code == 404
+
+
+@pytest.mark.parametrize("query", ["?step=x", "?step=-1", "?step=\u0663", "?view=admin", "?first=0", "?call=1"])
+def test_an_address_that_means_nothing_shows_the_timeline(mias: Client, sam: User, dana: User, query: str) -> None:
+    assert 'id="row-1"' in text(mias, told_run(sam, dana), query)
+
+
+def test_the_page_takes_as_many_queries_for_fifty_steps_as_for_one(mias: Client, sam: User, dana: User) -> None:
+    for query in ("?step=1", "?step=1&call=0", "?view=conversation", "?view=events"):
+        counts = []
+        for steps in (1, 50):
+            run = told_run(sam, dana, steps)
+            with CaptureQueriesContext(connection) as queries:
+                text(mias, run, query)
+            counts.append(len(queries))
+        assert counts[0] == counts[1]
+        assert counts[0] <= 12, (query, [query["sql"] for query in queries])
+
+
+def test_a_waiting_run_takes_no_more_than_twelve_queries(client: Client, sam: User, dana: User) -> None:
+    run = RunBuilder(sam)
+    run.ask(*run.step("", *[proposal(make_tool("refund_payment", "irreversible"), {"n": n}) for n in range(5)]))
+    client.force_login(dana)
+    with CaptureQueriesContext(connection) as queries:
+        text(client, run)
+    assert len(queries) <= 12
+
+
+def test_only_so_many_steps_are_drawn_at_once(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam).claim()
+    now = timezone.now()
+    Step.objects.bulk_create(
+        Step(run_id=run.id, number=number, text=f"Thought {number}.", started_at=now, finished_at=now)
+        for number in range(1, STEPS_PER_PAGE + 6)
+    )
+    Run.objects.filter(pk=run.id).update(step_count=STEPS_PER_PAGE + 5)
+    page = text(mias, run, "?step=1")
+    assert f'id="row-{STEPS_PER_PAGE}"' in page
+    assert f'id="row-{STEPS_PER_PAGE + 1}"' not in page
+    assert f'href="?first={STEPS_PER_PAGE + 1}"' in page
+    assert f'id="row-{STEPS_PER_PAGE + 5}"' in text(mias, run, f"?step={STEPS_PER_PAGE + 3}")
+    talk = text(mias, run, "?view=conversation")
+    assert f"Thought {STEPS_PER_PAGE}." in talk
+    assert f"Thought {STEPS_PER_PAGE + 1}." not in talk
+
+
+# --- The inspector -------------------------------------------------------------------------------
+
+
+def test_a_model_call_shows_its_words_as_a_claim_and_what_it_asked_for(mias: Client, sam: User, dana: User) -> None:
+    page = text(mias, told_run(sam, dana), "?step=1")
+    assert 'class="claim pre">I look the order up.' in page
+    assert "a claim, not a fact" in page
+    assert "Asked for <code>get_order</code>" in page
+    assert '<span class="k">order_id</span><span class="p">: </span><span class="n">1001</span>' in page
+
+
+def test_a_call_shows_arguments_result_and_what_allowed_it(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    read = text(mias, run, "?step=1&call=0")
+    assert "Reads run freely" in read
+    assert "From outside" in read
+    assert 'class="untrusted"' in read
+    write = text(mias, run, "?step=2&call=0")
+    execution = ToolExecution.objects.get(run_id=run.id, name="refund_payment")
+    for shown in ("Dana Whitfield", "approved it", str(execution.idempotency_key), "Ask: A person decides.", "R-1"):
+        assert shown in write
+    assert "Our own system" in write
+
+
+def test_a_secret_argument_is_never_written(mias: Client, sam: User, dana: User) -> None:
+    charge = make_tool("charge_card", "irreversible", secret_fields=["card"])
+    run = RunBuilder(sam)
+    (call,) = run.step("", proposal(charge, {"card": "4242424242424242", "amount": "1.00"}))
+    edited = json.dumps({"amount": "2.00", "card": "5555555555554444"}, separators=(",", ":"))
+    run.use(call, run.decide(run.ask(call)[0], dana, "edit", edited_text=edited))
+    run.answer(call, ToolResult(data={"card": "5555555555554444", "receipt": {"card": ["5555555555554444"]}}))
+    secrets = ("4242424242424242", "5555555555554444")
+    for query in ("?step=1", "?step=1&call=0", "?view=conversation", "?view=events"):
+        assert not [secret for secret in secrets if secret in text(mias, run, query)]
+    for part in ("arguments", "ran", "result"):
+        whole = mias.get(f"/runs/{run.id}/1/0/{part}.json").content.decode()
+        assert not [secret for secret in secrets if secret in whole]
+    page = text(mias, run, "?step=1&call=0")
+    assert "<del>1.00</del>" in page
+    assert "2.00" in page
+
+
+def test_what_a_model_sent_instead_of_json_is_shown_unless_it_may_hold_a_secret(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    refusal = ToolResult(status="refused", reason="malformed_arguments", message="Send one JSON object.")
+    charge = make_tool("charge_card", "irreversible", secret_fields=["card"])
+    run.step(
+        "",
+        Proposal(ToolCall("1", "get_order", '{"id": 10'), make_tool("get_order"), refusal=refusal),
+        Proposal(ToolCall("2", "charge_card", '{"card": "4242'), charge, refusal=refusal),
+    )
+    assert "{&quot;id&quot;: 10" in text(mias, run, "?step=1&call=0")
+    assert "4242" not in text(mias, run, "?step=1&call=1")
+    assert "the arguments are not well-formed" in text(mias, run, "?step=1&call=1")
+
+
+def test_text_from_outside_is_inert(mias: Client, sam: User, dana: User) -> None:
+    attack = '<script>alert(1)</script><hx-partial hx-target="body"><b hx-get="/logout/">\u202e{{ x }}{% csrf_token %}'
+    run = RunBuilder(sam, f"First line\n{attack}", title=attack, customer=attack)
+    tool = make_tool("get_order")
+    read, write = run.step(
+        attack, proposal(tool, {attack: attack}), proposal(make_tool("send", "irreversible"), {"a": attack})
+    )
+    run.answer(read, ToolResult(data={attack: [attack, {"x": attack}]}, message=attack))
+    (approval,) = run.ask(write, title=attack, reason=attack)
+    run.decide(approval, dana, "reject", message=attack)
+    for query in ("?step=0", "?step=1", "?step=1&call=0", "?step=1&call=1", "?view=conversation", "?view=events"):
+        page = text(mias, run, query)
+        assert "&lt;script&gt;alert(1)" in page
+        for active in ("<script>alert", "<hx-partial", "<b hx-get", "\u202e"):
+            assert active not in page, (query, active)
+
+
+def test_a_long_text_is_cut_and_loaded_whole_on_demand(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    (call,) = run.step("", proposal(make_tool("get_page")))
+    run.answer(call, ToolResult(data={"body": "x" * 9000 + "<end>"}))
+    page = text(mias, run, "?step=1&call=0")
+    assert "9,005 characters in all" in page
+    assert "&lt;end&gt;" not in page
+    link = f"/runs/{run.id}/1/0/result.json"
+    assert link in page
+    whole = mias.get(link)
+    assert json.loads(whole.content) == {"body": "x" * 9000 + "<end>"}
+    assert whole["Content-Type"].startswith("text/plain")
+    assert whole["X-Content-Type-Options"] == "nosniff"
+    assert mias.get(f"/runs/{run.id}/1/0/metadata.json").status_code == 404
+    assert mias.get(f"/runs/{run.id}/1/5/result.json").status_code == 404
+
+
+# --- Conversation and events ---------------------------------------------------------------------
+
+
+def test_the_conversation_shows_what_was_said_before_and_in_this_run(mias: Client, sam: User) -> None:
+    agent = make_agent()
+    conversation = conversations.find_or_open(agent, "ticket-1", "Ana")
+    first = RunBuilder(sam, "Hello?", conversation=conversation)
+    conversations.add(conversation, first.run, "user", "Hello?")
+    conversations.add(conversation, first.run, "assistant", "How can I help?")
+    second = RunBuilder(sam, "It is broken.", conversation=conversation, customer="Ana")
+    conversations.add(conversation, second.run, "user", "It is broken.")
+    (call,) = second.step("Let me look.", proposal(make_tool("get_order")))
+    second.answer(call, ToolResult(data=1))
+    page = text(mias, second, "?view=conversation")
+    said = ("Hello?", "How can I help?", 'untrusted pre">It is broken.', "Let me look.", "<code>get_order</code>")
+    places = [page.index(words) for words in said]
+    assert places == sorted(places)
+    assert page.count('untrusted pre">It is broken.') == 1
+
+
+def test_events_are_listed_in_order_with_their_hashes(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    page = text(mias, run, "?view=events")
+    events = Event.objects.filter(chain=ledger.run_chain(run.id)).order_by("seq")
+    assert f"Chain intact: {events.count()} events" in page
+    assert [event.hash in page for event in events] == [True] * len(events)
+    assert "Run started" in page
+    assert f'Events <span class="n">{events.count()}</span>' in page
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("column", ["body", "actor"])
+def test_an_event_changed_by_hand_is_named(mias: Client, sam: User, dana: User, column: str) -> None:
+    run = told_run(sam, dana)
+    append_only.remove(connection)
+    try:
+        Event.objects.filter(chain=ledger.run_chain(run.id), seq=3).update(**{column: "not what it was"})
+    finally:
+        append_only.install(connection)
+    page = text(mias, run, "?view=events")
+    assert "The chain is broken at event 3:" in page
+    assert 'id="event-4"' in page
+
+
+# --- Cancel --------------------------------------------------------------------------------------
+
+
+def test_a_waiting_run_is_cancelled_after_a_question(client: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    (approval,) = run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))))
+    client.force_login(sam)
+    question = client.get(f"/runs/{run.id}/cancel/")
+    assert "No call of this run has changed anything so far." in question.content.decode()
+    assert run.run.state == Run.State.WAITING
+    assert f'href="/runs/{run.id}/cancel/"' in text(client, run)
+    answer = client.post(f"/runs/{run.id}/cancel/")
+    assert (answer.status_code, answer["Location"]) == (302, f"/runs/{run.id}/")
+    assert run.run.state == Run.State.CANCELLED
+    approval.refresh_from_db()
+    assert approval.state == "withdrawn"
+    assert "A person cancelled the run." in text(client, run)
+    assert f'href="/runs/{run.id}/cancel/"' not in text(client, run)
+
+
+def test_the_question_says_what_has_already_run(client: Client, sam: User, dana: User) -> None:
+    run = RunBuilder(sam)
+    look, refund = make_tool("get_order"), make_tool("refund_payment", "irreversible")
+    (read,) = run.step("", proposal(look))
+    run.answer(read, ToolResult(data=1))
+    (call,) = run.step("", proposal(refund))
+    run.use(call, run.decide(run.ask(call)[0], dana))
+    run.answer(call, ToolResult(data=1))
+    client.force_login(sam)
+    page = client.get(f"/runs/{run.id}/cancel/").content.decode()
+    assert "Already done, and not taken back:" in page
+    assert "refund_payment</a>" in page
+    assert "get_order</a>" not in page
+
+
+def test_a_running_run_stops_before_its_next_call(client: Client, sam: User) -> None:
+    run = RunBuilder(sam).claim()
+    client.force_login(sam)
+    client.post(f"/runs/{run.id}/cancel/")
+    assert run.run.state == Run.State.RUNNING
+    assert run.run.cancel_requested_at is not None
+    assert "Cancelling" in text(client, run)
+
+
+def test_who_may_not_cancel_is_told_and_nothing_changes(mias: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    page = mias.get(f"/runs/{run.id}/cancel/").content.decode()
+    assert "You can view this run, not cancel it" in page
+    assert '<button class="btn danger"' not in page
+    assert mias.post(f"/runs/{run.id}/cancel/").status_code == 403
+    assert run.run.state == Run.State.QUEUED
+
+
+def test_looking_at_the_question_cancels_nothing(client: Client, sam: User) -> None:
+    run = RunBuilder(sam)
+    client.force_login(sam)
+    client.get(f"/runs/{run.id}/cancel/")
+    client.head(f"/runs/{run.id}/cancel/")
+    assert run.run.state == Run.State.QUEUED
+    assert client.put(f"/runs/{run.id}/cancel/").status_code == 405
+
+
+def test_a_cancel_from_another_site_is_refused(sam: User) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(sam)
+    run = RunBuilder(sam)
+    assert strict.post(f"/runs/{run.id}/cancel/").status_code == 403
+    assert run.run.state == Run.State.QUEUED
+
+
+def test_a_decision_that_is_held_is_said_to_be_held(mias: Client, sam: User, dana: User) -> None:
+    run = RunBuilder(sam)
+    (approval,) = run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))), hold_seconds=30)
+    run.decide(approval, dana)
+    assert "until then it can be undone" in text(mias, run)
+    assert approval.created_at < timezone.now() + timedelta(seconds=1)

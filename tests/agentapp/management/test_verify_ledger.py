@@ -1,0 +1,82 @@
+"""verify_ledger."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from approvals import append_only, ledger
+from approvals.models import Event
+
+
+def verify(*arguments: str) -> tuple[int, str]:
+    """The exit code, and what was said."""
+    out = StringIO()
+    try:
+        call_command("verify_ledger", *arguments, stdout=out, stderr=out)
+    except SystemExit as stopped:
+        return int(str(stopped.code)), out.getvalue().strip()
+    return 0, out.getvalue().strip()
+
+
+@pytest.fixture
+def chains(db: None) -> list[str]:
+    """Two runs' chains of five events each."""
+    made = [ledger.run_chain(uuid.UUID(int=number)) for number in (1, 2)]
+    with ledger.transaction():
+        for chain in made:
+            for number in range(5):
+                ledger.record(chain, "run.noted", {"number": number})
+    return made
+
+
+@pytest.fixture
+def unguarded(db: None) -> Iterator[None]:
+    """A database administrator at work: the guard is lifted, and put back."""
+    append_only.remove(connection)
+    yield
+    append_only.install(connection)
+
+
+def test_a_whole_ledger_holds(chains: list[str]) -> None:
+    assert verify() == (0, "The ledger holds: 10 events.")
+    assert verify("--run", str(uuid.UUID(int=1))) == (0, "The ledger holds: 5 events.")
+    assert json.loads(verify("--json")[1]) == {"holds": True, "events": 10, "first_broken": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "seq", "problem"),
+    [
+        ({"actor": "user:1:eve"}, 3, "its columns do not match its text"),
+        ({"body": "{}"}, 3, "its text does not match its hash"),
+        ({"hash": "0" * 64}, 3, "its text does not match its hash"),
+    ],
+)
+def test_the_first_changed_event_is_named(
+    chains: list[str], unguarded: None, change: dict[str, str], seq: int, problem: str
+) -> None:
+    Event.objects.filter(chain=chains[1], seq=3).update(**change)
+    code, said = verify()
+    assert code == 1
+    assert said == f"The ledger is broken at {chains[1]}, event 3: {problem}. The 7 events checked before it hold."
+    code, said = verify("--json")
+    assert code == 1
+    assert json.loads(said)["first_broken"] == {"chain": chains[1], "seq": 3, "problem": problem}
+    assert verify("--run", str(uuid.UUID(int=1)))[0] == 0
+    assert verify("--run", str(uuid.UUID(int=2)))[0] == 1
+
+
+def test_a_removed_event_is_missed(chains: list[str], unguarded: None) -> None:
+    Event.objects.filter(chain=chains[0], seq=2).delete()
+    code, said = verify()
+    assert (code, "event 2 is missing" in said) == (1, True)
+
+
+@pytest.mark.parametrize("run", ["nonsense", str(uuid.UUID(int=9))])
+def test_a_run_without_events_is_not_called_whole(chains: list[str], run: str) -> None:
+    with pytest.raises(CommandError):
+        verify("--run", run)
