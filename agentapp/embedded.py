@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -15,6 +16,7 @@ from celery import beat
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from agentapp import live
 from agentapp.celery import app
 
 logger = logging.getLogger(__name__)
@@ -93,7 +95,15 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def web_server() -> uvicorn.Server:
+class WebServer(uvicorn.Server):
+    """A server that lets go of the live streams when it is told to stop, instead of waiting for them."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        live.close_streams()
+        super().handle_exit(sig, frame)
+
+
+def web_server() -> WebServer:
     """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)
     config = uvicorn.Config(
@@ -101,10 +111,9 @@ def web_server() -> uvicorn.Server:
         log_config=None,
         log_level="warning",
         access_log=False,
-        lifespan="off",
         timeout_graceful_shutdown=WEB_CLOSES_WITHIN,
     )
-    return uvicorn.Server(config)
+    return WebServer(config)
 
 
 def run(listener: socket.socket, worker: Worker | None) -> int:
