@@ -95,6 +95,35 @@ def test_a_signal_stops_web_worker_and_beat_within_five_seconds(folder, name):
         assert time.monotonic() - began <= STOPS_WITHIN
 
 
+def test_a_call_that_hangs_does_not_keep_the_process(folder):
+    program = """
+import threading, time
+import django
+django.setup()
+from agentapp import embedded
+from agentapp.celery import app
+
+@app.task(name="hangs")
+def hangs():
+    print("hanging", flush=True)
+    time.sleep(120)
+
+hangs.apply_async(retry=False)
+raise SystemExit(embedded.run(embedded.listen("127.0.0.1", 0), embedded.Worker()))
+"""
+    variables = environment(folder, DJANGO_SETTINGS_MODULE="agentapp.settings")
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=settings.BASE_DIR, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "hanging\n"
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOPS_WITHIN + 10) == 0
+            assert time.monotonic() - began <= STOPS_WITHIN
+        finally:
+            process.kill()
+
+
 def test_a_port_that_is_taken_is_named(folder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
