@@ -69,6 +69,7 @@ def checks(folder: Path) -> list[Step]:
         "REDIS_URL": "redis://127.0.0.1:6379/0",
         "ALLOWED_HOSTS": "countersign.example",
         "BASE_URL": "https://countersign.example",
+        "EMAIL_HOST": "mail.countersign.example",
         "SECURE_SSL_REDIRECT": "true",
         "SECURE_HSTS_SECONDS": "31536000",
         "SECURE_HSTS_INCLUDE_SUBDOMAINS": "true",

@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import threading
+import warnings
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -15,12 +17,13 @@ from celery import beat
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from agentapp import live
 from agentapp.celery import app
 
 logger = logging.getLogger(__name__)
 
 WEB_CLOSES_WITHIN = 1
-WORKER_STOPS_WITHIN = 3.0
+WORKER_STOPS_WITHIN = 2.0
 CONCURRENCY = 4
 
 
@@ -93,28 +96,39 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def web_server() -> uvicorn.Server:
+class WebServer(uvicorn.Server):
+    """A server that lets go of the live streams when it is told to stop, instead of waiting for them."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        live.close_streams()
+        super().handle_exit(sig, frame)
+
+
+def web_server() -> WebServer:
     """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)
+    # WhiteNoise reads its files in plain loops, which is harmless: they are small and local.
+    warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")
     config = uvicorn.Config(
         application,
         log_config=None,
         log_level="warning",
         access_log=False,
-        lifespan="off",
         timeout_graceful_shutdown=WEB_CLOSES_WITHIN,
     )
-    return uvicorn.Server(config)
+    return WebServer(config)
 
 
 def run(listener: socket.socket, worker: Worker | None) -> int:
     """Serve until Ctrl-C or SIGTERM, then stop everything within five seconds. Returns the exit code."""
+    server = web_server()
     for name in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn raises the signal again when it has closed; by default that would end us before the worker has.
-        signal.signal(name, lambda *_: None)
+        # Before uvicorn listens to signals this stops it; afterwards uvicorn raises them again, which by
+        # default would end the process before its worker has stopped.
+        signal.signal(name, lambda *_: setattr(server, "should_exit", True))
     if worker is not None:
         worker.start()
-    web_server().run(sockets=[listener])
+    server.run(sockets=[listener])
     stopped = worker.stop() if worker is not None else True
     code = 1 if worker is not None and worker.failed else 0
     if not stopped:

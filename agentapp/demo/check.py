@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import redis
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, connections
@@ -115,12 +116,18 @@ def own_queue() -> Iterator[None]:
     if settings.EMBEDDED:
         yield
         return
-    name = app.conf.task_default_queue = f"check-{uuid.uuid4().hex[:12]}"
+    usual, name = settings.CELERY_TASK_DEFAULT_QUEUE, f"check-{uuid.uuid4().hex[:12]}"
+    # Celery reads through to Django's settings, until it has made its queues.
+    settings.CELERY_TASK_DEFAULT_QUEUE = name
+    if app.amqp.default_queue.name != name:
+        raise CheckFailed("Messages were sent before the check, so they cannot be kept apart.")
     try:
         yield
     finally:
-        with app.connection_for_write() as link:
-            app.amqp.queues[name].bind(link.default_channel).delete()
+        settings.CELERY_TASK_DEFAULT_QUEUE = usual
+        with redis.Redis.from_url(settings.REDIS_URL) as client:
+            for key in client.scan_iter(f"*{name}*"):
+                client.delete(key)
 
 
 @contextmanager
@@ -152,7 +159,7 @@ def workers(folder: Path) -> Iterator[None]:
     environment = {
         **os.environ,
         "DATABASE_URL": _database_url(),
-        "QUEUE_NAME": app.conf.task_default_queue,
+        "QUEUE_NAME": settings.CELERY_TASK_DEFAULT_QUEUE,
         "PYTHONPATH": str(settings.BASE_DIR),
     }
     celery = [sys.executable, "-m", "celery", "-A", "agentapp"]

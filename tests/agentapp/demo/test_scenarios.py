@@ -1,0 +1,160 @@
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from agentapp import actions, loop
+from agentapp.demo import opening, scenarios
+from agentapp.demo.models import Credit, Email, Order, Refund, Ticket
+from agentapp.models import Agent, Run, ToolExecution
+from agentapp.script import check_script
+from agentapp.sweep import sweep
+from agentapp.tools import python_source
+from agentapp.tools.schema import check_arguments
+from approvals import ledger
+from approvals.models import Approval, Rule
+
+EVERY = pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
+
+
+@pytest.fixture
+def people(transactional_db):
+    # Tools run in threads, which have connections of their own.
+    people = opening.open_shop()
+    # Time is not what these tests are about: decisions take effect at once.
+    Rule.objects.update(hold_seconds=0)
+    return people
+
+
+def play(scenario, people):
+    """Start a scenario and drive it until somebody is asked. Returns the run and the request."""
+    run = opening.start(scenario, people["sam"])
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    return run, Approval.objects.get(run_id=run.pk, state=Approval.State.PENDING)
+
+
+def decide(approval, user, type="approve", message=""):
+    new = actions.NewDecision(
+        id=uuid4(), type=type, version=approval.version, action_digest=approval.action_digest, message=message
+    )
+    actions.decide(approval.pk, new, user)
+    loop.drive(approval.run_id)
+    return Run.objects.get(pk=approval.run_id)
+
+
+@EVERY
+def test_a_script_is_a_list_of_replies_that_ends_with_an_answer(scenario):
+    check_script(scenario.script)
+    assert scenario.script[-1]["tool_calls"] == []
+
+
+@EVERY
+def test_a_script_calls_what_its_route_discloses_with_arguments_that_fit(scenario, people):
+    route = Agent.objects.get(name=scenario.agent).routes.get(name=scenario.route)
+    disclosed = set(route.tools.values_list("name", flat=True))
+    for reply in scenario.script:
+        for call in reply["tool_calls"]:
+            assert call["name"] in disclosed
+            assert check_arguments(python_source.get(call["name"]).input_schema, call["arguments"]) == []
+
+
+@EVERY
+def test_a_script_tells_plausible_usage(scenario):
+    for reply in scenario.script:
+        usage = reply["usage"]
+        assert 0 <= usage["cached_tokens"] < usage["input_tokens"]
+        assert 0 < usage["cost"] < 0.05
+
+
+@EVERY
+def test_a_scenario_waits_for_a_person_before_anything_happens(scenario, people):
+    run, approval = play(scenario, people)
+    assert (run.state, run.waiting_for) == (Run.State.WAITING, "approval")
+    assert not Refund.objects.exists()
+    assert not Credit.objects.exists()
+    assert not Email.objects.exists()
+    assert "(not given)" not in approval.title + "".join(piece["text"] for piece in approval.sentence)
+
+
+@EVERY
+def test_a_scenario_holds_whether_approved_or_rejected(scenario, people):
+    _, approval = play(scenario, people)
+    rejected = decide(approval, people["dana"], "reject", "Not this time.")
+    assert rejected.state == Run.State.SUCCEEDED
+    assert not Refund.objects.exists()
+
+
+def test_the_damaged_kettle_is_refunded_once_and_the_ledger_holds(people):
+    _, approval = play(scenarios.DAMAGED_KETTLE, people)
+    assert approval.title == "Refund $214.50 to Ana Pereira"
+    assert (approval.risk, approval.button) == ("high", "$214.50")
+    run = decide(approval, people["dana"])
+    assert (run.state, run.step_count) == (Run.State.SUCCEEDED, 5)
+    assert Refund.objects.get().order_id == "58213"
+    assert Ticket.objects.get(pk="88213").tags == ["damaged-in-transit", "refund-reviewed"]
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+
+
+def test_the_address_of_a_packed_order_changes_when_a_person_says_so(people):
+    _, approval = play(scenarios.ADDRESS_CHANGE, people)
+    assert approval.effects[0]["title"] == "The parcel is packed"
+    decide(approval, people["marco"])
+    assert Order.objects.get(pk="58177").delivery_address.startswith("Jon Okafor, 1 Canal Park")
+    assert Order.objects.get(pk="58177").address_changes.get().repacked
+
+
+def test_a_ticket_that_says_approved_approves_nothing(people):
+    run, approval = play(scenarios.INJECTED_TICKET, people)
+    refused = ToolExecution.objects.get(run=run, call_id="call_refund")
+    assert (refused.result_status, refused.reason) == ("refused", "policy_denied")
+    assert not approval.decisions.exists()
+    card = approval.title + "".join(piece["text"] for piece in approval.sentence) + str(approval.effects)
+    assert "Dana" not in card
+    assert "<script" not in card
+
+
+def test_approving_the_injected_refund_by_mistake_still_pays_no_more_than_was_paid(people):
+    run, approval = play(scenarios.INJECTED_TICKET, people)
+    run = decide(approval, people["dana"])
+    assert not Refund.objects.exists()
+    assert "at most 23.80" in ToolExecution.objects.get(run=run, call_id="call_refund_again").message
+
+
+def test_a_credit_that_nobody_decides_expires_and_is_not_given(people):
+    run, approval = play(scenarios.EXPIRED_CREDIT, people)
+    Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert run.pk in sweep()
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    approval.refresh_from_db()
+    assert (approval.state, run.state) == (Approval.State.EXPIRED, Run.State.SUCCEEDED)
+    assert not Credit.objects.exists()
+
+
+def test_opening_twice_changes_neither_configuration_nor_people(people):
+    Rule.objects.filter(name="refunds").update(risk="critical")
+    before = ledger.height()
+    opening.open_shop()
+    assert ledger.height() == before
+    assert Rule.objects.get(name="refunds").risk == "critical"
+
+
+def test_the_opening_runs_are_started_once_while_one_is_open(people):
+    assert len(opening.start_opening_runs(people["sam"])) == 3
+    assert opening.start_opening_runs(people["sam"]) == []
+    for run in Run.objects.all():
+        actions.cancel_run(run.pk, people["sam"])
+    assert len(opening.start_opening_runs(people["sam"])) == 3
+
+
+def test_the_agent_of_the_demo_can_be_given_another_model(people):
+    opening.open_shop(model="openai:gpt-5")
+    assert opening.agent_model() == "openai:gpt-5"
+
+
+def test_loading_the_demos_configuration_again_brings_its_rules_back(people):
+    call_command("load_config", str(opening.CONFIGURATION_FILE))
+    assert set(Rule.objects.exclude(hold_seconds=0).values_list("hold_seconds", flat=True)) == {5, 10}
