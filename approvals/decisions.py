@@ -250,9 +250,12 @@ def settle(approval: Approval) -> bool:
 
     False: it can still be undone, or was undone or settled meanwhile.
     """
-    decided = Q(state__in=[Approval.State.REJECTED, Approval.State.RESPONDED], runs_at__lte=Now())
-    found = Approval.objects.filter(decided | Q(state=Approval.State.EXPIRED), pk=approval.pk)
-    return bool(found.filter(used_at__isnull=True, version=approval.version).update(used_at=Now()))
+    states = [Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED]
+    due = Q(runs_at__isnull=True) | Q(runs_at__lte=Now())
+    found = Approval.objects.filter(
+        due, pk=approval.pk, state__in=states, used_at__isnull=True, version=approval.version
+    )
+    return bool(found.update(used_at=Now()))
 
 
 def expire(approval_id: uuid.UUID) -> bool:

@@ -9,6 +9,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
+def vendor() -> str:
+    return connection.vendor
+
+
+@pytest.fixture
 def event() -> Event:
     with ledger.transaction():
         ledger.record("shop", "till.opened", {"by": "dana"})
