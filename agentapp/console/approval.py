@@ -145,7 +145,7 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
         version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else -1,
         action_digest=post.get("action_digest", ""),
         posted=post,
-        message=f"{preset}. {message}".strip(". ") if preset and message else preset or message,
+        message=f"{preset}. {message}" if preset and message else preset or message,
         stop_run="stop_run" in post,
     )
 

@@ -55,7 +55,7 @@ def _entries(event: Event, data: dict[str, Any], who: str) -> list[Entry]:
 def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
     changed = " with changes" if data.get("edited") else ""
     status = str(data.get("status", ""))
-    rule = f"the rule {data['rule']}" if data.get("rule") else "policy"
+    rule = data.get("rule") or "policy"
     ended = (
         ("check", "The call succeeded") if status == "ok" else ("alert", f"The call ended: {status.replace('_', ' ')}")
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from agentapp.console import typed_text
+from agentapp.console import formats, typed_text
 from agentapp.console.typed_text import Unreadable
 from approvals.digest import MalformedJSON, parse
 
@@ -66,6 +66,11 @@ class Field:
     @property
     def html_id(self) -> str:
         return "f-" + "-".join(self.path)
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether the text holds characters that a control does not show."""
+        return formats.visible(self.value) != self.value
 
     @property
     def words(self) -> str:
@@ -210,6 +215,8 @@ def _field(
             item.value = "" if value is _ABSENT else json.dumps(value, ensure_ascii=False, indent=2)
         case _:
             item.value = typed_text.shown(given)
+            if described.get("format") == "money":
+                item.value = typed_text.cents(item.value)
             _dress(item, described)
     return item
 
@@ -346,15 +353,20 @@ def _emptied(item: Field) -> Any:
 def _hint(described: Mapping[str, Any]) -> str:
     """One line: what it is, and between what bounds."""
     parts = [str(described["description"]).strip().rstrip(".")] if described.get("description") else []
-    low = described.get("minimum", described.get("exclusiveMinimum"))
-    high = described.get("maximum", described.get("exclusiveMaximum"))
-    above = "over " if "exclusiveMinimum" in described else ""
-    if low is not None and high is not None:
-        parts.append(f"{above}{low:,} to {high:,}")
-    elif low is not None or high is not None:
-        parts.append(f"{above or 'at least '}{low:,}" if low is not None else f"at most {high:,}")
+    bounds = [
+        f"{words} {described[key]:,}"
+        for key, words in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "more than"),
+            ("maximum", "up to"),
+            ("exclusiveMaximum", "less than"),
+        )
+        if isinstance(described.get(key), int | float)
+    ]
+    if bounds:
+        parts.append(", ".join(bounds).capitalize())
     if described.get("maxLength"):
-        parts.append(f"at most {described['maxLength']:,} characters")
+        parts.append(f"At most {described['maxLength']:,} characters")
     return ". ".join(parts)
 
 

@@ -27,6 +27,12 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def cents(text: str) -> str:
+    """An amount with two decimals, unless it has more or is not an amount."""
+    whole, point, rest = text.partition(".")
+    return f"{whole}.{rest:0<2}" if (point or whole) and whole.lstrip("-").isdigit() and len(rest) <= 2 else text
+
+
 def inline(value: Any) -> str:
     """Any value in one short line, for reading only."""
     if isinstance(value, bool):

@@ -2,18 +2,19 @@
 
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
 from agentapp import executions, runs
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
-from agentapp.toolset import snapshot_of
 from agentapp.tools import sentences
+from agentapp.toolset import snapshot_of
 from approvals import decisions, ledger
 from approvals.digest import canonical
 from approvals.models import Approval, every_decision
@@ -139,10 +140,18 @@ def _card(
 
 def make_unknown(starter: User) -> ToolExecution:
     """A call that a worker began and nobody knows the end of."""
-    approval = make_waiting(starter)
+    approval = make_waiting(starter, hold_seconds=0)
     execution = ToolExecution.objects.get(pk=approval.execution_id)
+    decider, _ = User.objects.get_or_create(username="earlier")
+    decider.groups.set(Group.objects.filter(name="approver"))
+    verdict = decisions.Verdict(
+        uuid.uuid4(), "approve", User.objects.get(pk=decider.pk), approval.version, approval.action_digest
+    )
     with ledger.transaction():
         runs.lock(execution.run_id)
+        taken = decisions.decide(approval.pk, verdict, timedelta(hours=1))
+        assert isinstance(taken, decisions.Taken)
+        assert decisions.consume(taken.approval)
         executions.begin(execution, execution.arguments_text, f"key-{execution.pk}")
         executions.lose(execution)
     execution.refresh_from_db()
@@ -170,3 +179,9 @@ def page(client: Client, dana: User) -> Client:
     """A browser without script in which Dana, who decides, is signed in."""
     client.force_login(dana)
     return client
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(settings: Any) -> None:
+    """Hashing a password well takes longer than the rest of a test."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,340 @@
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from agentapp import executions, runs
+from agentapp.messages import ToolResult
+from agentapp.models import Tool, ToolExecution
+from approvals import decisions, ledger
+from approvals.models import Approval, Decision, Event
+
+from .conftest import REFUND, posted
+
+pytestmark = pytest.mark.django_db
+Waiting = Callable[..., Approval]
+MAX_QUERIES = 12
+
+
+def html_of(client: Client, approval: Approval, **query: str) -> str:
+    response = client.get(f"/approvals/{approval.pk}/", query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def run_it(approval: Approval, result: ToolResult) -> None:
+    """Play the worker's part: use the approval, begin the call and store what came of it."""
+    approval.refresh_from_db()
+    execution = ToolExecution.objects.get(pk=approval.execution_id)
+    with ledger.transaction():
+        runs.lock(approval.run_id)
+        assert decisions.consume(approval)
+        executions.begin(execution, approval.final_arguments_text, f"key-{execution.pk}")
+        executions.finish([executions.Outcome(execution, result)])
+
+
+def test_the_page_shows_what_will_happen_and_on_what_evidence(page: Client, waiting: Waiting) -> None:
+    html = html_of(page, waiting(risk="high"))
+
+    for text in (
+        "<b>$214.50</b> for order <b>58213</b>",
+        "High risk",
+        "Cannot be taken back",
+        "$214.50 leaves the shop",
+        "ana@mail.example",
+        "Refunds over $100.00 need one person.",
+        "The kettle arrived with the glass cracked",
+        "A claim, not a fact",
+        "order_id 58213",
+        "it is rejected automatically and the agent is told “no one decided”",
+        "Runs in 5 s, undo until then",
+        "Stopped by refunds-over-limit",
+    ):
+        assert text in html
+
+
+def test_the_page_asks_the_database_few_things_whatever_its_history(
+    page: Client, waiting: Waiting, marco: User
+) -> None:
+    group = Group.objects.get(name="approver")
+    approval = waiting(groups=(group.pk,), approvals_needed=3)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            html_of(page, approval)
+        return len(captured)
+
+    queries()
+    one = queries()
+    for _ in range(5):
+        waiting(groups=(group.pk,))
+    other = Client()
+    other.force_login(marco)
+    other.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+
+    assert queries() == one <= MAX_QUERIES
+
+
+@pytest.mark.parametrize("piece", ["side", "state"])
+def test_an_outsider_sees_neither_page_nor_fragment(client: Client, waiting: Waiting, otto: User, piece: str) -> None:
+    approval = waiting()
+    client.force_login(otto)
+
+    assert client.get(f"/approvals/{approval.pk}/").status_code == 404
+    assert client.get(f"/approvals/{approval.pk}/{piece}/").status_code == 404
+
+
+def test_a_request_for_another_group_is_not_found(page: Client, waiting: Waiting) -> None:
+    approval = waiting(groups=(Group.objects.create(name="privacy").pk,))
+
+    assert page.get(f"/approvals/{approval.pk}/").status_code == 404
+
+
+def test_the_right_column_again_is_the_piece_in_the_page(page: Client, waiting: Waiting) -> None:
+    approval = waiting(expires_seconds=90_000)
+
+    whole, fragment = html_of(page, approval), page.get(f"/approvals/{approval.pk}/side/").content.decode()
+
+    assert fragment.strip() in whole
+
+
+@pytest.mark.parametrize(
+    "query", [{}, {"view": "diff"}, {"view": "json"}, {"do": "reject"}, {"do": "edit"}, {"do": "x"}]
+)
+def test_looking_changes_nothing(page: Client, waiting: Waiting, query: dict[str, str]) -> None:
+    approval = waiting()
+    events = Event.objects.count()
+
+    html_of(page, approval, **query)
+
+    approval.refresh_from_db()
+    assert (approval.state, approval.version) == (Approval.State.PENDING, 1)
+    assert Event.objects.count() == events
+    assert not Decision.objects.exists()
+
+
+def test_without_script_the_reject_dialog_is_a_link_away(page: Client, waiting: Waiting) -> None:
+    approval = waiting()
+
+    assert f'href="/approvals/{approval.pk}/?do=reject"' in html_of(page, approval)
+    assert 'id="reject-dialog" aria-labelledby="reject-title" open' in html_of(page, approval, do="reject")
+
+
+class TestDraft:
+    FIELDS = {"shown": ["arg.amount"], "arg.amount": "184.50"}
+
+    def test_it_shows_what_the_change_would_do(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS)).content.decode()
+
+        for text in (
+            "Refund $184.50 for order 58213",
+            "<b>$184.50</b>",
+            "Agent proposed <del>214.50</del>",
+            "Approve $184.50, edited",
+            "1 change to what was proposed",
+        ):
+            assert text in html
+
+    def test_it_stores_nothing(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        events = Event.objects.count()
+
+        page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS))
+
+        approval.refresh_from_db()
+        assert approval.final_arguments_text == ""
+        assert Event.objects.count() == events
+
+    def test_htmx_gets_the_piece_that_the_page_has(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(expires_seconds=90_000)
+        fields = posted(approval, **self.FIELDS)
+
+        whole = page.post(f"/approvals/{approval.pk}/draft/", fields).content.decode()
+        piece = page.post(f"/approvals/{approval.pk}/draft/", fields, headers={"HX-Request": "true"}).content.decode()
+
+        def without_token(text: str) -> str:
+            return "\n".join(line for line in text.strip().splitlines() if "csrfmiddlewaretoken" not in line)
+
+        assert "<html" not in piece
+        assert without_token(piece) in without_token(whole)
+
+    def test_the_diff_names_was_and_now(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        html = page.post(
+            f"/approvals/{approval.pk}/draft/", posted(approval, view="diff", **self.FIELDS)
+        ).content.decode()
+
+        assert "&quot;amount&quot;: 214.5" in html
+        assert "&quot;amount&quot;: 184.5" in html
+
+    def test_restore_brings_back_what_the_agent_proposed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        html = page.post(
+            f"/approvals/{approval.pk}/draft/", posted(approval, restore="amount", **self.FIELDS)
+        ).content.decode()
+
+        assert 'value="214.50"' in html
+        assert "Agent proposed" not in html
+
+    def test_it_does_not_hide_that_the_request_has_changed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        fields = posted(approval, **self.FIELDS)
+        Approval.objects.filter(pk=approval.pk).update(version=2)
+
+        html = page.post(f"/approvals/{approval.pk}/draft/", fields).content.decode()
+
+        assert "This request changed while you were reading" in html
+        assert 'name="version" value="1"' in html
+
+
+class TestStandings:
+    def decided(self, page: Client, approval: Approval, **fields: str) -> None:
+        assert page.post(f"/approvals/{approval.pk}/decide/", posted(approval, **fields)).status_code == 302
+
+    def test_a_held_decision_counts_down_and_can_be_undone(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        self.decided(page, approval)
+
+        html = html_of(page, approval)
+
+        assert 'data-ends="countdown-ended"' in html
+        assert "undo/" in html
+
+    def test_a_success_says_that_it_ran_once(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(hold_seconds=0)
+        self.decided(page, approval)
+        run_it(approval, ToolResult(data={"refund": "re_1"}))
+
+        html = html_of(page, approval)
+
+        assert "It ran once and succeeded." in html
+        assert "re_1" in html
+        assert "undo/" not in html
+
+    def test_a_failure_after_approval_is_loud(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(hold_seconds=0)
+        self.decided(page, approval)
+        run_it(approval, ToolResult(status="fatal_error", reason="tool_failure", message="Stripe: card expired."))
+
+        html = html_of(page, approval)
+
+        assert 'role="alert"' in html
+        assert "It was approved, and then it failed." in html
+        assert "Stripe: card expired." in html
+
+    def test_a_rejection_shows_who_and_why(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        self.decided(page, approval, type="reject", message="Not without a photo.")
+
+        html = html_of(page, approval)
+
+        assert "Dana Whitfield rejected it" in html
+        assert "Not without a photo." in html
+
+    def test_an_expired_request_says_that_nothing_ran(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+
+        html = html_of(page, approval)
+
+        assert "No one decided, so it did not run." in html
+        assert 'data-act="approve"' not in html
+
+    def test_a_withdrawn_request_says_why(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        with ledger.transaction():
+            decisions.withdraw(approval.run_id, "The run was cancelled.")
+
+        assert "Withdrawn." in html_of(page, approval)
+
+    def test_a_replaced_request_leads_to_the_new_one(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        with ledger.transaction():
+            assert decisions.supersede(approval, "The price changed.")
+        other = waiting(
+            supersedes_id=approval.pk, difference=[{"name": "paid", "was": 214.5, "now": 184.5}], expires_seconds=900
+        )
+
+        assert f'href="/approvals/{other.pk}/"' in html_of(page, approval)
+        assert "things have changed since" in html_of(page, other)
+
+    def test_a_changed_tool_cannot_be_approved(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        Tool.objects.update(version="2" * 64)
+
+        html = html_of(page, approval)
+
+        assert "The tool has changed since this was asked." in html
+        assert 'data-act="approve"' not in html
+
+    def test_somebody_reading_is_told_of_a_decision_and_loses_nothing(
+        self, page: Client, waiting: Waiting, marco: User
+    ) -> None:
+        approval = waiting()
+        assert "callout" not in page.get(f"/approvals/{approval.pk}/state/?version=1").content.decode()
+        other = Client()
+        other.force_login(marco)
+        self.decided(other, approval)
+
+        news = page.get(f"/approvals/{approval.pk}/state/?version=1").content.decode()
+
+        assert "Marco Reyes has decided this." in news
+        assert "<form" not in news
+
+
+class TestOutsideText:
+    ATTACK = '</div><hx-partial hx-target="#main"><button hx-post="/x">Approve</button><script>alert(1)</script>\u202e'
+
+    def test_it_is_inert_everywhere_on_the_page(self, page: Client, waiting: Waiting) -> None:
+        attack = self.ATTACK
+        approval = waiting(
+            arguments={**REFUND, "note": attack},
+            title=attack,
+            sentence=[{"text": attack, "value": True}],
+            effects=[{"icon": "mail", "title": attack, "detail": attack}],
+            reason=attack,
+            run_title=attack,
+            explanation=attack,
+            button=attack[:60],
+            evidence=[{"n": 1, "kind": "message", "title": attack, "body": attack, "trust": "untrusted_content"}],
+            difference=[{"name": attack, "was": attack, "now": attack}],
+        )
+        page.post(f"/approvals/{approval.pk}/draft/", posted(approval, shown=["arg.note"], **{"arg.note": attack}))
+
+        for path in (
+            f"/approvals/{approval.pk}/",
+            f"/approvals/{approval.pk}/?view=json",
+            f"/approvals/{approval.pk}/side/",
+            f"/inbox/?id={approval.pk}",
+            f"/inbox/peek/{approval.pk}/",
+        ):
+            html = page.get(path).content.decode()
+            assert "<hx-partial" not in html
+            assert "<script>" not in html
+            assert 'hx-post="/x"' not in html
+            assert html.count("\u202e") == html.count('name="arg.note"')
+
+    def test_what_is_hidden_in_it_is_shown_as_codes(self, page: Client, waiting: Waiting) -> None:
+        html = html_of(page, waiting(explanation="safe\u202etxt.exe\u200b"))
+
+        assert "safe⟨U+202E⟩txt.exe⟨U+200B⟩" in html
+
+
+def test_a_secret_argument_is_nowhere_on_the_page(page: Client, waiting: Waiting) -> None:
+    approval = waiting(arguments={**REFUND, "note": "hunter2"}, secret_fields=["note"])
+
+    for path in ("", "?view=json", "?view=diff", "side/"):
+        assert "hunter2" not in page.get(f"/approvals/{approval.pk}/{path}").content.decode()
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+    approval.refresh_from_db()
+    assert json.loads(approval.final_arguments_text)["note"] == "hunter2"

@@ -1,0 +1,309 @@
+import uuid
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import runs
+from agentapp.models import Run
+from approvals import decisions, ledger
+from approvals.digest import parse
+from approvals.models import Approval, Decision, Event
+
+from .conftest import REFUND, posted
+
+pytestmark = pytest.mark.django_db
+Waiting = Callable[..., Approval]
+FORM = {
+    "shown": ["arg.amount", "arg.reason", "arg.note", "arg.notify"],
+    "arg.amount": "214.50",
+    "arg.reason": '"damaged_in_transit"',
+    "arg.note": "Hi Ana,\r\nsorry about the kettle.",
+    "arg.notify": "on",
+}
+
+
+def decide(client: Client, approval: Approval, **fields: object) -> object:
+    return client.post(f"/approvals/{approval.pk}/decide/", posted(approval, **fields))
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+class TestApproving:
+    def test_an_untouched_form_approves_the_very_bytes_that_were_proposed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        response = decide(page, approval, **FORM)
+
+        assert response.status_code == 302
+        approval.refresh_from_db()
+        assert approval.state == Approval.State.APPROVED
+        assert approval.final_arguments_text == approval.arguments_text
+        assert approval.decisions.get().type == "approve"
+
+    def test_a_changed_field_becomes_the_arguments_that_run(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        decide(page, approval, **{**FORM, "arg.amount": "184,50"})
+
+        approval.refresh_from_db()
+        assert parse(approval.final_arguments_text) == {**REFUND, "amount": 184.5}
+        assert approval.decisions.get().type == "edit"
+        assert approval.shown_title == "Refund $184.50 for order 58213"
+
+    def test_a_posted_locked_field_is_not_read(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        shown = [*FORM["shown"], "arg.order_id"]
+
+        decide(page, approval, **{**FORM, "shown": shown, "arg.order_id": "99999", "arg.amount": "10"})
+
+        approval.refresh_from_db()
+        assert parse(approval.final_arguments_text)["order_id"] == "58213"
+
+    def test_the_run_is_woken_when_the_hold_is_over(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        decide(page, approval)
+
+        approval.refresh_from_db()
+        assert Run.objects.get(pk=approval.run_id).wake_at == approval.runs_at
+
+    def test_the_same_decision_sent_twice_counts_once(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        fields = posted(approval)
+
+        answers = [page.post(f"/approvals/{approval.pk}/decide/", fields).status_code for _ in range(2)]
+
+        assert answers == [302, 302]
+        assert Decision.objects.count() == 1
+
+    def test_one_of_two_leaves_it_waiting_for_another_person(self, page: Client, waiting: Waiting, marco: User) -> None:
+        approval = waiting(approvals_needed=2)
+        assert "as 1 of 2" in page.get(f"/approvals/{approval.pk}/").content.decode()
+
+        decide(page, approval)
+
+        html = page.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "needs another person too" in html
+        assert 'data-act="approve"' not in html
+        assert "as 2 of 2" in signed_in(marco).get(f"/approvals/{approval.pk}/").content.decode()
+        approval.refresh_from_db()
+        decide(signed_in(marco), approval)
+        approval.refresh_from_db()
+        assert approval.state == Approval.State.APPROVED
+
+
+class TestRejectingAndResponding:
+    def test_a_rejection_carries_the_picked_reason_and_the_words(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        decide(
+            page, approval, type="reject", reason="Not allowed", message="Shipping is not refundable.", stop_run="on"
+        )
+
+        decision = Decision.objects.get()
+        assert (decision.type, decision.message) == ("reject", "Not allowed. Shipping is not refundable.")
+        assert decision.stop_run
+
+    def test_a_rejection_without_a_reason_comes_back_with_the_dialog_open(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        response = decide(page, approval, type="reject", reason="Other", message=" ")
+
+        html = response.content.decode()
+        assert response.status_code == 422
+        assert 'id="reject-dialog" aria-labelledby="reject-title" open' in html
+        assert "Say why: the agent reads it." in html
+        assert not Decision.objects.exists()
+
+    def test_an_answer_in_the_tools_place_is_kept(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        decide(page, approval, type="respond", message="Already refunded by phone.")
+
+        approval.refresh_from_db()
+        assert approval.state == Approval.State.RESPONDED
+        assert Decision.objects.get().message == "Already refunded by phone."
+
+
+class TestUndo:
+    def test_a_held_decision_is_taken_back(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        decide(page, approval)
+        assert "undo/" in page.get(f"/approvals/{approval.pk}/").content.decode()
+
+        response = page.post(f"/approvals/{approval.pk}/undo/")
+
+        assert response.status_code == 302
+        approval.refresh_from_db()
+        assert approval.state == Approval.State.PENDING
+        assert Run.objects.get(pk=approval.run_id).wake_at is None
+
+    def test_once_the_worker_has_it_undo_says_so(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(hold_seconds=0)
+        decide(page, approval)
+        approval.refresh_from_db()
+        with ledger.transaction():
+            runs.lock(approval.run_id)
+            assert decisions.consume(approval)
+
+        response = page.post(f"/approvals/{approval.pk}/undo/")
+
+        assert response.status_code == 409
+        assert "already taken effect" in response.content.decode()
+
+    def test_nobody_undoes_what_somebody_else_decided(self, page: Client, waiting: Waiting, marco: User) -> None:
+        approval = waiting()
+        decide(page, approval)
+
+        assert signed_in(marco).post(f"/approvals/{approval.pk}/undo/").status_code == 403
+        approval.refresh_from_db()
+        assert approval.state == Approval.State.APPROVED
+
+
+class TestRefusals:
+    def test_the_second_decider_is_told_who_was_first_and_what_differs(
+        self, page: Client, waiting: Waiting, marco: User
+    ) -> None:
+        approval = waiting()
+        decide(signed_in(marco), approval, **{**FORM, "arg.amount": "100"})
+
+        response = decide(page, approval, **{**FORM, "arg.amount": "184.50"})
+
+        html = response.content.decode()
+        assert response.status_code == 409
+        assert "Marco Reyes already decided this" in html
+        assert "approved it with changes" in html
+        assert "184.5" in html
+        assert "&quot;amount&quot;: 100" in html
+        assert Decision.objects.count() == 1
+
+    def test_a_note_that_was_not_sent_is_not_lost(self, page: Client, waiting: Waiting, marco: User) -> None:
+        approval = waiting()
+        decide(signed_in(marco), approval)
+
+        response = decide(page, approval, type="reject", message="A long and careful reason.")
+
+        assert "A long and careful reason." in response.content.decode()
+        assert "Your note, not sent" in response.content.decode()
+
+    def test_the_dialog_leads_to_the_next_request(self, page: Client, waiting: Waiting, marco: User) -> None:
+        first, second = waiting(expires_seconds=100), waiting(expires_seconds=200)
+        decide(signed_in(marco), first)
+
+        response = decide(page, first)
+
+        assert response.context["place"].next == second.pk
+
+    def test_a_request_that_changed_is_shown_anew_with_what_was_typed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        response = decide(page, approval, version=99, **{**FORM, "arg.amount": "184.50"})
+
+        html = response.content.decode()
+        assert response.status_code == 409
+        assert "This request changed while you were reading" in html
+        assert 'value="184.50"' in html
+        assert f'name="version" value="{approval.version}"' in html
+
+    @pytest.mark.parametrize("field", [{"version": "x"}, {"action_digest": "0" * 64}, {"version": ""}])
+    def test_what_was_not_on_the_screen_is_not_approved(
+        self, page: Client, waiting: Waiting, field: dict[str, str]
+    ) -> None:
+        approval = waiting()
+
+        assert decide(page, approval, **field).status_code == 409
+        assert not Decision.objects.exists()
+
+    def test_time_that_ran_out_is_a_conflict_and_says_so(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now())
+
+        response = decide(page, approval)
+
+        assert response.status_code == 409
+        assert "Time ran out before this decision" in response.content.decode()
+
+    def test_an_edit_that_breaks_the_schema_comes_back_at_its_field(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        response = decide(page, approval, **{**FORM, "arg.amount": "9999", "arg.note": "Kept."})
+
+        html = response.content.decode()
+        assert response.status_code == 422
+        assert 'name="arg.amount" inputmode="decimal" autocomplete="off" value="9999" aria-invalid="true"' in html
+        assert "Kept." in html
+        assert not Decision.objects.exists()
+
+    def test_a_number_that_could_be_two_is_not_guessed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+
+        response = decide(page, approval, **{**FORM, "arg.amount": "1,234"})
+
+        assert response.status_code == 422
+        assert "can be read as 1234 and as 1.234" in response.content.decode()
+
+    def test_a_decision_the_rule_does_not_allow_is_refused(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(allowed_decisions=("reject",))
+
+        assert 'data-act="approve"' not in page.get(f"/approvals/{approval.pk}/").content.decode()
+        assert decide(page, approval).status_code == 422
+        assert not Decision.objects.exists()
+
+    def test_who_started_the_run_reads_why_not(self, client: Client, waiting: Waiting, sam: User) -> None:
+        sam.groups.add(Group.objects.get(name="approver"))
+        approval = waiting()
+        client.force_login(sam)
+
+        html = client.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "You started this run" in html
+        assert 'data-act="approve"' not in html
+        assert decide(client, approval).status_code == 403
+
+    def test_a_reader_may_look_and_not_decide(self, client: Client, waiting: Waiting, mia: User) -> None:
+        approval = waiting()
+        client.force_login(mia)
+
+        assert "You can view this, not decide it" in client.get(f"/approvals/{approval.pk}/").content.decode()
+        assert decide(client, approval).status_code == 403
+        assert not Decision.objects.exists()
+
+    def test_an_outsider_finds_nothing(self, client: Client, waiting: Waiting, otto: User) -> None:
+        approval = waiting()
+        client.force_login(otto)
+
+        assert decide(client, approval).status_code == 404
+        assert client.post(f"/approvals/{approval.pk}/undo/").status_code == 404
+        assert client.post(f"/approvals/{approval.pk}/draft/", posted(approval)).status_code == 404
+        assert not Decision.objects.exists()
+
+    @pytest.mark.parametrize("path", ["decide", "undo"])
+    def test_no_get_decides(self, page: Client, waiting: Waiting, path: str) -> None:
+        approval = waiting()
+        before = Event.objects.count()
+
+        assert page.get(f"/approvals/{approval.pk}/{path}/", posted(approval)).status_code == 405
+        assert Event.objects.count() == before
+
+    def test_a_decision_from_another_site_is_refused(self, waiting: Waiting, dana: User) -> None:
+        approval = waiting()
+        strict = Client(enforce_csrf_checks=True)
+        strict.force_login(dana)
+
+        assert decide(strict, approval).status_code == 403
+        assert not Decision.objects.exists()
+
+    def test_a_decision_id_of_another_decision_is_refused(self, page: Client, waiting: Waiting) -> None:
+        first, second = waiting(), waiting()
+        reused = str(uuid.uuid4())
+        decide(page, first, decision_id=reused)
+
+        assert decide(page, second, decision_id=reused).status_code == 409
+        second.refresh_from_db()
+        assert second.state == Approval.State.PENDING

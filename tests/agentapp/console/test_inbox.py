@@ -1,0 +1,246 @@
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from agentapp.console import queue
+from agentapp.models import ToolExecution
+from approvals.models import Approval
+
+from .conftest import make_unknown, posted
+
+pytestmark = pytest.mark.django_db
+Waiting = Callable[..., Approval]
+MAX_QUERIES = 12
+
+
+def test_requests_are_grouped_by_when_they_are_due(page: Client, waiting: Waiting) -> None:
+    waiting(title="Much later", expires_seconds=3 * 86400)
+    waiting(title="Soon", expires_seconds=300)
+    waiting(title="Within the hour", expires_seconds=1800)
+
+    groups = page.get("/inbox/").context["queue"].groups
+
+    assert [(group.title, [row.title for row in group.rows]) for group in groups] == [
+        ("Due within 15 minutes", ["Soon"]),
+        ("Due within an hour", ["Within the hour"]),
+        ("Later", ["Much later"]),
+    ]
+
+
+def test_the_preview_shows_enough_to_decide(page: Client, waiting: Waiting) -> None:
+    approval = waiting()
+
+    html = page.get("/inbox/").content.decode()
+
+    for text in (
+        "<b>$214.50</b>",
+        "Hard to take back",
+        "Refunds over $100.00 need one person.",
+        "Damaged in transit",
+        "The kettle arrived with the glass cracked",
+        "From outside",
+        "A claim, not a fact",
+        "Approve $214.50",
+        f'value="{approval.action_digest}"',
+    ):
+        assert text in html
+
+
+def test_the_inbox_asks_the_database_the_same_few_things_for_one_and_for_many(page: Client, waiting: Waiting) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            assert page.get("/inbox/").status_code == 200
+        return len(captured)
+
+    group = Group.objects.get(name="approver")
+    waiting(groups=(group.pk,))
+    one = queries()
+    for _ in range(6):
+        waiting(groups=(group.pk,))
+    make_unknown(User.objects.get(username="sam"))
+
+    assert queries() == one <= MAX_QUERIES
+
+
+def test_the_fragment_is_the_piece_in_the_page(page: Client, waiting: Waiting) -> None:
+    first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
+
+    whole = page.get("/inbox/").content.decode()
+    shown = [str(first.pk), str(second.pk)]
+    fragment = page.get("/inbox/rows/", {"shown": shown, "first": "1", "id": str(first.pk)}).content.decode()
+
+    assert fragment.strip() in whole
+
+
+def test_a_decided_row_keeps_its_place_and_says_who_decided(page: Client, waiting: Waiting, marco: User) -> None:
+    first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
+    other = Client()
+    other.force_login(marco)
+    other.post(f"/approvals/{first.pk}/decide/", posted(first))
+
+    fragment = page.get("/inbox/rows/", {"shown": [str(first.pk), str(second.pk)]}).content.decode()
+
+    assert fragment.index(f"apr-{first.pk}") < fragment.index(f"apr-{second.pk}")
+    assert "Approved by Marco" in fragment
+    assert "is-gone" in fragment
+
+
+def test_new_requests_wait_behind_a_count(page: Client, waiting: Waiting) -> None:
+    first = waiting(expires_seconds=600)
+    waiting(expires_seconds=60, title="Newer")
+
+    fragment = page.get("/inbox/rows/", {"shown": [str(first.pk)]}).content.decode()
+
+    assert "1 new request" in fragment
+    assert "Newer" not in fragment
+
+
+def test_pages_follow_each_other_without_gap_or_repeat(
+    page: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "PAGE", 2)
+    made = [waiting(expires_seconds=600).pk for _ in range(5)]
+
+    seen, after = [], ""
+    for _ in range(3):
+        listed = page.get("/inbox/", {"after": after}).context["queue"]
+        seen += [row.pk for row in listed.rows]
+        after = listed.next_page
+
+    assert after == ""
+    assert sorted(seen) == sorted(made)
+
+
+@pytest.mark.parametrize("after", ["nonsense", "2026-11-20T10:00:00~x", "~", "2026-11-20T10:00:00Z~" + "0" * 31])
+def test_a_place_that_cannot_be_read_is_the_first_page(page: Client, waiting: Waiting, after: str) -> None:
+    waiting()
+
+    assert len(page.get("/inbox/", {"after": after}).context["queue"].rows) == 1
+
+
+def test_filters_narrow_and_say_so_when_nothing_is_left(page: Client, waiting: Waiting) -> None:
+    waiting(title="Refund the kettle", risk="high")
+    waiting(title="Close an account", risk="low")
+
+    assert [row.title for row in page.get("/inbox/?q=kettle").context["queue"].rows] == ["Refund the kettle"]
+    assert [row.title for row in page.get("/inbox/?risk=low").context["queue"].rows] == ["Close an account"]
+    nothing = page.get("/inbox/?q=nothing").content.decode()
+    assert "No request matches" in nothing
+    assert "Clear filters" in nothing
+
+
+def test_an_empty_inbox_says_what_will_appear(page: Client) -> None:
+    assert "New requests appear here on their own." in page.get("/inbox/").content.decode()
+
+
+def test_somebody_without_the_right_sees_an_explanation_and_no_request(
+    client: Client, waiting: Waiting, otto: User
+) -> None:
+    approval = waiting()
+    client.force_login(otto)
+
+    html = client.get(f"/inbox/?id={approval.pk}").content.decode()
+
+    assert "Requests are for approvers" in html
+    assert approval.title not in html
+    assert str(approval.pk) not in html
+    assert client.get(f"/inbox/peek/{approval.pk}/").status_code == 404
+    rows = client.get("/inbox/rows/", {"shown": [str(approval.pk)]}).content.decode()
+    assert approval.title not in rows
+    assert client.get("/counts/").json() == {"waiting": 0}
+
+
+def test_a_request_for_other_groups_is_not_in_the_queue(page: Client, waiting: Waiting) -> None:
+    private = Group.objects.create(name="privacy")
+    waiting(title="For privacy", groups=(private.pk,))
+
+    assert page.get("/inbox/").context["queue"].rows == []
+
+
+def test_decided_requests_have_a_list_of_their_own(page: Client, waiting: Waiting) -> None:
+    approval = waiting(title="Refund the kettle")
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+
+    html = page.get("/inbox/?view=decided").content.decode()
+
+    assert "Refund the kettle" in html
+    assert "Approved by Dana" in html
+
+
+def test_deciding_in_the_inbox_leads_to_the_next_request_with_an_undo(page: Client, waiting: Waiting) -> None:
+    first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
+
+    response = page.post(
+        f"/approvals/{first.pk}/decide/", posted(first, next="inbox", following=str(second.pk)), follow=True
+    )
+
+    assert response.context["approval"].pk == second.pk
+    html = response.content.decode()
+    assert f"/approvals/{first.pk}/undo/" in html
+    assert "runs in" in html
+
+
+class TestUnknownOutcomes:
+    def test_they_stand_first_as_their_own_group(self, page: Client, sam: User, waiting: Waiting) -> None:
+        waiting(expires_seconds=60)
+        make_unknown(sam)
+
+        html = page.get("/inbox/").content.decode()
+
+        assert html.index("Outcome unknown") < html.index("Due within 15 minutes")
+
+    @pytest.mark.parametrize(
+        ("outcome", "state"),
+        [
+            ("happened", ToolExecution.State.FINISHED),
+            ("did_not_happen", ToolExecution.State.FINISHED),
+            ("retry", ToolExecution.State.PROPOSED),
+        ],
+    )
+    def test_a_person_says_what_happened(self, page: Client, sam: User, outcome: str, state: str) -> None:
+        execution = make_unknown(sam)
+
+        response = page.post(f"/outcomes/{execution.pk}/", {"outcome": outcome, "note": "Looked in Stripe."})
+
+        assert response.status_code == 302
+        execution.refresh_from_db()
+        assert execution.state == state
+        assert execution.outcome_note == "Looked in Stripe."
+
+    def test_without_saying_how_one_knows_nothing_is_recorded(self, page: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+
+        response = page.post(f"/outcomes/{execution.pk}/", {"outcome": "happened", "note": " "})
+
+        assert response.status_code == 422
+        execution.refresh_from_db()
+        assert execution.state == ToolExecution.State.OUTCOME_UNKNOWN
+
+    def test_the_second_answer_is_told_that_it_is_known(self, page: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+        page.post(f"/outcomes/{execution.pk}/", {"outcome": "happened", "note": "Seen."})
+
+        response = page.post(f"/outcomes/{execution.pk}/", {"outcome": "did_not_happen", "note": "Not seen."})
+
+        assert response.status_code == 409
+        execution.refresh_from_db()
+        assert execution.outcome_note == "Seen."
+
+    def test_who_started_the_run_cannot_resolve_it(self, client: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+        client.force_login(sam)
+
+        assert client.post(f"/outcomes/{execution.pk}/", {"outcome": "happened", "note": "x"}).status_code == 403
+
+    def test_an_outsider_does_not_find_it(self, client: Client, sam: User, otto: User) -> None:
+        execution = make_unknown(sam)
+        client.force_login(otto)
+
+        assert client.get(f"/outcomes/{execution.pk}/").status_code == 404
+        assert client.get(f"/inbox/outcome/{execution.pk}/").status_code == 404

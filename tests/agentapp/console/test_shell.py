@@ -1,0 +1,142 @@
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+from django.template import Context, Template
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from agentapp.console import formats
+
+TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
+VENDOR = settings.BASE_DIR / "static" / "console" / "vendor"
+# What the strict Content-Security-Policy would block, or what would run text as script.
+FORBIDDEN = {
+    "a style attribute": re.compile(r"\sstyle\s*=", re.I),
+    "an event attribute": re.compile(r"\son[a-z]+\s*=", re.I),
+    "hx-on": re.compile(r"\bhx-on\b", re.I),
+    "a trigger filter": re.compile(r"hx-trigger\s*=\s*(\"[^\"]*\[|'[^']*\[)", re.I),
+    "js: or javascript:": re.compile(r"(\"|')\s*(js|javascript):", re.I),
+    "a script of its own": re.compile(r"<script(?![^>]*\ssrc=)", re.I),
+    "a style of its own": re.compile(r"<style", re.I),
+    "unescaped text": re.compile(r"\|\s*safe\b|\{%\s*autoescape off"),
+}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_holds_what_the_policy_forbids(path: Path) -> None:
+    text = path.read_text()
+
+    assert [name for name, pattern in FORBIDDEN.items() if pattern.search(text)] == []
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_every_form_that_posts_has_a_token(path: Path) -> None:
+    text = path.read_text()
+
+    for posts in re.findall(r"<form[^>]*method=\"post\".*?</form>", text, re.S):
+        assert "csrf_token" in posts or "_card.html#hidden" in posts
+
+
+def test_the_vendored_script_is_the_one_that_was_checked() -> None:
+    digest, name = (VENDOR / "SHA256SUMS").read_text().split()
+
+    assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == digest
+
+
+@pytest.mark.django_db
+class TestPages:
+    def test_every_page_carries_the_strict_policy(self, client: Client, dana: User) -> None:
+        client.force_login(dana)
+
+        for path in ("/login/", "/inbox/"):
+            policy = Client().get(path) if path == "/login/" else client.get(path)
+            assert "default-src 'none'" in policy["Content-Security-Policy"]
+            assert "unsafe" not in policy["Content-Security-Policy"]
+
+    def test_an_approver_starts_with_the_inbox(self, client: Client, dana: User) -> None:
+        client.force_login(dana)
+
+        assert client.get("/")["Location"] == "/inbox/"
+
+    def test_settings_are_offered_to_staff_alone(self, client: Client, dana: User, ada: User) -> None:
+        client.force_login(dana)
+        assert "/admin/" not in client.get("/inbox/").content.decode()
+        client.force_login(ada)
+        assert 'href="/admin/"' in client.get("/inbox/").content.decode()
+
+    def test_the_frame_costs_one_query_beside_the_person_and_their_rights(self, client: Client, dana: User) -> None:
+        client.force_login(dana)
+
+        with CaptureQueriesContext(connection) as captured:
+            client.get("/counts/")
+
+        assert len(captured) <= 5
+
+    def test_probes_answer_without_signing_in(self, client: Client) -> None:
+        assert client.get("/healthz/").content == b"ok"
+        assert client.get("/readyz/").status_code == 200
+
+    def test_the_stream_is_not_answered_by_django(self, client: Client) -> None:
+        assert client.get("/live/").status_code == 503
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("text", "shown"),
+        [
+            ("plain\ttext\nhere", "plain\ttext\nhere"),
+            ("\u202eevil", "⟨U+202E⟩evil"),
+            ("a\u200bb", "a⟨U+200B⟩b"),
+            ("a\u200db", "a⟨U+200D⟩b"),
+            ("\x1b[31m", "⟨U+001B⟩[31m"),
+            ("line\u2028end", "line⟨U+2028⟩end"),
+            ("\ufeff\u2066x\u2069", "⟨U+FEFF⟩⟨U+2066⟩x⟨U+2069⟩"),
+            ("a\rb", "a⟨U+000D⟩b"),
+            ("tag\U000e0041", "tag⟨U+E0041⟩"),
+            ("e" + "\u0301" * 6, "e" + "\u0301" * 4 + "⟨U+0301⟩" * 2),
+            ("👩\u200d💻 नमस्\u200dते", "👩\u200d💻 नमस्\u200dते"),
+        ],
+    )
+    def test_hidden_characters_become_visible(self, text: str, shown: str) -> None:
+        assert formats.visible(text) == shown
+
+    def test_visible_text_is_still_escaped(self) -> None:
+        rendered = Template("{% load console %}{{ text|visible }}").render(Context({"text": "<b>\u202e</b>"}))
+
+        assert rendered == "&lt;b&gt;⟨U+202E⟩&lt;/b&gt;"
+
+    @pytest.mark.parametrize(
+        ("seconds", "shown"),
+        [(0.38, "0.38 s"), (4, "4.0 s"), (45, "45 s"), (372, "6:12"), (10_800, "3 h"), (200_000, "2 d")],
+    )
+    def test_durations_are_short(self, seconds: float, shown: str) -> None:
+        assert formats.duration(seconds) == shown
+
+    @pytest.mark.parametrize(
+        ("seconds", "shown"),
+        [(-1, "time is up"), (372, "6:12"), (899, "14:59"), (900, "15 min"), (7200, "2 h"), (3 * 86_400, "3 d")],
+    )
+    def test_time_left_is_exact_when_it_is_short(self, seconds: int, shown: str) -> None:
+        now = datetime(2026, 11, 20, tzinfo=UTC)
+
+        assert formats.time_left(now + timedelta(seconds=seconds), now) == shown
+
+    @pytest.mark.parametrize(
+        ("value", "shown"), [("0.0712", "$0.07"), ("0.0007", "$0.0007"), (1234.5, "$1,234.50"), (None, "—")]
+    )
+    def test_money_names_its_currency(self, value: object, shown: str) -> None:
+        assert formats.money(value) == shown
+
+    @pytest.mark.parametrize("tag", ["risk 'high' True", "status_glyph 'pending' True", "avatar name", "icon 'flag'"])
+    def test_glyphs_need_no_colour_and_no_style(self, tag: str) -> None:
+        drawn = Template("{% load console %}{% " + tag + " %}").render(Context({"name": "<b>"}))
+
+        assert "style=" not in drawn
+        assert "<b>" not in drawn
+        assert ("aria-label=" in drawn) is ("True" in tag)

@@ -1,0 +1,275 @@
+"""The stream over its real ASGI route, the hub woken by real commits of other connections."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import Client
+
+from agentapp import live, runs
+from agentapp.asgi import application
+from agentapp.models import Agent, Run
+from approvals import ledger
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE = 10.0
+
+
+def cookie_of(user: User) -> bytes:
+    client = Client()
+    client.force_login(user)
+    return f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}".encode()
+
+
+def make_run(starter: User) -> Run:
+    agent, _ = Agent.objects.get_or_create(name="support")
+    with ledger.transaction():
+        return runs.create(runs.Start(agent, {"tools": [], "routes": {}}, "Hello", "Hello", starter))
+
+
+def note(run: Run, type_: str) -> None:
+    """Commit one event of a run from another connection, as a worker does."""
+
+    def write() -> None:
+        with ledger.transaction():
+            runs.lock(run.pk)
+            ledger.record(ledger.run_chain(run.pk), type_)
+        connections.close_all()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+
+
+class Stream:
+    """One page's side of the stream. Heartbeats are taken off."""
+
+    def __init__(self, topics: str, cookie: bytes, method: str) -> None:
+        headers = [(b"host", b"testserver"), *([(b"cookie", cookie)] if cookie else [])]
+        scope: dict[str, Any] = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": "/live/",
+            "query_string": f"t={topics}".encode(),
+            "headers": headers,
+        }
+        self.started: dict[str, Any] = {}
+        self._gone = asyncio.Event()
+        self._events: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
+        self._task = asyncio.create_task(application(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.started.update(message)
+            return
+        for block in message["body"].decode().split("\n\n")[:-1]:
+            fields = dict(line.split(": ", 1) for line in block.splitlines())
+            if fields["event"] != "hb":
+                self._events.put_nowait((fields["event"], fields["data"]))
+        if not message.get("more_body"):
+            self._events.put_nowait(None)
+
+    async def next(self) -> tuple[str, str] | None:
+        """The next event, as its name and data. None: the stream has ended."""
+        return await asyncio.wait_for(self._events.get(), DEADLINE)
+
+    async def quiet(self, seconds: float) -> bool:
+        """Whether nothing comes for so long. What comes is taken."""
+        try:
+            await asyncio.wait_for(self._events.get(), seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    async def leave(self) -> None:
+        self._gone.set()
+        await asyncio.wait_for(self._task, DEADLINE)
+
+
+@asynccontextmanager
+async def listening(topics: str, cookie: bytes = b"", method: str = "GET") -> AsyncIterator[Stream]:
+    stream = Stream(topics, cookie, method)
+    try:
+        yield stream
+    finally:
+        await stream.leave()
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a scene in an event loop of its own thread, so that the test's own queries stay synchronous."""
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(scene())
+        except BaseException as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    if problems:
+        raise problems[0]
+
+
+async def settled(stream: Stream, *expected: str) -> None:
+    """Take the nudges a stream begins with: one for each topic, and again when the hub has found the database."""
+    seen = {(await stream.next() or ("", ""))[0] for _ in expected}
+    assert seen == set(expected)
+    while not await stream.quiet(0.6):
+        pass
+
+
+async def commit(run: Run, type_: str) -> None:
+    await asyncio.to_thread(note, run, type_)
+
+
+def test_an_event_of_a_run_nudges_those_who_watch_it(sam: User, dana: User) -> None:
+    run, other, cookie = make_run(sam), make_run(sam), cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening(f"run:{run.pk}", cookie) as stream:
+            await settled(stream, "run-changed")
+            assert dict(stream.started["headers"])[b"content-type"].startswith(b"text/event-stream")
+            await commit(other, "step.recorded")
+            assert await stream.quiet(0.8)
+            await commit(run, "step.recorded")
+            assert await stream.next() == ("run-changed", str(run.pk))
+
+    play(scene)
+
+
+def test_the_inbox_is_nudged_by_what_waits_for_people_and_by_nothing_else(sam: User, dana: User) -> None:
+    run, cookie = make_run(sam), cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening("inbox,runs", cookie) as stream:
+            await settled(stream, "inbox-changed", "runs-changed")
+            await commit(run, "step.recorded")
+            assert await stream.next() == ("runs-changed", "1")
+            await commit(run, "approval.requested")
+            assert {await stream.next(), await stream.next()} == {("inbox-changed", "1"), ("runs-changed", "1")}
+
+    play(scene)
+
+
+def test_many_events_at_once_are_one_nudge(sam: User, dana: User) -> None:
+    run, cookie = make_run(sam), cookie_of(dana)
+
+    def burst() -> None:
+        with ledger.transaction():
+            runs.lock(run.pk)
+            for _ in range(20):
+                ledger.record(ledger.run_chain(run.pk), "step.recorded")
+        connections.close_all()
+
+    async def scene() -> None:
+        async with listening(f"run:{run.pk}", cookie) as stream:
+            await settled(stream, "run-changed")
+            await asyncio.to_thread(burst)
+            assert await stream.next() == ("run-changed", str(run.pk))
+            assert await stream.quiet(0.6)
+
+    play(scene)
+
+
+def test_nobody_signed_in_is_told_so_once_and_never_redirected() -> None:
+    async def scene() -> None:
+        for cookie in (b"", b"sessionid=made-up"):
+            async with listening("inbox", cookie) as stream:
+                assert await stream.next() == ("session.expired", "1")
+                assert await stream.next() is None
+                assert stream.started["status"] == 200
+
+    play(scene)
+
+
+def test_a_run_that_may_not_be_seen_is_not_heard(sam: User, otto: User) -> None:
+    run, cookie = make_run(sam), cookie_of(otto)
+
+    async def scene() -> None:
+        async with listening(f"run:{run.pk},runs,inbox,approval:{run.pk},nonsense,run:x", cookie) as stream:
+            await settled(stream, "runs-changed", "inbox-changed")
+            await commit(run, "approval.requested")
+            assert await stream.quiet(1.0)
+
+    play(scene)
+
+
+def test_own_runs_are_heard_without_the_right_to_see_all(otto: User) -> None:
+    run, cookie = make_run(otto), cookie_of(otto)
+
+    async def scene() -> None:
+        async with listening(f"run:{run.pk}", cookie) as stream:
+            await settled(stream, "run-changed")
+            await commit(run, "step.recorded")
+            assert await stream.next() == ("run-changed", str(run.pk))
+
+    play(scene)
+
+
+def test_whoever_is_shut_out_stops_hearing(sam: User, dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "RECHECK_SECONDS", 0.3)
+    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.1)
+    cookie = cookie_of(dana)
+
+    def shut_out() -> None:
+        User.objects.filter(pk=dana.pk).update(is_active=False)
+        connections.close_all()
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            assert await stream.next() == ("inbox-changed", "1")
+            await asyncio.to_thread(shut_out)
+            event = await stream.next()
+            while event == ("inbox-changed", "1"):
+                event = await stream.next()
+            assert event == ("session.expired", "1")
+            assert await stream.next() is None
+
+    play(scene)
+
+
+def test_streams_end_when_the_server_stops(dana: User) -> None:
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            await settled(stream, "inbox-changed")
+            live.close_streams()
+            assert await stream.next() is None
+
+    play(scene)
+
+
+def test_the_hub_stops_listening_when_the_last_page_has_gone(dana: User) -> None:
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            await settled(stream, "inbox-changed")
+            assert live.hub()._listener is not None
+        assert live.hub()._listener is None
+
+    play(scene)
+
+
+def test_only_reading_is_answered(dana: User) -> None:
+    async def scene() -> None:
+        async with listening("inbox", method="POST") as stream:
+            assert await stream.next() is None
+            assert stream.started["status"] == 405
+
+    play(scene)
