@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch
@@ -178,13 +178,12 @@ def step_of(run: Run, number: int) -> Step | None:
     return run.steps.filter(number=number).prefetch_related(Prefetch("executions", queryset=calls)).first()
 
 
-def deciders(approval: Approval) -> list[str]:
-    """The names of those whose decision stands, in their order. `decisions` is prefetched."""
-    return [person(decision) for decision in approval.decisions.all() if decision.undone_at is None]
-
-
-def person(decision: Decision) -> str:
-    return decision.user.get_full_name() or decision.user.get_username()
+def said(event: Event) -> dict[str, Any] | None:
+    """The particulars of an event; None when somebody has tampered with it so that it says nothing."""
+    try:
+        return event.data
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 class _Call:
@@ -325,7 +324,7 @@ def _lost(run: Run, calls: Sequence[ToolExecution]) -> dict[uuid.UUID, datetime]
     if not any(call.state == State.OUTCOME_UNKNOWN or call.outcome_note for call in calls):
         return {}
     events = Event.objects.filter(chain=ledger.run_chain(run.pk), type="tool_call.outcome_unknown").order_by("seq")
-    return {uuid.UUID(event.data["execution"]): event.at for event in events}
+    return {uuid.UUID(data["execution"]): event.at for event in events if (data := said(event))}
 
 
 def _ended(approval: Approval, after: Approval | None, call: ToolExecution, end: datetime) -> datetime:
@@ -352,7 +351,8 @@ def _became(approval: Approval) -> str:
         Approval.State.RESPONDED: "answered",
     }
     said = words.get(Approval.State(approval.state), "approved")
-    names = deciders(approval)
+    deciders = [decision.user for decision in approval.decisions.all() if decision.undone_at is None]
+    names = [user.get_full_name() or user.get_username() for user in deciders]
     if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
         return said
     if approval.state == Approval.State.PENDING:
