@@ -53,3 +53,8 @@ def test_a_text_that_is_not_json_is_said_not_to_be() -> None:
     assert read('{"a": 1}') == ({"a": 1}, True)
     assert read('{"a": 1') == (None, False)
     assert read("[" * 100_000) == (None, False)
+
+
+def test_what_is_nested_without_end_is_not_taken_apart() -> None:
+    assert read("[" * 900 + "]" * 900) == (None, False)
+    assert read("[" * 150 + "]" * 150)[1]
