@@ -58,6 +58,7 @@ class Field:
     nullable: bool = False
     was: str | None = None
     error: str = ""
+    restored: bool = False
 
     @property
     def pointer(self) -> str:
@@ -289,7 +290,7 @@ def _take(form: SchemaForm, posted: QueryDict, restored: Field | None) -> None:
 def _read(item: Field, posted: QueryDict, shown: set[str], errors: dict[str, str], restored: Field | None) -> Any:
     if restored is not None and item.pointer == restored.pointer:
         item.value, item.values, item.checked = restored.value, restored.values, restored.checked
-        item.choices = restored.choices
+        item.choices, item.restored = restored.choices, True
         return restored.original
     if item.kind == "group":
         inner = dict(item.original)

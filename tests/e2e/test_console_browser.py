@@ -109,7 +109,7 @@ def test_three_keys_reject_with_a_reason(browse: Browse, sam: User, dana: User) 
     page.keyboard.press("2")
     page.keyboard.press("Control+Enter")
 
-    expect(page.get_by_text("Dana Whitfield rejected it")).to_be_visible()
+    expect(page.locator(".callout", has_text="Dana Whitfield rejected it")).to_be_visible()
     assert Decision.objects.get().message == "Not allowed"
 
 
@@ -118,15 +118,15 @@ def test_editing_a_field_shows_its_effect_and_runs_what_is_shown(browse: Browse,
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
 
     page.keyboard.press("e")
-    expect(page.get_by_label("Amount")).to_be_focused()
+    expect(page.get_by_label("Amount", exact=True)).to_be_focused()
     page.keyboard.type("184.50")
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Refund $184.50 for order 58213")
     expect(page.get_by_role("button", name="Approve $184.50, edited")).to_be_visible()
-    expect(page.get_by_label("Amount")).to_be_focused()
+    expect(page.get_by_label("Amount", exact=True)).to_be_focused()
     page.get_by_role("button", name="Restore").click()
-    expect(page.get_by_label("Amount")).to_have_value("214.50")
-    page.get_by_label("Amount").fill("100")
+    expect(page.get_by_label("Amount", exact=True)).to_have_value("214.50")
+    page.get_by_label("Amount", exact=True).fill("100")
     expect(page.get_by_role("button", name="Approve $100.00, edited")).to_be_visible()
     page.keyboard.press("Control+Enter")
 
@@ -283,7 +283,7 @@ def test_without_script_one_signs_in_reads_edits_and_decides(browse: Browse, sam
     page.get_by_role("button", name="Sign in").click()
     page.locator("#queue .q-main").first.click()
 
-    page.get_by_label("Amount").fill("100")
+    page.get_by_label("Amount", exact=True).fill("100")
     page.get_by_role("button", name="Check changes").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Refund $100.00 for order 58213")
     page.get_by_role("link", name="Reject").click()
