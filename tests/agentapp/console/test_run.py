@@ -260,7 +260,9 @@ def test_a_waiting_run_is_cancelled_after_a_question(client: Client, sam: User) 
     assert run.run.state == Run.State.CANCELLED
     approval.refresh_from_db()
     assert approval.state == "withdrawn"
-    assert "A person cancelled the run." in text(client, run)
+    page = text(client, run)
+    assert "A person cancelled the run." in page
+    assert "Its calls that had not started will not run." in page
     assert f'href="/runs/{run.id}/cancel/"' not in text(client, run)
 
 
