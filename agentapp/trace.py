@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch
@@ -131,11 +131,8 @@ class Timeline:
 def steps_of(run: Run) -> list[Step]:
     """A run's steps with their calls, each call with its approval and the decisions about it. Three queries."""
     decisions = Decision.objects.select_related("user").order_by("decided_at")
-    calls = (
-        ToolExecution.objects.select_related("tool", "approval")
-        .prefetch_related(Prefetch("approval__decisions", queryset=decisions))
-        .order_by("index")
-    )
+    calls = ToolExecution.objects.select_related("tool", "approval").order_by("index")
+    calls = calls.prefetch_related(Prefetch("approval__decisions", queryset=decisions))
     return list(run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls)))
 
 
@@ -147,7 +144,7 @@ def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
     """
     steps = list(
         run.steps.order_by("number")
-        .defer("text", "disclosed_tools", "provider_parts")
+        .only("run", "number", "input_tokens", "cached_tokens", "output_tokens", "cost", "started_at", "finished_at")
         .annotate(first_words=Left("text", NAME_CHARS))
     )
     calls: dict[uuid.UUID, list[ToolExecution]] = defaultdict(list)
@@ -155,12 +152,12 @@ def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
         calls[call.step_id].append(call)
     approvals = _approvals(run, viewer)
     lost = _lost(run, [call for of_step in calls.values() for call in of_step])
-    end = run.finished_at or max(now, run.created_at)
+    end = max(run.finished_at or now, run.created_at)
     told = [_Told(step, [_Call(call, approvals, lost, end) for call in calls[step.pk]]) for step in steps]
-    spans = [span for one in told for span in one.spans]
-    parts = partition(spans, run.created_at, end)
+    parts = partition((span for one in told for span in one.spans), run.created_at, end)
     axis = Axis(parts, run.created_at)
-    rows = [_input_row(run, axis), *(row for one in told for row in one.rows(axis, run))]
+    rows = [Row("message", 0, run.title, bars=(Bar("idle", axis.x(run.created_at)),))]
+    rows += [row for one in told for row in one.rows(axis, run)]
     if run.state == Run.State.RUNNING and all(call.is_answered for one in calls.values() for call in one):
         rows.append(Row("model", len(steps) + 1, "Deciding the next step", planned=True))
     return Timeline(tuple(rows), axis, _totals(steps, parts, rows), approvals)
@@ -178,13 +175,12 @@ def step_of(run: Run, number: int) -> Step | None:
     return run.steps.filter(number=number).prefetch_related(Prefetch("executions", queryset=calls)).first()
 
 
-def deciders(approval: Approval) -> list[str]:
-    """The names of those whose decision stands, in their order. `decisions` is prefetched."""
-    return [person(decision) for decision in approval.decisions.all() if decision.undone_at is None]
-
-
-def person(decision: Decision) -> str:
-    return decision.user.get_full_name() or decision.user.get_username()
+def said(event: Event) -> dict[str, Any] | None:
+    """The particulars of an event; None when somebody has tampered with it so that it says nothing."""
+    try:
+        return event.data
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 class _Call:
@@ -212,13 +208,13 @@ class _Call:
             else:
                 self.work = [Span("failed" if self.failed else "tool", call.started_at, stop)]
 
-    def rows(self, axis: Axis, run: Run) -> Iterable[Row]:
+    def rows(self, axis: Axis, run: Run, step: int) -> Iterable[Row]:
         call, spans = self.call, [*self.waits, *self.work]
         at = call.finished_at or call.proposed_at
         planned = call.state in (State.PROPOSED, State.READY) and not run.is_final
         yield Row(
             "call",
-            call.step.number,
+            step,
             call.name,
             call=call.index,
             bars=_bars(spans, axis) or (() if planned else (Bar("idle", axis.x(at)),)),
@@ -231,7 +227,7 @@ class _Call:
         for approval, wait in zip(self.approvals, self.waits, strict=True):
             yield Row(
                 "approval",
-                call.step.number,
+                step,
                 f"{approval.reference}, {_became(approval)}",
                 call=call.index,
                 bars=_bars([wait], axis),
@@ -282,7 +278,7 @@ class _Told:
             cost=step.cost,
         )
         for call in self.calls:
-            yield from call.rows(axis, run)
+            yield from call.rows(axis, run, step.number)
 
 
 _OPEN_MARKS: dict[State, Mark] = {
@@ -296,12 +292,19 @@ _OPEN_MARKS: dict[State, Mark] = {
 
 
 def _calls(run: Run) -> Iterable[ToolExecution]:
-    texts = ("arguments_text", "executed_text", "ruling", "message", "result_text", "metadata")
-    return (
-        run.executions.select_related("step")
-        .defer(*texts, "step__text", "step__disclosed_tools", "step__provider_parts")
-        .order_by("step__number", "index")
+    shown = (
+        "run",
+        "step",
+        "index",
+        "name",
+        "state",
+        "result_status",
+        "reason",
+        "attempts",
+        "replay_of",
+        "outcome_note",
     )
+    return run.executions.only(*shown, "proposed_at", "started_at", "finished_at").order_by("index")
 
 
 def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
@@ -325,7 +328,7 @@ def _lost(run: Run, calls: Sequence[ToolExecution]) -> dict[uuid.UUID, datetime]
     if not any(call.state == State.OUTCOME_UNKNOWN or call.outcome_note for call in calls):
         return {}
     events = Event.objects.filter(chain=ledger.run_chain(run.pk), type="tool_call.outcome_unknown").order_by("seq")
-    return {uuid.UUID(event.data["execution"]): event.at for event in events}
+    return {uuid.UUID(data["execution"]): event.at for event in events if (data := said(event))}
 
 
 def _ended(approval: Approval, after: Approval | None, call: ToolExecution, end: datetime) -> datetime:
@@ -352,7 +355,8 @@ def _became(approval: Approval) -> str:
         Approval.State.RESPONDED: "answered",
     }
     said = words.get(Approval.State(approval.state), "approved")
-    names = deciders(approval)
+    deciders = [decision.user for decision in approval.decisions.all() if decision.undone_at is None]
+    names = [user.get_full_name() or user.get_username() for user in deciders]
     if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
         return said
     if approval.state == Approval.State.PENDING:
@@ -369,10 +373,6 @@ def _said(step: Step, calls: Sequence[ToolExecution]) -> str:
     if not calls:
         return "Said nothing"
     return f"Asked for {calls[0].name}" if len(calls) == 1 else f"Asked for {len(calls)} calls"
-
-
-def _input_row(run: Run, axis: Axis) -> Row:
-    return Row("message", 0, run.title, bars=(Bar("idle", axis.x(run.created_at)),))
 
 
 def _bars(spans: Sequence[Span], axis: Axis) -> tuple[Bar, ...]:

@@ -61,11 +61,11 @@ async def _follow_postgresql(publish: Publish) -> None:
         await connection.execute(f"LISTEN {ANNOUNCED_ON}")
         # Anything committed while nobody listened.
         publish([EVERYTHING])
-        async for notice in connection.notifies():
-            chains = {notice.payload}
+        while True:
+            # One reader at a time: the connection is locked while it waits.
+            chains = {notice.payload async for notice in connection.notifies(stop_after=1)}
             await asyncio.sleep(GATHER_SECONDS)
-            async for other in connection.notifies(timeout=0):
-                chains.add(other.payload)
+            chains |= {notice.payload async for notice in connection.notifies(timeout=0)}
             publish(await sync_to_async(_recent, thread_sensitive=False)(chains))
 
 

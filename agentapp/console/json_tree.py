@@ -1,7 +1,7 @@
 """JSON as a tree that opens and closes without script. Everything in it is text from outside."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from django.utils.html import format_html, format_html_join
@@ -13,6 +13,8 @@ from approvals.digest import MAX_DEPTH
 MASKED = "••••••"
 MAX_TEXT = 4096
 MAX_NODES = 600
+# What is nested deeper is not taken apart at all: what takes it apart calls itself for each level.
+_READ_DEPTH = 200
 # Up to here an object or a list stands open.
 _OPEN_DEPTH, _OPEN_ITEMS = 2, 20
 # A short list of plain values stands on one line.
@@ -35,11 +37,19 @@ def masked(value: Any, secrets: Collection[str]) -> Any:
 
 
 def read(text: str) -> tuple[Any, bool]:
-    """A stored JSON text as a value, and whether it was JSON: what a model sent may not be."""
+    """A stored JSON text as a value, and whether it could be read: it may be no JSON, or nested too deep."""
     try:
-        return json.loads(text), True
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None, False
+    level = [value]
+    for _ in range(_READ_DEPTH):
+        level = [item for each in level if isinstance(each, dict | list) for item in _children(each)]
+    return (None, False) if level else (value, True)
+
+
+def _children(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _items(

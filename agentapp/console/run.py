@@ -144,20 +144,12 @@ def _events(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
     events = list(Event.objects.filter(chain=chain, seq__gt=after).order_by("seq")[: EVENTS_PER_PAGE + 1])
     held, broken = ledger.verify(chain)
     return {
-        "events": [(event, _data(event)) for event in events[:EVENTS_PER_PAGE]],
+        "events": [(event, trace.said(event)) for event in events[:EVENTS_PER_PAGE]],
         "later": events[EVENTS_PER_PAGE - 1].seq if len(events) > EVENTS_PER_PAGE else None,
         "earlier": max(0, after - EVENTS_PER_PAGE) if after else None,
         "held": held,
         "broken": broken,
     }
-
-
-def _data(event: Event) -> dict[str, Any] | None:
-    """What an event says; None when it has been tampered with so that it says nothing."""
-    try:
-        return event.data
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _blocked(line: Timeline) -> list[Row]:

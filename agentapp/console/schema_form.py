@@ -12,7 +12,7 @@ from typing import Any
 
 from django.http import QueryDict
 
-from agentapp.console import formats, typed_text
+from agentapp.console import formats, schemas, typed_text
 from agentapp.console.typed_text import Unreadable
 from approvals.digest import MalformedJSON, parse
 
@@ -58,6 +58,7 @@ class Field:
     nullable: bool = False
     was: str | None = None
     error: str = ""
+    restored: bool = False
 
     @property
     def pointer(self) -> str:
@@ -130,11 +131,11 @@ def build(
     edit), `posted` what a person has typed. Fields of `locked` and `secret` stand apart, unread.
     """
     form = SchemaForm([], [], dict(current))
-    properties = _properties(schema)
+    properties = schemas.properties(schema)
     definitions = schema.get("$defs", {})
     for name in dict.fromkeys([*properties, *current]):
         value = current.get(name, _ABSENT)
-        described = _resolve(properties.get(name, {}), definitions)
+        described = schemas.resolve(properties.get(name, {}), definitions)
         if name in secret or described.get("x-secret"):
             form.fixed.append((name, "" if value is _ABSENT else MASK, "masked"))
         elif name in locked or described.get("x-lock") or "const" in described:
@@ -179,7 +180,7 @@ def _field(
     required: bool,
     depth: int,
 ) -> Field:
-    described, nullable = _without_null(described, definitions)
+    described, nullable = schemas.without_null(described, definitions)
     item = Field(
         name=".".join((PREFIX, *path)),
         path=path,
@@ -187,17 +188,17 @@ def _field(
         kind=_kind(described, value, depth),
         schema=described,
         original=value,
-        hint=_hint(described),
+        hint=schemas.hint(described),
         required=required and not nullable,
         nullable=nullable,
     )
     given = "" if value is _ABSENT or value is None else value
     match item.kind:
         case "group":
-            known = _properties(described)
+            known = schemas.properties(described)
             inner = value if isinstance(value, dict) else {}
             item.children = [
-                _field((*path, name), _resolve(known.get(name, {}), definitions), definitions,
+                _field((*path, name), schemas.resolve(known.get(name, {}), definitions), definitions,
                        inner.get(name, _ABSENT), name in described.get("required", []), depth - 1)
                 for name in dict.fromkeys([*known, *inner])
             ]  # fmt: skip
@@ -207,9 +208,9 @@ def _field(
             _choose(item, None if value is _ABSENT else value)
         case "checks" | "list":
             item.values = [typed_text.shown(entry) for entry in given or []]
-            items = _resolve(described.get("items", {}), definitions)
+            items = schemas.resolve(described.get("items", {}), definitions)
             item.schema = {**described, "items": items}
-            item.choices = [Choice(str(v), _title(items, n, v), v in (given or []))
+            item.choices = [Choice(str(v), schemas.title(items, n, v), v in (given or []))
                             for n, v in enumerate(items.get("enum", []))]  # fmt: skip
         case "json":
             item.value = "" if value is _ABSENT else json.dumps(value, ensure_ascii=False, indent=2)
@@ -225,7 +226,7 @@ def _kind(described: Mapping[str, Any], value: Any, depth: int) -> str:
     """Which control suits a schema and the value that stands in it. What none suits is edited as JSON."""
     type_ = described.get("type")
     empty = value is _ABSENT or value is None
-    if "enum" in described or _constants(described):
+    if "enum" in described or schemas.constants(described):
         return "select"
     if type_ == "boolean" and isinstance(value, bool):
         return "checkbox"
@@ -236,7 +237,7 @@ def _kind(described: Mapping[str, Any], value: Any, depth: int) -> str:
     if type_ == "string" and (empty or isinstance(value, str)):
         long = described.get("maxLength", 0) > LONG_TEXT or described.get("format") == "multiline"
         return "textarea" if long or "\n" in str(value) else "input"
-    if type_ == "object" and _properties(described) and depth > 0 and (empty or isinstance(value, dict)):
+    if type_ == "object" and schemas.properties(described) and depth > 0 and (empty or isinstance(value, dict)):
         return "json" if empty else "group"
     if type_ == "array" and (empty or isinstance(value, list)):
         items = described.get("items")
@@ -260,8 +261,8 @@ def _dress(item: Field, described: Mapping[str, Any]) -> None:
 
 def _choose(item: Field, value: Any) -> None:
     """The choices of a field as JSON texts: an enum may mix types. One the schema does not know is kept."""
-    known = [(v, label) for v, label in _constants(item.schema)] or [
-        (v, _title(item.schema, n, v)) for n, v in enumerate(item.schema.get("enum", []))
+    known = [(v, label) for v, label in schemas.constants(item.schema)] or [
+        (v, schemas.title(item.schema, n, v)) for n, v in enumerate(item.schema.get("enum", []))
     ]
     if item.schema.get("type") == "boolean":
         known = [(True, "Yes"), (False, "No")]
@@ -289,7 +290,7 @@ def _take(form: SchemaForm, posted: QueryDict, restored: Field | None) -> None:
 def _read(item: Field, posted: QueryDict, shown: set[str], errors: dict[str, str], restored: Field | None) -> Any:
     if restored is not None and item.pointer == restored.pointer:
         item.value, item.values, item.checked = restored.value, restored.values, restored.checked
-        item.choices = restored.choices
+        item.choices, item.restored = restored.choices, True
         return restored.original
     if item.kind == "group":
         inner = dict(item.original)
@@ -348,70 +349,6 @@ def _emptied(item: Field) -> Any:
     if item.schema.get("type") == "string" and item.kind == "input":
         return ""
     raise Unreadable("This cannot be empty.")
-
-
-def _hint(described: Mapping[str, Any]) -> str:
-    """One line: what it is, and between what bounds."""
-    parts = [str(described["description"]).strip().rstrip(".")] if described.get("description") else []
-    bounds = [
-        f"{words} {described[key]:,}"
-        for key, words in (
-            ("minimum", "from"),
-            ("exclusiveMinimum", "more than"),
-            ("maximum", "up to"),
-            ("exclusiveMaximum", "less than"),
-        )
-        if isinstance(described.get(key), int | float)
-    ]
-    if bounds:
-        parts.append(", ".join(bounds).capitalize())
-    if described.get("maxLength"):
-        parts.append(f"At most {described['maxLength']:,} characters")
-    return ". ".join(parts)
-
-
-def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
-def _resolve(described: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with its local reference followed, what stands beside the reference kept."""
-    for _ in range(MAX_DEPTH + 1):
-        reference = described.get("$ref") if isinstance(described, dict) else None
-        if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
-            break
-        beside = {key: value for key, value in described.items() if key != "$ref"}
-        target = definitions.get(reference.removeprefix("#/$defs/"), {})
-        described = {**(target if isinstance(target, dict) else {}), **beside}
-    return described if isinstance(described, dict) else {}
-
-
-def _without_null(described: dict[str, Any], definitions: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A schema that also allows null, without that part, and whether it did."""
-    if isinstance(described.get("type"), list) and "null" in described["type"]:
-        others = [name for name in described["type"] if name != "null"]
-        return {**described, "type": others[0] if len(others) == 1 else others}, True
-    options = described.get("anyOf")
-    if isinstance(options, list) and len(options) == 2 and {"type": "null"} in options:
-        other = next(option for option in options if option != {"type": "null"})
-        beside = {key: value for key, value in described.items() if key != "anyOf"}
-        return {**_resolve(other, definitions), **beside}, True
-    return described, False
-
-
-def _constants(described: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    options = described.get("oneOf")
-    if not isinstance(options, list) or not all(isinstance(o, dict) and "const" in o for o in options):
-        return []
-    return [(option["const"], str(option.get("title") or option["const"])) for option in options]
-
-
-def _title(described: Mapping[str, Any], number: int, value: Any) -> str:
-    titles = described.get("x-enum-titles")
-    if isinstance(titles, list) and number < len(titles):
-        return str(titles[number])
-    return str(value).replace("_", " ").capitalize() if isinstance(value, str) else typed_text.inline(value)
 
 
 def _walk(fields: Sequence[Field]) -> Any:

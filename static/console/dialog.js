@@ -6,7 +6,7 @@
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return false;
     dialog.showModal();
-    dialog.querySelector("textarea, input:not([type=hidden])")?.focus();
+    (dialog.querySelector("textarea") ?? dialog.querySelector("button"))?.focus();
     return true;
   }
 

@@ -8,6 +8,7 @@
   const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); return true; };
   const has = (name) => () => Boolean(act(name));
   const rows = () => [...document.querySelectorAll(".q-main, a.tr[href], .runs .rowlink")];
+  const canStep = (way) => (rows().length ? rows().length > 1 : Boolean(act(way)));
   const current = () => {
     const all = rows();
     return all.includes(document.activeElement) ? all.indexOf(document.activeElement) : all.findIndex((row) => row.getAttribute("aria-current") === "true");
@@ -19,8 +20,8 @@
     ["e", "Edit the arguments", has("edit"), edit, "edit"],
     ["r", "Reject: 1–4 picks a reason, ⌘↵ or Ctrl+↵ sends", has("reject"), press("reject"), "reject"],
     ["z", "Undo my last decision", has("undo"), press("undo"), "undo"],
-    ["j", "Next", () => rows().length > 1 || has("next")(), () => step(1)],
-    ["k", "Previous", () => rows().length > 1 || has("previous")(), () => step(-1)],
+    ["j", "Next", () => canStep("next"), () => step(1)],
+    ["k", "Previous", () => canStep("previous"), () => step(-1)],
     ["o", "Open", has("open"), press("open"), "open"],
     ["Enter", "Open", () => has("open")() && atRest(), press("open")],
     ["u", "Back to the list", has("back"), press("back")],
@@ -188,7 +189,7 @@
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
       const send = dialog.querySelector('[data-act="send"]');
       if (send && !send.disabled) { event.preventDefault(); send.closest("form").requestSubmit(send); }
-    } else if (/^[1-4]$/.test(event.key) && !event.target.value && dialog.id === "reject-dialog") {
+    } else if (/^[1-4]$/.test(event.key) && !(event.target.matches("textarea") && event.target.value) && dialog.id === "reject-dialog") {
       const radio = dialog.querySelector(`[data-reason="${event.key}"]`);
       if (radio) { event.preventDefault(); radio.checked = true; }
     }

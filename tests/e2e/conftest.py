@@ -14,9 +14,12 @@ import axe_playwright_python
 import pytest
 import uvicorn
 from django.contrib.auth.models import User
+from django.core.asgi import get_asgi_application
 from django.db import connections
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from agentapp import asgi, live
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -54,16 +57,16 @@ class _Server(uvicorn.Server):
 
 
 @pytest.fixture
-def server(transactional_db: None, settings: Any) -> Iterator[str]:
+def server(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The console as it is served, on a free port. Its address."""
-    from agentapp import live
-    from agentapp.asgi import application
-
+    settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Middleware reads its settings when it is made.
+    monkeypatch.setattr(asgi, "django_application", get_asgi_application())
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(asgi.application, log_level="warning", timeout_graceful_shutdown=2)
     running = _Server(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

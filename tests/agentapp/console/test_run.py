@@ -1,4 +1,3 @@
-import json
 import uuid
 from datetime import timedelta
 
@@ -11,9 +10,8 @@ from django.utils import timezone
 
 from agentapp import conversations
 from agentapp.console.run import STEPS_PER_PAGE
-from agentapp.executions import Proposal
-from agentapp.messages import ToolCall, ToolResult
-from agentapp.models import Run, Step, ToolExecution
+from agentapp.messages import ToolResult
+from agentapp.models import Run, Step
 from approvals import append_only, ledger
 from approvals.models import Event
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
@@ -202,96 +200,6 @@ def test_only_so_many_steps_are_drawn_at_once(mias: Client, sam: User) -> None:
     assert f"Thought {STEPS_PER_PAGE + 1}." not in talk
 
 
-# --- The inspector -------------------------------------------------------------------------------
-
-
-def test_a_model_call_shows_its_words_as_a_claim_and_what_it_asked_for(mias: Client, sam: User, dana: User) -> None:
-    page = text(mias, told_run(sam, dana), "?step=1")
-    assert 'class="claim pre">I look the order up.' in page
-    assert "a claim, not a fact" in page
-    assert "Asked for <code>get_order</code>" in page
-    assert '<span class="k">order_id</span><span class="p">: </span><span class="n">1001</span>' in page
-
-
-def test_a_call_shows_arguments_result_and_what_allowed_it(mias: Client, sam: User, dana: User) -> None:
-    run = told_run(sam, dana)
-    read = text(mias, run, "?step=1&call=0")
-    assert "Reads run freely" in read
-    assert "From outside" in read
-    assert 'class="untrusted"' in read
-    write = text(mias, run, "?step=2&call=0")
-    execution = ToolExecution.objects.get(run_id=run.id, name="refund_payment")
-    for shown in ("Dana Whitfield", "approved it", str(execution.idempotency_key), "Ask: A person decides.", "R-1"):
-        assert shown in write
-    assert "Our own system" in write
-
-
-def test_a_secret_argument_is_never_written(mias: Client, sam: User, dana: User) -> None:
-    charge = make_tool("charge_card", "irreversible", secret_fields=["card"])
-    run = RunBuilder(sam)
-    (call,) = run.step("", proposal(charge, {"card": "4242424242424242", "amount": "1.00"}))
-    edited = json.dumps({"amount": "2.00", "card": "5555555555554444"}, separators=(",", ":"))
-    run.use(call, run.decide(run.ask(call)[0], dana, "edit", edited_text=edited))
-    run.answer(call, ToolResult(data={"card": "5555555555554444", "receipt": {"card": ["5555555555554444"]}}))
-    secrets = ("4242424242424242", "5555555555554444")
-    for query in ("?step=1", "?step=1&call=0", "?view=conversation", "?view=events"):
-        assert not [secret for secret in secrets if secret in text(mias, run, query)]
-    for part in ("arguments", "ran", "result"):
-        whole = mias.get(f"/runs/{run.id}/1/0/{part}.json").content.decode()
-        assert not [secret for secret in secrets if secret in whole]
-    page = text(mias, run, "?step=1&call=0")
-    assert "<del>1.00</del>" in page
-    assert "2.00" in page
-
-
-def test_what_a_model_sent_instead_of_json_is_shown_unless_it_may_hold_a_secret(mias: Client, sam: User) -> None:
-    run = RunBuilder(sam)
-    refusal = ToolResult(status="refused", reason="malformed_arguments", message="Send one JSON object.")
-    charge = make_tool("charge_card", "irreversible", secret_fields=["card"])
-    run.step(
-        "",
-        Proposal(ToolCall("1", "get_order", '{"id": 10'), make_tool("get_order"), refusal=refusal),
-        Proposal(ToolCall("2", "charge_card", '{"card": "4242'), charge, refusal=refusal),
-    )
-    assert "{&quot;id&quot;: 10" in text(mias, run, "?step=1&call=0")
-    assert "4242" not in text(mias, run, "?step=1&call=1")
-    assert "the arguments are not well-formed" in text(mias, run, "?step=1&call=1")
-
-
-def test_text_from_outside_is_inert(mias: Client, sam: User, dana: User) -> None:
-    attack = '<script>alert(1)</script><hx-partial hx-target="body"><b hx-get="/logout/">\u202e{{ x }}{% csrf_token %}'
-    run = RunBuilder(sam, f"First line\n{attack}", title=attack, customer=attack)
-    tool = make_tool("get_order")
-    read, write = run.step(
-        attack, proposal(tool, {attack: attack}), proposal(make_tool("send", "irreversible"), {"a": attack})
-    )
-    run.answer(read, ToolResult(data={attack: [attack, {"x": attack}]}, message=attack))
-    (approval,) = run.ask(write, title=attack, reason=attack)
-    run.decide(approval, dana, "reject", message=attack)
-    for query in ("?step=0", "?step=1", "?step=1&call=0", "?step=1&call=1", "?view=conversation", "?view=events"):
-        page = text(mias, run, query)
-        assert "&lt;script&gt;alert(1)" in page
-        for active in ("<script>alert", "<hx-partial", "<b hx-get", "\u202e"):
-            assert active not in page, (query, active)
-
-
-def test_a_long_text_is_cut_and_loaded_whole_on_demand(mias: Client, sam: User) -> None:
-    run = RunBuilder(sam)
-    (call,) = run.step("", proposal(make_tool("get_page")))
-    run.answer(call, ToolResult(data={"body": "x" * 9000 + "<end>"}))
-    page = text(mias, run, "?step=1&call=0")
-    assert "9,005 characters in all" in page
-    assert "&lt;end&gt;" not in page
-    link = f"/runs/{run.id}/1/0/result.json"
-    assert link in page
-    whole = mias.get(link)
-    assert json.loads(whole.content) == {"body": "x" * 9000 + "<end>"}
-    assert whole["Content-Type"].startswith("text/plain")
-    assert whole["X-Content-Type-Options"] == "nosniff"
-    assert mias.get(f"/runs/{run.id}/1/0/metadata.json").status_code == 404
-    assert mias.get(f"/runs/{run.id}/1/5/result.json").status_code == 404
-
-
 # --- Conversation and events ---------------------------------------------------------------------
 
 
@@ -352,7 +260,9 @@ def test_a_waiting_run_is_cancelled_after_a_question(client: Client, sam: User) 
     assert run.run.state == Run.State.CANCELLED
     approval.refresh_from_db()
     assert approval.state == "withdrawn"
-    assert "A person cancelled the run." in text(client, run)
+    page = text(client, run)
+    assert "A person cancelled the run." in page
+    assert "Its calls that had not started will not run." in page
     assert f'href="/runs/{run.id}/cancel/"' not in text(client, run)
 
 

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
 
 from agentapp.models import Agent, Message, Route, Run
 from tests.agentapp.run_builder import make_agent
@@ -106,7 +107,7 @@ def test_a_form_that_started_a_run_and_was_then_changed_can_be_sent_once_more(sa
     ],
 )
 def test_a_mistake_is_told_at_its_field_and_nothing_is_lost(
-    sams: Client, settings: Any, values: dict[str, str], field: str, words: str
+    sams: Client, settings: Settings, values: dict[str, str], field: str, words: str
 ) -> None:
     settings.ALLOW_SCRIPTED_RUNS = True
     sent = form(customer="Ana <Pereira>", conversation="ticket-9") | values
@@ -145,14 +146,14 @@ def test_without_any_agent_the_page_says_who_adds_one(sams: Client, support: Age
     assert "<textarea" not in page
 
 
-def test_scripted_replies_are_taken_where_they_are_allowed(sams: Client, settings: Any) -> None:
+def test_scripted_replies_are_taken_where_they_are_allowed(sams: Client, settings: Settings) -> None:
     settings.ALLOW_SCRIPTED_RUNS = True
     assert 'name="script"' in sams.get("/runs/new/").content.decode()
     sams.post("/runs/new/", form(script=SCRIPT))
     assert Run.objects.get().script == [{"text": "Done."}]
 
 
-def test_scripted_replies_are_neither_offered_nor_taken_elsewhere(sams: Client, settings: Any) -> None:
+def test_scripted_replies_are_neither_offered_nor_taken_elsewhere(sams: Client, settings: Settings) -> None:
     settings.ALLOW_SCRIPTED_RUNS = False
     assert 'name="script"' not in sams.get("/runs/new/").content.decode()
     assert sams.post("/runs/new/", form(script=SCRIPT)).status_code == 422

@@ -1,0 +1,73 @@
+"""Reading JSON Schema: references followed, null set apart, and what people are told about a value."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentapp.console import typed_text
+
+# How far references lead on: a schema may refer to itself.
+MAX_REFERENCES = 4
+
+
+def hint(described: Mapping[str, Any]) -> str:
+    """One line: what it is, and between what bounds."""
+    parts = [str(described["description"]).strip().rstrip(".")] if described.get("description") else []
+    bounds = [
+        f"{words} {described[key]:,}"
+        for key, words in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "more than"),
+            ("maximum", "up to"),
+            ("exclusiveMaximum", "less than"),
+        )
+        if isinstance(described.get(key), int | float)
+    ]
+    if bounds:
+        parts.append(", ".join(bounds).capitalize())
+    if described.get("maxLength"):
+        parts.append(f"At most {described['maxLength']:,} characters")
+    return ". ".join(parts)
+
+
+def properties(schema: Mapping[str, Any]) -> dict[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def resolve(described: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema with its local reference followed, what stands beside the reference kept."""
+    for _ in range(MAX_REFERENCES):
+        reference = described.get("$ref") if isinstance(described, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
+            break
+        beside = {key: value for key, value in described.items() if key != "$ref"}
+        target = definitions.get(reference.removeprefix("#/$defs/"), {})
+        described = {**(target if isinstance(target, dict) else {}), **beside}
+    return described if isinstance(described, dict) else {}
+
+
+def without_null(described: dict[str, Any], definitions: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """A schema that also allows null, without that part, and whether it did."""
+    if isinstance(described.get("type"), list) and "null" in described["type"]:
+        others = [name for name in described["type"] if name != "null"]
+        return {**described, "type": others[0] if len(others) == 1 else others}, True
+    options = described.get("anyOf")
+    if isinstance(options, list) and len(options) == 2 and {"type": "null"} in options:
+        other = next(option for option in options if option != {"type": "null"})
+        beside = {key: value for key, value in described.items() if key != "anyOf"}
+        return {**resolve(other, definitions), **beside}, True
+    return described, False
+
+
+def constants(described: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    options = described.get("oneOf")
+    if not isinstance(options, list) or not all(isinstance(o, dict) and "const" in o for o in options):
+        return []
+    return [(option["const"], str(option.get("title") or option["const"])) for option in options]
+
+
+def title(described: Mapping[str, Any], number: int, value: Any) -> str:
+    titles = described.get("x-enum-titles")
+    if isinstance(titles, list) and number < len(titles):
+        return str(titles[number])
+    return str(value).replace("_", " ").capitalize() if isinstance(value, str) else typed_text.inline(value)

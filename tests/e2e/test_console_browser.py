@@ -1,0 +1,319 @@
+"""The console in a real browser: looks, keys, races, and a page without script."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from agentapp.models import ToolExecution
+from approvals.models import Approval, Decision
+from tests.agentapp.console.conftest import make_unknown, make_waiting
+from tests.e2e.conftest import PASSWORD, violations
+
+pytestmark = pytest.mark.browser
+Browse = Callable[..., Page]
+SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390")]
+SCHEMES = ["light", "dark"]
+
+
+def live(page: Page) -> Page:
+    """Wait until the page hears the stream and takes keys."""
+    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+    page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
+    return page
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_every_page_is_accessible_and_keeps_the_policy(
+    browse: Browse, complaints: list[str], sam: User, dana: User, size: tuple[int, int], scheme: str
+) -> None:
+    approval = make_waiting(sam, risk="high", expires_seconds=400)
+    make_waiting(sam, risk="critical", approvals_needed=2, expires_seconds=4000)
+    unknown = make_unknown(sam)
+    width, height = size
+    pages = {
+        "/inbox/": dana,
+        "/inbox/?view=decided": dana,
+        "/inbox/?q=nothing": dana,
+        f"/approvals/{approval.pk}/": dana,
+        f"/approvals/{approval.pk}/?do=reject": dana,
+        f"/approvals/{approval.pk}/?view=json": dana,
+        f"/outcomes/{unknown.pk}/": dana,
+    }
+    wrong: dict[str, list[str]] = {}
+    page = browse(None, "/login/", width, height, color_scheme=scheme)
+    wrong["/login/"] = violations(page)
+    page = browse(dana, "/inbox/", width, height, color_scheme=scheme)
+    for path in pages:
+        page.goto(path)
+        wrong[path] = violations(page)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
+
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert complaints == []
+
+
+def test_one_key_approves_a_low_risk_request(browse: Browse, sam: User, dana: User) -> None:
+    first = make_waiting(sam, risk="low", expires_seconds=600)
+    second = make_waiting(sam, risk="low", expires_seconds=700, title="The next one")
+    page = live(browse(dana, "/inbox/"))
+
+    page.keyboard.press("a")
+
+    expect(page.locator(".toast")).to_contain_text("Approved")
+    expect(page.locator("#peek-title")).to_have_text("The next one")
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.state, second.state) == (Approval.State.APPROVED, Approval.State.PENDING)
+
+
+def test_a_second_press_does_not_decide_the_next_request_unseen(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, risk="low", expires_seconds=600)
+    second = make_waiting(sam, risk="low", expires_seconds=700, title="The next one")
+    page = live(browse(dana, "/inbox/"))
+
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    expect(page.locator("#peek-title")).to_have_text("The next one")
+    page.keyboard.press("a")
+
+    expect(page.locator("#peek-title")).to_have_text("The next one")
+    second.refresh_from_db()
+    assert second.state == Approval.State.PENDING
+
+
+def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+
+    page.keyboard.press("a")
+    expect(page.get_by_role("button", name="Confirm: approve $214.50")).to_be_focused()
+    assert not Decision.objects.exists()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+    approval.refresh_from_db()
+    assert approval.state == Approval.State.APPROVED
+
+
+def test_three_keys_reject_with_a_reason(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+
+    page.keyboard.press("r")
+    expect(page.locator("#reject-dialog")).to_be_visible()
+    page.keyboard.press("2")
+    page.keyboard.press("Control+Enter")
+
+    expect(page.locator(".callout", has_text="Dana Whitfield rejected it")).to_be_visible()
+    assert Decision.objects.get().message == "Not allowed"
+
+
+def test_editing_a_field_shows_its_effect_and_runs_what_is_shown(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+
+    page.keyboard.press("e")
+    expect(page.get_by_label("Amount", exact=True)).to_be_focused()
+    page.keyboard.type("184.50")
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Refund $184.50 for order 58213")
+    expect(page.get_by_role("button", name="Approve $184.50, edited")).to_be_visible()
+    expect(page.get_by_label("Amount", exact=True)).to_be_focused()
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_label("Amount", exact=True)).to_have_value("214.50")
+    page.get_by_label("Amount", exact=True).fill("100")
+    expect(page.get_by_role("button", name="Approve $100.00, edited")).to_be_visible()
+    page.keyboard.press("Control+Enter")
+
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+    approval.refresh_from_db()
+    assert '"amount":100' in approval.final_arguments_text
+
+
+def test_undo_is_one_key_while_it_is_held(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low", hold_seconds=30)
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.keyboard.press("a")
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+
+    live(page).keyboard.press("z")
+
+    expect(page.get_by_role("button", name="Approve $214.50")).to_be_visible()
+    approval.refresh_from_db()
+    assert approval.state == Approval.State.PENDING
+
+
+def test_two_people_decide_at_once_and_the_second_is_told_who_and_what(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    approval = make_waiting(sam, risk="low")
+    address = f"/approvals/{approval.pk}/"
+    # Both look at the same moment; neither page hears of the other's decision before it is sent.
+    danas = browse(dana, address)
+    marcos = browse(marco, address)
+    for page in (danas, marcos):
+        live(page).evaluate("document.getElementById('live').remove(); document.getElementById('news').remove()")
+
+    danas.evaluate("document.querySelector('[data-act=approve]').click()")
+    marcos.evaluate("document.querySelector('[data-act=approve]').click()")
+    expect(danas.get_by_text("Approved. Runs in").or_(danas.locator("#conflict"))).to_be_visible()
+    expect(marcos.get_by_text("Approved. Runs in").or_(marcos.locator("#conflict"))).to_be_visible()
+
+    decision = Decision.objects.get()
+    loser = marcos if decision.user == dana else danas
+    winner = "Dana Whitfield" if decision.user == dana else "Marco Reyes"
+    expect(loser.locator("#conflict-title")).to_have_text(f"{winner} already decided this")
+    expect(loser.locator("#conflict")).to_contain_text(f"{winner} already approved it. Your decision was not recorded.")
+
+
+def test_a_decision_elsewhere_is_seen_without_moving_the_queue(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    first = make_waiting(sam, title="First", expires_seconds=600)
+    make_waiting(sam, title="Second", expires_seconds=700)
+    danas = live(browse(dana, "/inbox/"))
+    marcos = live(browse(marco, f"/approvals/{first.pk}/"))
+
+    marcos.keyboard.press("a")
+
+    expect(danas.locator(f"#apr-{first.pk}")).to_contain_text("Approved by Marco")
+    expect(danas.locator("#queue .q-title")).to_have_text(["First", "Second"])
+    expect(danas).to_have_title(re.compile(r"^\(1\) Inbox"))
+
+
+def test_new_requests_wait_behind_a_count_until_asked_for(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, title="First", expires_seconds=600)
+    page = live(browse(dana, "/inbox/"))
+
+    make_waiting(sam, title="Newer", expires_seconds=60)
+
+    expect(page.locator("#news")).to_contain_text("1 new request")
+    expect(page.locator("#queue .q-title")).to_have_text(["First"])
+    expect(page).to_have_title(re.compile(r"^\(2\) Inbox"))
+    page.keyboard.press(".")
+    expect(page.locator("#queue .q-title")).to_have_text(["Newer", "First"])
+
+
+def test_typed_text_survives_what_others_do(browse: Browse, sam: User, dana: User, marco: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    danas = live(browse(dana, f"/approvals/{approval.pk}/"))
+    danas.get_by_label("Message to customer").fill("A careful text.")
+    expect(danas.get_by_role("button", name="Approve $214.50, edited")).to_be_visible()
+    marcos = live(browse(marco, f"/approvals/{approval.pk}/"))
+
+    marcos.keyboard.press("a")
+
+    expect(danas.get_by_text("Marco Reyes has decided this.")).to_be_visible()
+    expect(danas.get_by_label("Message to customer")).to_have_value("A careful text.")
+
+
+def test_keys_move_through_the_queue_and_rest_while_typing(browse: Browse, sam: User, dana: User) -> None:
+    for number in range(3):
+        make_waiting(sam, title=f"Request {number}", expires_seconds=600 + number)
+    page = live(browse(dana, "/inbox/"))
+
+    page.keyboard.press("j")
+    expect(page.locator("#peek-title")).to_have_text("Request 1")
+    page.wait_for_timeout(450)
+    page.keyboard.press("k")
+    expect(page.locator("#peek-title")).to_have_text("Request 0")
+    page.wait_for_timeout(450)
+    page.keyboard.press("/")
+    page.keyboard.type("aaa")
+    expect(page.get_by_placeholder("Find")).to_have_value("aaa")
+    assert not Decision.objects.exists()
+
+
+def test_the_sheet_names_only_keys_that_work_here(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+
+    page.keyboard.press("?")
+
+    expect(page.locator("#keys dt")).to_have_text(["A", "E", "R", "O", "Enter", "/", "1–9", "?"])
+
+
+def test_without_the_server_decisions_are_disabled_and_say_why(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+
+    page.context.set_offline(True)
+
+    expect(page.get_by_role("button", name="Approve")).to_be_disabled()
+    expect(page.locator(".bar [data-live-words]")).to_contain_text("Decisions are disabled.")
+    page.context.set_offline(False)
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()
+
+
+def test_who_is_signed_out_elsewhere_cannot_decide_and_asks_only_once(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/live/" in request.url else None)
+
+    page.context.clear_cookies()
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange')); htmx.trigger('#live', 'session.expired')")
+
+    expect(page.get_by_role("button", name="Approve")).to_be_disabled()
+    page.wait_for_timeout(1500)
+    assert len(asked) <= 1
+
+
+def test_a_phone_opens_the_request_and_decides_with_a_tap(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = browse(dana, "/inbox/", 390, 844, is_mobile=True)
+
+    page.locator("#queue .q-main").first.tap()
+    page.wait_for_url(f"**/approvals/{approval.pk}/")
+    page.get_by_role("button", name="Approve $214.50").tap()
+
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+
+
+def test_without_script_one_signs_in_reads_edits_and_decides(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = browse(None, "/login/", java_script_enabled=False)
+    page.get_by_label("Name").fill("dana")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.locator("#queue .q-main").first.click()
+
+    page.get_by_label("Amount", exact=True).fill("100")
+    page.get_by_role("button", name="Check changes").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Refund $100.00 for order 58213")
+    page.get_by_role("link", name="Reject").click()
+    expect(page.locator("#reject-dialog")).to_be_visible()
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("button", name="Approve").click()
+
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    approval.refresh_from_db()
+    assert approval.state == Approval.State.PENDING
+
+
+def test_an_unknown_outcome_is_resolved_from_the_inbox(browse: Browse, sam: User, dana: User) -> None:
+    execution = make_unknown(sam)
+    page = live(browse(dana, "/inbox/"))
+
+    page.get_by_label("How do you know?").fill("The refund is in Stripe.")
+    page.get_by_role("button", name="It happened").click()
+
+    expect(page.get_by_text("Nothing is waiting")).to_be_visible()
+    execution.refresh_from_db()
+    assert execution.state == ToolExecution.State.FINISHED
+
+
+def test_a_request_that_runs_out_of_time_says_so(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now())
+
+    page.keyboard.press("a")
+
+    expect(page.locator("#conflict")).to_contain_text("Time ran out before this decision")
