@@ -133,7 +133,7 @@ def build(
     form = SchemaForm([], [], dict(current))
     properties = schemas.properties(schema)
     definitions = schema.get("$defs", {})
-    for name in dict.fromkeys([*properties, *current]):
+    for name in schemas.in_order(schema, current):
         value = current.get(name, _ABSENT)
         described = schemas.resolve(properties.get(name, {}), definitions)
         if name in secret or described.get("x-secret"):
@@ -200,7 +200,7 @@ def _field(
             item.children = [
                 _field((*path, name), schemas.resolve(known.get(name, {}), definitions), definitions,
                        inner.get(name, _ABSENT), name in described.get("required", []), depth - 1)
-                for name in dict.fromkeys([*known, *inner])
+                for name in schemas.in_order(described, inner)
             ]  # fmt: skip
         case "checkbox":
             item.checked = value is True

@@ -34,6 +34,16 @@ def properties(schema: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def in_order(schema: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """The names of an object's parts: the required ones as listed, then the others, then the unknown.
+
+    PostgreSQL keeps the order of lists and not that of keys, so the list is what tells the author's order.
+    """
+    known = properties(schema)
+    required = [name for name in schema.get("required", []) if name in known]
+    return list(dict.fromkeys([*required, *known, *values]))
+
+
 def resolve(described: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     """A schema with its local reference followed, what stands beside the reference kept."""
     for _ in range(MAX_REFERENCES):

@@ -225,3 +225,11 @@ def test_a_form_that_nobody_touched_gives_back_exactly_what_it_showed(schema: di
 @given(st.decimals(min_value=-(10**9), max_value=10**9, places=2))
 def test_every_amount_reads_back_from_how_it_is_shown(amount: Any) -> None:
     assert typed_text.decimal(typed_text.cents(format(amount, "f"))) == amount
+
+
+def test_required_fields_come_first_in_the_order_of_their_list() -> None:
+    properties = {"note": {"type": "string"}, "reason": {"type": "string"}, "amount": {"type": "number"}}
+
+    built = form(properties, {"reason": "x", "amount": 1}, schema={"required": ["amount", "reason"]})
+
+    assert [field.pointer for field in built.fields] == ["amount", "reason", "note"]
