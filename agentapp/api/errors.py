@@ -47,7 +47,6 @@ CODES: dict[str, tuple[int, str]] = {
     "locked_field": (422, "The argument is locked"),
     "policy_denied": (422, "A rule forbids the call"),
     "message_required": (422, "Words are needed"),
-    "policy_denied": (422, "A rule forbids the call"),
     "not_allowed": (422, "The rule does not allow this decision"),
     "unknown_agent": (422, "There is no such agent"),
     "unknown_route": (422, "There is no such route"),
