@@ -101,7 +101,7 @@ def test_a_planned_waking_can_be_taken_back():
 
 def test_a_released_run_is_claimed_when_its_delay_is_over():
     run, token = a_claimed_run()
-    runs.release(run, token, "The model is busy.", delay=60, failed=True)
+    runs.release(run, token, "The model is busy. \ud800\x00", delay=60, failed=True)
     assert runs.claim(run.pk) is None
     Run.objects.update(wake_at=timezone.now() - LONG_AGO)
     claimed = runs.claim(run.pk)
@@ -238,7 +238,7 @@ def test_whatever_a_provider_sends_is_stored_on_both_databases():
         text="a\x00b\ud800",
         model="m" * 300,
         finish_reason="because " * 20,
-        tool_calls=(ToolCall("1", "n" * 500, "{}"),),
+        tool_calls=(ToolCall("1", "n\ud800\x00" * 500, "{}"),),
         provider_parts=[{"thinking": "x\x00\ud800", "score": float("nan"), "signature": "c2ln"}],
     )
     step = record(run, token, reply)
