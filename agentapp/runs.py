@@ -174,8 +174,8 @@ def record_step(
     )
     data = {
         "step": number,
-        "model": reply.model,
-        "calls": [call.name[:200] for call in reply.tool_calls],
+        "model": step.model,
+        "calls": [storable(call.name)[:200] for call in reply.tool_calls],
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost": None if usage.cost is None else str(usage.cost),
@@ -212,7 +212,9 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
         )
         if not changed:
             raise LeaseLost(f"{run.pk} is no longer held by this worker")
-        ledger.record(ledger.run_chain(run.pk), "run.released", {"reason": reason[:500], "delay_seconds": round(delay)})
+        ledger.record(
+            ledger.run_chain(run.pk), "run.released", {"reason": storable(reason)[:500], "delay_seconds": round(delay)}
+        )
 
 
 def wake(run: Run, at: datetime | None) -> None:

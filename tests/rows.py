@@ -153,7 +153,7 @@ def a_step(run: Run, token: uuid.UUID, proposals: Sequence[Proposal]) -> tuple[S
     now = timezone.now()
     reply = Reply(text="I look into it.", tool_calls=tuple(proposal.call for proposal in proposals), model="scripted")
     with ledger.transaction():
-        step = runs.record_step(run, token, reply, [proposal.call.name for proposal in proposals], now, now)
+        step = runs.record_step(run, token, reply, [], now, now)
         assert step is not None
         made = executions.propose(run, step, proposals)
     run.refresh_from_db()
