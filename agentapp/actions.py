@@ -22,7 +22,7 @@ from agentapp.script import ScriptError, check_script
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration, snapshot_of
-from approvals import decisions, ledger
+from approvals import decisions, ledger, standing
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
 from approvals.models import Approval, DecisionType, Verdict
 
@@ -146,7 +146,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
             runs.wake(run, taken.approval.runs_at)
             transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
-    if isinstance(taken, decisions.Refusal):
+    if isinstance(taken, standing.Refusal):
         approval.refresh_from_db()
         raise Refused(taken.code, taken.message, approval=approval)
     return taken
@@ -163,7 +163,7 @@ def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
         if isinstance(undone, Approval) and run is not None:
             held = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
             runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
-    if isinstance(undone, decisions.Refusal):
+    if isinstance(undone, standing.Refusal):
         approval.refresh_from_db()
         raise Refused(undone.code, undone.message, approval=approval)
     return undone
@@ -312,4 +312,4 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     if ruling.verdict == Verdict.DENY:
         raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return text, sentences.title(tool, arguments, snapshot)
+    return text, sentences.title(tool, sentences.masked(arguments, tool.secret_fields), snapshot)

@@ -1,6 +1,6 @@
 """API tokens and their scopes; who may see a run or a request, and start, cancel or resolve.
 
-Who may *decide* is the business of `approvals.decisions.may_decide`.
+Who may *decide* is the business of `approvals.standing.may_decide`.
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from agentapp.deadline import DeadlineExceeded, within
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import python_source, sentences
 from agentapp.transcript import StepRows
-from approvals.decisions import Card
+from approvals.cards import Card
 from approvals.digest import canonical, parse
 from approvals.models import Approval, DecisionType
 from approvals.policy import Ruling
@@ -29,6 +29,7 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
     arguments = parse(arguments_text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
+    shown = sentences.masked(arguments, tool.secret_fields)
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return Card(
         run_id=run.pk,
@@ -40,10 +41,10 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
         tool_version=tool.version,
         effect_class=tool.effect_class,
         arguments_text=arguments_text,
-        title=sentences.title(tool, arguments, snapshot),
-        sentence=sentences.sentence(tool, arguments, snapshot),
-        effects=sentences.effects(tool, arguments, snapshot),
-        button=sentences.button(tool, arguments, snapshot),
+        title=sentences.title(tool, shown, snapshot),
+        sentence=sentences.sentence(tool, shown, snapshot),
+        effects=sentences.effects(tool, shown, snapshot),
+        button=sentences.button(tool, shown, snapshot),
         locked_fields=list(tool.locked_fields),
         secret_fields=list(tool.secret_fields),
         evidence=evidence(run, steps),

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import F
-from django.db.models.functions import Now
 
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
 from approvals import ledger
+from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
 from approvals.models import Approval
 

@@ -7,7 +7,7 @@ from agentapp.models import ToolExecution
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
-from approvals import decisions
+from approvals import standing
 from approvals.digest import parse, sha256
 from approvals.models import Approval, Verdict
 from approvals.policy import Ruling
@@ -34,13 +34,13 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
-    if not decisions.is_bound(approval):
+    if not standing.is_bound(approval):
         return "The request on record is not what people approved."
     if snapshot != approval.snapshot_text:
         return "What the decision rested on has changed since it was approved."
-    if not decisions.deciders_still_allowed(approval):
+    if not standing.deciders_still_allowed(approval):
         return "Somebody who approved may no longer decide."
-    if ruling.verdict == Verdict.ASK and not decisions.meets(approval, ruling):
+    if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling):
         return f"The rules have become stricter: {ruling.reason}"
     return ""
 

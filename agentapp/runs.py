@@ -12,11 +12,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce
 
 from agentapp.messages import Reply
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
+from approvals.clock import Now
 from approvals.digest import storable, storable_json
 from approvals.models import Event
 

@@ -7,59 +7,18 @@ wait cannot miss each other; and is inside `ledger.transaction()`.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import F, Q, prefetch_related_objects
-from django.db.models.functions import Now
 
 from approvals import ledger
-from approvals.digest import action_digest, canonical, load, sha256
-from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
-from approvals.policy import Ruling
-
-
-@dataclass(frozen=True)
-class Card:
-    """One request to be made: the exact call, everything people will be shown, and the terms."""
-
-    run_id: uuid.UUID
-    execution_id: uuid.UUID
-    agent: str
-    tool: str
-    tool_version: str
-    effect_class: str
-    arguments_text: str
-    title: str
-    sentence: list[dict[str, Any]]
-    effects: list[dict[str, Any]]
-    reason: str
-    expires_seconds: int
-    hold_seconds: int
-    route: str = ""
-    run_title: str = ""
-    button: str = ""
-    locked_fields: list[str] = field(default_factory=list)
-    secret_fields: list[str] = field(default_factory=list)
-    evidence: list[dict[str, Any]] = field(default_factory=list)
-    explanation: str = ""
-    snapshot_text: str = ""
-    difference: list[dict[str, Any]] = field(default_factory=list)
-    rule: str = ""
-    risk: str = Risk.MEDIUM
-    allowed_decisions: tuple[str, ...] = ()
-    approvals_needed: int = 1
-    starter_id: int | None = None
-    starter_excluded: bool = True
-    on_expiry: str = "reject"
-    groups: tuple[int, ...] = ()
-    supersedes_id: uuid.UUID | None = None
-
-
-# Keys of rows, which mean nothing to a reader.
-_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id"})
+from approvals.cards import Card, concerns, digest_of, pending
+from approvals.clock import Now
+from approvals.models import Approval, Channel, Decision, DecisionType, Notification
+from approvals.standing import Refusal, final_digest, is_enough, may_decide
 
 
 @dataclass(frozen=True)
@@ -79,14 +38,6 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why a decision was not taken. `code` is for programs, `message` for people."""
-
-    code: str
-    message: str
-
-
-@dataclass(frozen=True)
 class Taken:
     """A decision that counts, and where the request stands now. `repeated`: it had been sent before."""
 
@@ -97,7 +48,7 @@ class Taken:
 
 def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = ()) -> list[Approval]:
     """Ask people about calls: pending rows, their groups, and a notification for each channel."""
-    approvals = [_pending(card, now) for card in cards]
+    approvals = [pending(card, now) for card in cards]
     prefetch_related_objects(list(channels), "groups")
     Approval.objects.bulk_create(approvals)
     through = Approval.groups.through
@@ -111,7 +62,7 @@ def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = 
         Notification(approval=approval, channel=channel, created_at=now)
         for approval, card in zip(approvals, cards, strict=True)
         for channel in channels
-        if _concerns(channel, card)
+        if concerns(channel, card)
     ]
     Notification.objects.bulk_create(notifications)
     for approval in approvals:
@@ -134,19 +85,6 @@ def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = 
             },
         )
     return approvals
-
-
-def may_decide(user: User, approval: Approval) -> Refusal | None:
-    """None when this person may decide about this request now, else why not."""
-    if not user.is_active or not user.has_perm("approvals.decide_approval"):
-        return Refusal("forbidden", "You can view this, not decide it: deciding needs the right to decide approvals.")
-    groups = list(approval.groups.all())
-    if groups and not {group.pk for group in groups} & set(user.groups.values_list("pk", flat=True)):
-        names = " or ".join(group.name for group in groups)
-        return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
-    if approval.starter_excluded and approval.starter_id == user.pk:
-        return Refusal("starter", "You started this run, so someone else decides about its calls.")
-    return None
 
 
 def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> Taken | Refusal:
@@ -225,7 +163,7 @@ def consume(approval: Approval) -> bool:
 
     False: it is not approved, not due, too old, used, or its arguments are not those that were approved.
     """
-    if not approval.final_digest or approval.final_digest != _final_digest(approval):
+    if not approval.final_digest or approval.final_digest != final_digest(approval):
         return False
     used = Approval.objects.filter(
         pk=approval.pk,
@@ -308,91 +246,6 @@ def supersede(approval: Approval, reason: str) -> bool:
     return True
 
 
-def deciders_still_allowed(approval: Approval) -> bool:
-    """Whether everybody whose approval counts still has the right to give it."""
-    standing = approval.decisions.select_related("user").filter(undone_at__isnull=True)
-    return all(may_decide(decision.user, approval) is None for decision in standing)
-
-
-def is_bound(approval: Approval) -> bool:
-    """Whether the arguments on the row are, byte for byte, what enough people approved.
-
-    The digest is made anew from the text, so that a row changed by hand does not pass.
-    """
-    return approval.final_digest != "" and approval.final_digest == _final_digest(approval) and _is_enough(approval)
-
-
-def meets(approval: Approval, ruling: Ruling) -> bool:
-    """Whether the approvals given would be enough under the terms of another ruling."""
-    counting = approval.decisions.filter(undone_at__isnull=True, action_digest=approval.final_digest)
-    users = {decision.user_id for decision in counting}
-    if ruling.starter_excluded:
-        users -= {approval.starter_id}
-    if ruling.groups:
-        users &= set(User.objects.filter(groups__in=ruling.groups, pk__in=users).values_list("pk", flat=True))
-    return len(users) >= ruling.approvals_needed
-
-
-def view_digest(card: Card) -> str:
-    """Digest of everything a person is shown before deciding, and of the terms they decide under."""
-    shown = {name: value for name, value in asdict(card).items() if name not in _NOT_SHOWN}
-    return sha256(canonical(shown))
-
-
-def _pending(card: Card, now: datetime) -> Approval:
-    return Approval(
-        run_id=card.run_id,
-        execution_id=card.execution_id,
-        agent=card.agent,
-        route=card.route,
-        run_title=card.run_title,
-        tool=card.tool,
-        tool_version=card.tool_version,
-        effect_class=card.effect_class,
-        arguments_text=card.arguments_text,
-        arguments=load(card.arguments_text),
-        action_digest=_digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
-        title=card.title,
-        sentence=card.sentence,
-        effects=card.effects,
-        button=card.button,
-        locked_fields=card.locked_fields,
-        secret_fields=card.secret_fields,
-        evidence=card.evidence,
-        explanation=card.explanation,
-        snapshot_text=card.snapshot_text,
-        difference=card.difference,
-        view_digest=view_digest(card),
-        rule=card.rule,
-        reason=card.reason[:500],
-        risk=card.risk,
-        allowed_decisions=list(card.allowed_decisions),
-        approvals_needed=card.approvals_needed,
-        starter_id=card.starter_id,
-        starter_excluded=card.starter_excluded,
-        hold_seconds=card.hold_seconds,
-        on_expiry=card.on_expiry,
-        supersedes_id=card.supersedes_id,
-        created_at=now,
-        expires_at=now + timedelta(seconds=card.expires_seconds),
-    )
-
-
-def _digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:
-    return action_digest(
-        tool=tool,
-        tool_version=version,
-        arguments=load(arguments_text),
-        run=str(run_id),
-        subject=str(execution_id),
-    )
-
-
-def _concerns(channel: Channel, card: Card) -> bool:
-    groups: set[int] = {group.pk for group in channel.groups.all()}
-    return not groups or bool(groups & set(card.groups))
-
-
 def _locked(approval_id: uuid.UUID) -> Approval | None:
     return Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=approval_id).first()
 
@@ -453,7 +306,7 @@ def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
     edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
     type_ = DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type
     text = verdict.edited_text if edited else current
-    digest = _digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
+    digest = digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
     if edited:
         # Whoever approved the call as it was has not approved this one.
         approval.decisions.filter(undone_at__isnull=True).update(undone_at=Now())
@@ -481,36 +334,12 @@ def _count_approval(
     approval.final_digest = decision.action_digest
     if decision.type == DecisionType.EDIT:
         approval.final_title = edited_title
-    if not _is_enough(approval):
+    if not is_enough(approval):
         return
     approval.state = Approval.State.APPROVED
     approval.decided_at = now
     approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
     approval.use_by = approval.runs_at + use_within
-
-
-def _is_enough(approval: Approval) -> bool:
-    """Whether enough people approved the call as it would run now.
-
-    At high and critical risk the person who changed the arguments does not count as one of them.
-    """
-    approving = [DecisionType.APPROVE]
-    if approval.risk not in (Risk.HIGH, Risk.CRITICAL):
-        approving.append(DecisionType.EDIT)
-    counting = approval.decisions.filter(
-        undone_at__isnull=True, type__in=approving, action_digest=approval.final_digest
-    )
-    return counting.count() >= approval.approvals_needed
-
-
-def _final_digest(approval: Approval) -> str:
-    """The digest of the call as it would run now, made from the text itself. Empty: the text is no JSON."""
-    try:
-        return _digest_of(
-            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id
-        )
-    except ValueError:
-        return ""
 
 
 def _close(found: Any, state: str) -> bool:

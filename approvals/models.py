@@ -303,7 +303,7 @@ class Notification(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="notifications")
-    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="notifications")
+    channel = models.ForeignKey(Channel, on_delete=models.PROTECT, related_name="notifications")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempts = models.PositiveSmallIntegerField(default=0)
     error = models.TextField(blank=True)

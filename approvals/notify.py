@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import pydantic
 from django.db.models import F, Q
-from django.db.models.functions import Now
 
 from approvals.channels import open_channel
 from approvals.channels.base import ChannelError
+from approvals.clock import Now
 from approvals.models import Approval, Notification
 
 logger = logging.getLogger(__name__)

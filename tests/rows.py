@@ -13,7 +13,7 @@ from agentapp import executions, runs
 from agentapp.executions import Proposal
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Step, Tool, ToolExecution, ToolSource
-from approvals import decisions, ledger
+from approvals import cards, decisions, ledger, standing
 from approvals.digest import canonical, parse
 from approvals.models import Approval, DecisionType
 
@@ -21,7 +21,7 @@ ARGUMENTS = {"order": "1001", "amount": 240}
 USE_WITHIN = timedelta(hours=1)
 
 
-def a_card(**changes: Any) -> decisions.Card:
+def a_card(**changes: Any) -> cards.Card:
     """A request to refund an order. `arguments` may be given as a value."""
     fields: dict[str, Any] = {
         "run_id": uuid.uuid4(),
@@ -39,7 +39,7 @@ def a_card(**changes: Any) -> decisions.Card:
         "hold_seconds": 0,
         "allowed_decisions": tuple(str(value) for value in DecisionType.values),
     }
-    return decisions.Card(**fields | changes)
+    return cards.Card(**fields | changes)
 
 
 def a_request(**changes: Any) -> Approval:
@@ -68,7 +68,7 @@ def a_verdict(approval: Approval, user: User, type: str = "approve", **changes: 
     return decisions.Verdict(**fields | changes)
 
 
-def decide(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken | decisions.Refusal:
+def decide(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken | standing.Refusal:
     with ledger.transaction():
         return decisions.decide(approval.pk, verdict, USE_WITHIN)
 
@@ -80,7 +80,7 @@ def take(approval: Approval, user: User, type: str = "approve", **changes: Any) 
     return read(approval)
 
 
-def undo(approval: Approval, user: User) -> Approval | decisions.Refusal:
+def undo(approval: Approval, user: User) -> Approval | standing.Refusal:
     with ledger.transaction():
         return decisions.undo(approval.pk, user)
 

@@ -19,7 +19,7 @@ from agentapp.api.paging import Listing, Page, page_of
 from agentapp.api.runs import REPLAY_HEADER
 from agentapp.api.tool_executions import DecisionOut, Person, decision_out
 from agentapp.models import ToolExecution
-from approvals import decisions
+from approvals import standing
 from approvals.digest import canonical
 from approvals.models import Approval, Decision
 
@@ -220,7 +220,7 @@ def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, 
 
 def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
     execution = ToolExecution.objects.filter(pk=approval.execution_id).first()
-    refusal = decisions.may_decide(user, approval)
+    refusal = standing.may_decide(user, approval)
     secret = approval.secret_fields
     starter = approval.starter
     return ApprovalDetail(

@@ -19,9 +19,9 @@ from agentapp.console.history import history
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Tool, ToolExecution
 from agentapp.tools import sentences
-from approvals import decisions
 from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.standing import Refusal, may_decide
 
 ALIKE = 20
 # The queue's neighbours are looked up among this many; beyond it a place in the queue says nothing.
@@ -94,11 +94,11 @@ def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need."""
     standing = standing_of(approval)
-    forbidden = decisions.may_decide(user, approval) if standing == "pending" else None
+    forbidden = may_decide(user, approval) if standing == "pending" else None
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
     if standing == "pending" and forbidden is None and mine is not None:
-        forbidden = decisions.Refusal("decided_by_you", "You have approved. This request needs another person too.")
+        forbidden = Refusal("decided_by_you", "You have approved. This request needs another person too.")
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
     shown = show(approval, draft.posted if may_edit else None)

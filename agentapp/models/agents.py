@@ -69,6 +69,7 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
+        verbose_name = "API token"
         constraints = [
             models.CheckConstraint(
                 condition=~Q(starts_runs=True, decides=True),

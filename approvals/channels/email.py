@@ -11,8 +11,8 @@ from django.template.loader import render_to_string
 from pydantic import Field, field_validator, model_validator
 
 from approvals.channels.base import ChannelConfig, ChannelError
-from approvals.decisions import may_decide
 from approvals.models import Approval, Notification
+from approvals.standing import may_decide
 
 
 class EmailConfig(ChannelConfig):

@@ -16,7 +16,8 @@ from agentapp.messages import Reply, ToolCall, ToolResult, Usage
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution, ToolSource
 from agentapp.toolset import snapshot_of
 from approvals import decisions, ledger
-from approvals.decisions import Card, Taken
+from approvals.cards import Card
+from approvals.decisions import Taken
 from approvals.digest import canonical, sha256
 from approvals.models import Approval
 

@@ -11,7 +11,7 @@ from agentapp import actions
 from agentapp.models import Run, Tool
 from agentapp.transcript import answer
 from approvals import configuration, ledger
-from approvals.models import Approval, Rule
+from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
@@ -458,7 +458,6 @@ def test_the_ledger_of_a_run_tells_the_journey_in_order_and_verifies(clerk, dana
     run = clerk.run(calls(call("a", "pay", account="ana", amount=20)), says("done"))
     clerk.decide(clerk.open(run)[0], dana)
     clerk.drive(run)
-    from approvals.models import Event
 
     types = list(Event.objects.filter(run_id=run.pk).order_by("seq").values_list("type", flat=True))
     order = ["tool_call.proposed", "approval.requested", "approval.approved", "approval.used", "tool_call.started"]
@@ -492,3 +491,13 @@ def _drive(clerk, run):
         clerk.drive(run)
     finally:
         connection.close()
+
+
+def test_a_secret_argument_reaches_no_card_and_no_event(clerk):
+    Tool.objects.filter(name="pay").update(secret_fields=["account"], title_template="Pay {account}")
+    run = clerk.run(calls(call("a", "pay", account="canary", amount=20)))
+    (approval,) = clerk.open(run)
+    shown = json.dumps([approval.title, approval.sentence, approval.effects, approval.button])
+    assert "canary" not in shown
+    assert "••••" in approval.title
+    assert not Event.objects.filter(run_id=run.pk, body__contains="canary").exists()

@@ -15,7 +15,7 @@ from agentapp import executions, runs, tool_sync
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.tools import base, python_source
-from approvals import decisions, ledger
+from approvals import cards, decisions, ledger
 from approvals.models import Approval, Event
 
 MODULE = "tests.tools_for_tests"
@@ -74,7 +74,7 @@ def waiting_run(tool: Tool, state: str = "waiting") -> tuple[Run, ToolExecution,
         assert step is not None
         proposal = executions.Proposal(call, tool, {"amount": 5}, '{"amount":5}', asks=True)
         [execution] = executions.propose(claimed, step, [proposal])
-        card = decisions.Card(
+        card = cards.Card(
             run_id=run.pk,
             execution_id=execution.pk,
             agent="payer",

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from approvals import decisions, ledger
+from approvals import cards, decisions, ledger
 from approvals.admin import MASK, RecordedAdmin, masked_arguments
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Decision, Event, Notification
@@ -26,7 +26,7 @@ def staff(client: Client, ada: User) -> Client:
 
 @pytest.fixture
 def approval(roles: dict[str, Group]) -> Approval:
-    card = decisions.Card(
+    card = cards.Card(
         run_id=uuid7(),
         execution_id=uuid7(),
         agent="support",

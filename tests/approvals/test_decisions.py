@@ -5,10 +5,11 @@ import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from approvals import decisions, ledger
-from approvals.decisions import Refusal, Taken
+from approvals import cards, decisions, ledger
+from approvals.decisions import Taken
 from approvals.digest import canonical, sha256
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification
+from approvals.standing import Refusal
 from tests.conftest import make_user
 from tests.rows import (
     ARGUMENTS,
@@ -332,11 +333,11 @@ KEYS_OF_ROWS = {"run_id", "execution_id", "starter_id", "supersedes_id", "argume
 @pytest.mark.parametrize("field", SHOWN)
 def test_the_digest_of_the_view_covers_everything_shown(field):
 
-    assert decisions.view_digest(a_card(**{field: SHOWN[field]})) != decisions.view_digest(a_card())
+    assert cards.view_digest(a_card(**{field: SHOWN[field]})) != cards.view_digest(a_card())
 
 
 def test_no_field_of_a_card_is_left_out_of_the_view_by_accident():
-    fields = set(decisions.Card.__dataclass_fields__)
+    fields = set(cards.Card.__dataclass_fields__)
     assert fields - KEYS_OF_ROWS == set(SHOWN) - {"arguments"}
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from approvals import decisions, ledger
-from approvals.decisions import Refusal
+from approvals import decisions, ledger, standing
 from approvals.models import Approval
+from approvals.standing import Refusal
 from tests.conftest import make_user
 from tests.rows import ARGUMENTS, a_moment_ago, a_request, a_verdict, consume, decide, read, take, undo
 
@@ -35,7 +35,7 @@ def test_two_approvals_of_two_people_approve(dana, marco):
     assert not consume(approval)
     approval = take(approval, marco)
     assert approval.state == State.APPROVED
-    assert decisions.is_bound(approval)
+    assert standing.is_bound(approval)
     types = [event.type for event in ledger.Event.objects.order_by("seq")]
     assert types == ["approval.requested", "approval.changed", "approval.approved"]
 
@@ -232,14 +232,14 @@ def test_a_rejection_undone_leaves_the_approval_before_it(dana, marco, nora):
 
 def test_somebody_who_may_no_longer_decide_makes_an_approval_worthless(dana, marco, roles):
     approval = take(take(a_request(approvals_needed=2, groups=(roles["approver"].pk,)), dana), marco)
-    assert decisions.deciders_still_allowed(approval)
+    assert standing.deciders_still_allowed(approval)
     marco.groups.clear()
-    assert not decisions.deciders_still_allowed(approval)
+    assert not standing.deciders_still_allowed(approval)
     marco.groups.add(roles["approver"])
-    assert decisions.deciders_still_allowed(approval)
+    assert standing.deciders_still_allowed(approval)
     dana.is_active = False
     dana.save()
-    assert not decisions.deciders_still_allowed(approval)
+    assert not standing.deciders_still_allowed(approval)
 
 
 def test_somebody_whose_decision_was_undone_does_not_matter_any_more(dana, marco):
@@ -248,7 +248,7 @@ def test_somebody_whose_decision_was_undone_does_not_matter_any_more(dana, marco
     approval = take(approval, marco)
     dana.is_active = False
     dana.save()
-    assert decisions.deciders_still_allowed(approval)
+    assert standing.deciders_still_allowed(approval)
 
 
 def test_a_request_approved_by_hand_is_not_bound(dana):
@@ -257,7 +257,7 @@ def test_a_request_approved_by_hand_is_not_bound(dana):
     Approval.objects.filter(pk=approval.pk).update(
         state="approved", decided_at=moment, runs_at=moment, use_by=approval.expires_at
     )
-    assert not decisions.is_bound(read(approval))
+    assert not standing.is_bound(read(approval))
 
 
 def test_an_edit_approved_by_hand_at_high_risk_is_not_bound(dana):
@@ -266,4 +266,4 @@ def test_an_edit_approved_by_hand_at_high_risk_is_not_bound(dana):
     Approval.objects.filter(pk=approval.pk).update(
         state="approved", decided_at=moment, runs_at=moment, use_by=approval.expires_at
     )
-    assert not decisions.is_bound(read(approval))
+    assert not standing.is_bound(read(approval))

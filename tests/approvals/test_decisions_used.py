@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from approvals import decisions, ledger
+from approvals import decisions, ledger, standing
 from approvals.digest import canonical
 from approvals.models import Approval, Channel, Decision, Notification
 from tests.rows import a_moment_ago, a_request, consume, read, take, within_transaction
@@ -78,16 +78,16 @@ def test_a_row_read_before_a_change_uses_nothing(approved):
     ids=lambda change: f"{next(iter(change))} {next(iter(change.values()))[:20]}",
 )
 def test_a_call_changed_by_hand_after_the_approval_is_not_covered_by_it(approved, change):
-    assert decisions.is_bound(approved)
+    assert standing.is_bound(approved)
     Approval.objects.filter(pk=approved.pk).update(**change)
     changed = read(approved)
-    assert not decisions.is_bound(changed)
+    assert not standing.is_bound(changed)
     assert not consume(changed)
 
 
 def test_the_same_arguments_written_differently_are_the_same_call(approved):
     Approval.objects.filter(pk=approved.pk).update(final_arguments_text='{ "order": "1001", "amount": 240.0 }')
-    assert decisions.is_bound(read(approved))
+    assert standing.is_bound(read(approved))
 
 
 def test_an_edited_call_is_used_as_it_was_edited(dana):

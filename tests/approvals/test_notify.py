@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from approvals import decisions, ledger, notify, tasks
+from approvals import cards, decisions, ledger, notify, tasks
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
@@ -33,7 +33,7 @@ def _tasks_run_at_once() -> Iterator[None]:
 
 def queued(kind: str = "memory", config: Any = None) -> Notification:
     channel = Channel.objects.create(name="desk", kind=kind, config=config or {})
-    card = decisions.Card(
+    card = cards.Card(
         run_id=uuid7(),
         execution_id=uuid7(),
         agent="support",

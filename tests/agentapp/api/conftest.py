@@ -20,7 +20,7 @@ from agentapp.executions import Proposal
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution, ToolSource
 from agentapp.toolset import snapshot_of
-from approvals import decisions, ledger
+from approvals import cards, decisions, ledger
 from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, Event, every_decision
 
@@ -230,7 +230,7 @@ def ask(make_run: Callable[..., Run], propose: Callable[..., ToolExecution]) -> 
             locked = runs.lock(run.pk)
             assert locked is not None
             assert locked.lease_token is not None
-            [approval] = decisions.request([decisions.Card(**fields)], timezone.now())
+            [approval] = decisions.request([cards.Card(**fields)], timezone.now())
             executions.hold([execution], [approval])
             runs.park(locked, locked.lease_token, Run.WaitingFor.APPROVAL)
         return approval

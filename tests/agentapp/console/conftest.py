@@ -15,7 +15,7 @@ from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.tools import sentences
 from agentapp.toolset import snapshot_of
-from approvals import decisions, ledger
+from approvals import cards, decisions, ledger
 from approvals.digest import canonical
 from approvals.models import Approval, every_decision
 
@@ -110,7 +110,7 @@ def make_waiting(starter: User, **card: Any) -> Approval:
 
 def _card(
     run: Run, execution: ToolExecution, tool: Tool, arguments: dict[str, Any], text: str, parts: dict[str, Any]
-) -> decisions.Card:
+) -> cards.Card:
     standard: dict[str, Any] = {
         "run_id": run.pk,
         "execution_id": execution.pk,
@@ -135,7 +135,7 @@ def _card(
         "hold_seconds": 5,
         "starter_id": run.starter_id,
     }
-    return decisions.Card(**{**standard, **parts})
+    return cards.Card(**{**standard, **parts})
 
 
 def make_unknown(starter: User) -> ToolExecution:

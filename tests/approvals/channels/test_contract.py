@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from pydantic import ValidationError
 
-from approvals import channels, decisions, ledger
+from approvals import cards, channels, decisions, ledger
 from approvals.channels.base import ChannelConfig, ChannelError
 from approvals.channels.email import EmailChannel
 from approvals.channels.memory import outbox
@@ -46,7 +46,7 @@ def make_notification(channel: Channel, **card: Any) -> Notification:
         **card,
     }
     with ledger.transaction():
-        decisions.request([decisions.Card(**values)], timezone.now(), [channel])
+        decisions.request([cards.Card(**values)], timezone.now(), [channel])
     return Notification.objects.get(channel=channel)
 
 

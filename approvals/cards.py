@@ -1,0 +1,113 @@
+"""A request as people will see it: everything on the card and the terms they decide under. Writes nothing."""
+
+import uuid
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from approvals.digest import action_digest, canonical, load, sha256
+from approvals.models import Approval, Channel, Risk
+
+
+@dataclass(frozen=True)
+class Card:
+    """One request to be made: the exact call, everything people will be shown, and the terms."""
+
+    run_id: uuid.UUID
+    execution_id: uuid.UUID
+    agent: str
+    tool: str
+    tool_version: str
+    effect_class: str
+    arguments_text: str
+    title: str
+    sentence: list[dict[str, Any]]
+    effects: list[dict[str, Any]]
+    reason: str
+    expires_seconds: int
+    hold_seconds: int
+    route: str = ""
+    run_title: str = ""
+    button: str = ""
+    locked_fields: list[str] = field(default_factory=list)
+    secret_fields: list[str] = field(default_factory=list)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    explanation: str = ""
+    snapshot_text: str = ""
+    difference: list[dict[str, Any]] = field(default_factory=list)
+    rule: str = ""
+    risk: str = Risk.MEDIUM
+    allowed_decisions: tuple[str, ...] = ()
+    approvals_needed: int = 1
+    starter_id: int | None = None
+    starter_excluded: bool = True
+    on_expiry: str = "reject"
+    groups: tuple[int, ...] = ()
+    supersedes_id: uuid.UUID | None = None
+
+
+# Keys of rows, which mean nothing to a reader.
+_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id"})
+
+
+def view_digest(card: Card) -> str:
+    """Digest of everything a person is shown before deciding, and of the terms they decide under."""
+    shown = {name: value for name, value in asdict(card).items() if name not in _NOT_SHOWN}
+    return sha256(canonical(shown))
+
+
+def pending(card: Card, now: datetime) -> Approval:
+    """The row of a new request, not stored yet."""
+    return Approval(
+        run_id=card.run_id,
+        execution_id=card.execution_id,
+        agent=card.agent,
+        route=card.route,
+        run_title=card.run_title,
+        tool=card.tool,
+        tool_version=card.tool_version,
+        effect_class=card.effect_class,
+        arguments_text=card.arguments_text,
+        arguments=load(card.arguments_text),
+        action_digest=digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
+        title=card.title,
+        sentence=card.sentence,
+        effects=card.effects,
+        button=card.button,
+        locked_fields=card.locked_fields,
+        secret_fields=card.secret_fields,
+        evidence=card.evidence,
+        explanation=card.explanation,
+        snapshot_text=card.snapshot_text,
+        difference=card.difference,
+        view_digest=view_digest(card),
+        rule=card.rule,
+        reason=card.reason[:500],
+        risk=card.risk,
+        allowed_decisions=list(card.allowed_decisions),
+        approvals_needed=card.approvals_needed,
+        starter_id=card.starter_id,
+        starter_excluded=card.starter_excluded,
+        hold_seconds=card.hold_seconds,
+        on_expiry=card.on_expiry,
+        supersedes_id=card.supersedes_id,
+        created_at=now,
+        expires_at=now + timedelta(seconds=card.expires_seconds),
+    )
+
+
+def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:
+    """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
+    return action_digest(
+        tool=tool,
+        tool_version=version,
+        arguments=load(arguments_text),
+        run=str(run_id),
+        subject=str(execution_id),
+    )
+
+
+def concerns(channel: Channel, card: Card) -> bool:
+    """Whether a channel is told of this request."""
+    groups: set[int] = {group.pk for group in channel.groups.all()}
+    return not groups or bool(groups & set(card.groups))

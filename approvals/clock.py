@@ -1,0 +1,19 @@
+"""The database's clock, which alone decides leases, expiry and order."""
+
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models.functions import Now as DjangoNow
+from django.db.models.sql.compiler import SQLCompiler
+
+
+class Now(DjangoNow):
+    """Now, in the form in which both databases keep times.
+
+    SQLite compares times as text, and Django's own `Now` gives it three decimals where a stored
+    time has six: the same moment would come before itself.
+    """
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+        template = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW') || '000'"
+        return self.as_sql(compiler, connection, template=template, **context)
