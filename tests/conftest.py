@@ -24,6 +24,8 @@ from tests import clerk_tools
 def pytest_configure() -> None:
     # The real one is slow on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    # Whatever the environment says: most tests of the runtime replay scripts.
+    settings.ALLOW_SCRIPTED_RUNS = True
 
 
 @pytest.fixture(scope="session")

@@ -21,12 +21,13 @@ from agentapp.demo.models import (
     Refund,
     Ticket,
 )
+from agentapp.tools.base import ToolError
 
 CENT = Decimal("0.01")
 MAX_CREDIT = Decimal("50.00")
 
 
-class ShopError(Exception):
+class ShopError(ToolError):
     """The shop will not do this. The message says what is possible instead."""
 
 

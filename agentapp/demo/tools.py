@@ -1,17 +1,15 @@
 """What the shop's agent can do, in all four effect classes."""
 
-from collections.abc import Callable
 from datetime import timedelta
-from functools import wraps
 from typing import Annotated, Any, Literal
 
 from django.db.models import Q
 from django.utils import timezone
 from pydantic import Field
 
-from agentapp.demo import data, shop
-from agentapp.demo.models import Customer, Order, Refund, Ticket
-from agentapp.tools.base import EffectLine, ToolContext, ToolError, tool
+from agentapp.demo import data, lookups, shop
+from agentapp.demo.models import Order, Refund, Ticket
+from agentapp.tools.base import EffectLine, ToolContext, tool
 
 OrderId = Annotated[str, Field(pattern=r"^\d{5}$", title="Order")]
 CustomerId = Annotated[str, Field(pattern=r"^\d{5}$", title="Customer")]
@@ -37,67 +35,6 @@ ClosingCode = Annotated[
 ]
 
 
-def _as_tool_errors[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """What the shop refuses, as an error the model reads."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except shop.ShopError as error:
-            raise ToolError(str(error)) from error
-
-    return call
-
-
-# --- What decisions rest on --------------------------------------------------------------------
-
-
-def payment_state(order_id: str) -> dict[str, Any]:
-    """What was paid and refunded, to which card, and who is told."""
-    order = _order(order_id)
-    payment = getattr(order, "payment", None)
-    if payment is None:
-        raise ToolError(f"Order {order_id} has not been paid, so there is nothing to refund.")
-    return {
-        "customer": order.customer.name,
-        "email": order.customer.email,
-        "card": str(payment),
-        "paid": float(payment.amount),
-        "refunded": float(order.refunded),
-        "currency": order.currency,
-    }
-
-
-def parcel_state(order_id: str) -> dict[str, Any]:
-    """Where an order is, and where it is going."""
-    order = _order(order_id)
-    return {"customer": order.customer.name, "state": order.state, "address": order.delivery_address}
-
-
-def customer_state(customer_id: str) -> dict[str, Any]:
-    """Who a customer is."""
-    customer = _customer(customer_id)
-    return {"customer": customer.name, "email": customer.email}
-
-
-def holdings(customer_id: str) -> dict[str, Any]:
-    """How much there is about a customer."""
-    customer = _customer(customer_id)
-    return {
-        "customer": customer.name,
-        "email": customer.email,
-        "orders": customer.orders.count(),
-        "tickets": customer.tickets.count(),
-    }
-
-
-def ticket_state(ticket_id: str) -> dict[str, Any]:
-    """What a ticket is about and whether it is open."""
-    ticket = _ticket(ticket_id)
-    return {"subject": ticket.subject, "state": ticket.state, "customer": ticket.customer.name}
-
-
 # --- Read: changes nothing ---------------------------------------------------------------------
 
 
@@ -108,7 +45,7 @@ def get_order(order_id: OrderId) -> dict[str, Any]:
     Args:
         order_id: The five digits of the order.
     """
-    return _order_facts(_order(order_id))
+    return lookups.order_facts(lookups.find_order(order_id))
 
 
 @tool(effect="read", trust="trusted_system", title="Look up customer {customer_id}")
@@ -118,7 +55,7 @@ def get_customer(customer_id: CustomerId) -> dict[str, Any]:
     Args:
         customer_id: The five digits of the customer.
     """
-    customer = _customer(customer_id)
+    customer = lookups.find_customer(customer_id)
     return {
         "customer_id": customer.number,
         "name": customer.name,
@@ -170,7 +107,7 @@ def read_ticket(ticket_id: TicketId) -> dict[str, Any]:
     Args:
         ticket_id: The five digits of the ticket.
     """
-    ticket = _ticket(ticket_id)
+    ticket = lookups.find_ticket(ticket_id)
     return {
         "ticket_id": ticket.number,
         "customer_id": ticket.customer_id,
@@ -209,7 +146,7 @@ def list_refunds(order_id: OrderId) -> list[dict[str, Any]]:
     """
     return [
         {"amount": float(refund.amount), "reason": refund.reason, "made_at": refund.made_at}
-        for refund in _order(order_id).refunds.all()
+        for refund in lookups.find_order(order_id).refunds.all()
     ]
 
 
@@ -220,7 +157,7 @@ def score_fraud(order_id: OrderId) -> dict[str, Any]:
     Args:
         order_id: The five digits of the order.
     """
-    order = _order(order_id)
+    order = lookups.find_order(order_id)
     reasons = []
     if (timezone.now().date() - order.customer.since) < timedelta(days=30):
         reasons.append("customer for less than 30 days")
@@ -243,7 +180,6 @@ def score_fraud(order_id: OrderId) -> dict[str, Any]:
     trust="trusted_system",
     repeatable=True,
 )
-@_as_tool_errors
 def tag_ticket(
     ticket_id: TicketId,
     tags: Annotated[
@@ -265,11 +201,10 @@ def tag_ticket(
     sentence="The agent will close ticket {ticket_id} “{snapshot.subject}” as {code:words}.",
     effects=(EffectLine("The ticket leaves the queue", "Anyone can open it again", "undo"),),
     button="Close",
-    snapshot=ticket_state,
+    snapshot=lookups.ticket_state,
     trust="trusted_system",
     locked=("ticket_id",),
 )
-@_as_tool_errors
 def close_ticket(ticket_id: TicketId, code: ClosingCode) -> dict[str, Any]:
     """Close a ticket when nothing is left to do.
 
@@ -293,11 +228,10 @@ def close_ticket(ticket_id: TicketId, code: ClosingCode) -> dict[str, Any]:
         EffectLine("Can be changed back", "Until the parcel is delivered", "undo"),
     ),
     button="new address",
-    snapshot=parcel_state,
+    snapshot=lookups.parcel_state,
     trust="trusted_system",
     locked=("order_id",),
 )
-@_as_tool_errors
 def change_delivery_address(
     order_id: OrderId,
     address: Annotated[
@@ -323,12 +257,11 @@ def change_delivery_address(
         EffectLine("Can be cancelled", "Until it is spent", "undo"),
     ),
     button="{amount:money}",
-    snapshot=customer_state,
+    snapshot=lookups.customer_state,
     idempotency="key",
     trust="trusted_system",
     locked=("customer_id",),
 )
-@_as_tool_errors
 def issue_store_credit(
     customer_id: CustomerId,
     amount: Money,
@@ -362,12 +295,11 @@ def issue_store_credit(
         EffectLine("1 person is told", "{snapshot.email}", "mail"),
     ),
     button="{amount:money}",
-    snapshot=payment_state,
+    snapshot=lookups.payment_state,
     idempotency="key",
     trust="trusted_system",
     locked=("order_id",),
 )
-@_as_tool_errors
 def refund_payment(
     order_id: OrderId,
     amount: Money,
@@ -403,11 +335,10 @@ def refund_payment(
         EffectLine("Cannot be taken back", "A sent email stays sent", "lock"),
     ),
     button="Send",
-    snapshot=customer_state,
+    snapshot=lookups.customer_state,
     trust="trusted_system",
     locked=("customer_id",),
 )
-@_as_tool_errors
 def send_email(
     customer_id: CustomerId,
     subject: Annotated[str, Field(min_length=3, max_length=120, title="Subject")],
@@ -436,11 +367,10 @@ def send_email(
         EffectLine("Cannot be undone", "There is no copy", "lock"),
     ),
     button="Delete",
-    snapshot=holdings,
+    snapshot=lookups.holdings,
     trust="trusted_system",
     locked=("customer_id",),
 )
-@_as_tool_errors
 def delete_customer_data(
     customer_id: CustomerId, reason: Annotated[str, Field(min_length=3, max_length=200, title="Reason")]
 ) -> dict[str, Any]:
@@ -452,46 +382,3 @@ def delete_customer_data(
     """
     customer = shop.erase(customer_id)
     return {"customer_id": customer.number, "erased_at": customer.erased_at}
-
-
-def _order(number: str) -> Order:
-    order = Order.objects.select_related("customer", "payment").filter(pk=number).first()
-    if order is None:
-        raise ToolError(f"There is no order {number}. Find it with search_orders.")
-    return order
-
-
-def _customer(number: str) -> Customer:
-    customer = Customer.objects.filter(pk=number).first()
-    if customer is None:
-        raise ToolError(f"There is no customer {number}. Take the number from an order or a ticket.")
-    return customer
-
-
-def _ticket(number: str) -> Ticket:
-    ticket = Ticket.objects.select_related("customer").filter(pk=number).first()
-    if ticket is None:
-        raise ToolError(f"There is no ticket {number}. Ask the customer for its number.")
-    return ticket
-
-
-def _order_facts(order: Order) -> dict[str, Any]:
-    return {
-        "order_id": order.number,
-        "customer_id": order.customer_id,
-        "customer": order.customer.name,
-        "items": [
-            {"sku": item.sku, "name": item.name, "quantity": item.quantity, "unit_price": float(item.unit_price)}
-            for item in order.items.all()
-        ],
-        "shipping": float(order.shipping),
-        "paid": float(order.payment.amount),
-        "refunded": float(order.refunded),
-        "card": str(order.payment),
-        "currency": order.currency,
-        "state": order.state,
-        "placed_at": order.placed_at,
-        "packed_at": order.packed_at,
-        "delivered_at": order.delivered_at,
-        "delivery_address": order.delivery_address,
-    }
