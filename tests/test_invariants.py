@@ -1,14 +1,18 @@
 """The promises, each by trying to break it. What happened is read from the tools, not from the rows."""
 
 import json
+import re
 import uuid
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import DatabaseError, connection, transaction
+from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from agentapp import actions, auth, loop
+from agentapp import actions, auth, loop, runs
+from agentapp.console import urls
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.transcript import answer
@@ -26,6 +30,45 @@ def waiting(clerk):
     """A run that waits with one payment, and its request."""
     run = clerk.run(PAY, says("done"))
     return run, clerk.open(run)[0]
+
+
+def request_pages(approval):
+    return [
+        reverse(pattern.name, args=[approval.pk])
+        for pattern in urls.urlpatterns
+        if "<uuid:approval_id>" in str(pattern.pattern)
+    ]
+
+
+def every_address(**ids):
+    """Each address of the site that can be made from these ids, the admin's too."""
+    found = []
+
+    def walk(patterns, prefix):
+        for pattern in patterns:
+            route = prefix + str(pattern.pattern).lstrip("^").rstrip("$")
+            if hasattr(pattern, "url_patterns"):
+                walk(pattern.url_patterns, route)
+                continue
+            for name, value in ids.items():
+                route = re.sub(rf"<[\w:]*{name}>", str(value), route)
+            route = re.sub(r"<path:object_id>|<uuid:\w+>", str(ids["approval_id"]), route)
+            route = re.sub(r"<int:\w+>", "1", route)
+            if "<" not in route and "(" not in route and "logout" not in route:
+                found.append("/" + route)
+
+    walk(get_resolver().url_patterns, "")
+    return found
+
+
+def what_is_decided():
+    return (
+        list(Approval.objects.order_by("pk").values_list("pk", "state", "version")),
+        Decision.objects.count(),
+        list(Run.objects.order_by("pk").values_list("pk", "state", "wake_at")),
+        list(ToolExecution.objects.order_by("pk").values_list("pk", "state")),
+        Event.objects.filter(type__startswith="approval.").count(),
+    )
 
 
 def decision(approval, type="approve", **more):
@@ -227,6 +270,30 @@ class TestPromise06ADecisionIsNeverLostBetweenLookAndWait:
             assert (run.state, len(effects_of("pay"))) == ("succeeded", 2)
 
 
+class TestPromise07AKilledWorkerLosesNothing:
+    """Every point at which a worker can die is in `tests/faults`, with real processes; here, the lease alone."""
+
+    def test_a_run_whose_worker_vanished_is_taken_over_and_finishes(self, clerk, dana):
+        run, approval = waiting(clerk)
+        clerk.decide(approval, dana)
+        assert runs.claim(run.pk) is not None
+        assert loop.drive(run.pk) is None
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert run.pk in sweep()
+        clerk.drive(run)
+        assert (run.state, len(effects_of("pay"))) == ("succeeded", 1)
+
+    def test_a_worker_that_comes_back_late_writes_nothing(self, clerk):
+        run = clerk.start(says("done"))
+        zombie = runs.claim(run.pk)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        clerk.drive(run)
+        with pytest.raises(runs.LeaseLost):
+            runs.release(zombie, zombie.lease_token, "late")
+        run.refresh_from_db()
+        assert run.state == "succeeded"
+
+
 class TestPromise08NobodyApprovesTheirOwn:
     def test_the_starter_cannot_whatever_rights_they_have(self, clerk, sam, roles):
         sam.groups.add(roles["approver"], roles["admin"])
@@ -268,6 +335,87 @@ class TestPromise09ARejectedCallIsOnRecordAndNeverRan:
             None,
         )
         assert "Not without a receipt." in answer(execution).text
+        assert effects_of("pay") == []
+
+
+class TestPromise10WithoutTheRightNothingIsSeen:
+    @pytest.fixture
+    def closed(self, clerk, roles):
+        """A request that only a group without Dana and Otto may decide."""
+        payments = Group.objects.create(name="payments")
+        rule = Rule.objects.create(name="payments-only", tool="pay", verdict="ask")
+        rule.groups.add(payments)
+        return waiting(clerk)
+
+    def test_neither_page_nor_fragment_of_a_request(self, closed, client, dana, otto):
+        _, approval = closed
+        for user in (dana, otto):
+            client.force_login(user)
+            for address in request_pages(approval):
+                assert client.get(address, follow=True).status_code in (404, 405), address
+            for page in ("/inbox/", "/inbox/rows/"):
+                assert approval.title not in client.get(page).content.decode()
+
+    def test_neither_page_nor_fragment_of_a_run(self, closed, client, otto):
+        run, _ = closed
+        client.force_login(otto)
+        assert client.get(f"/runs/{run.pk}/").status_code == 404
+        assert client.post(f"/runs/{run.pk}/cancel/").status_code == 404
+        assert run.title not in client.get("/runs/").content.decode()
+
+    def test_no_row_of_the_api(self, closed, client, dana, otto):
+        run, approval = closed
+        for user in (dana, otto):
+            _, secret = auth.issue_token(user, "t", ["approvals:read", "approvals:decide"], "user:ada")
+            bearer = {"Authorization": f"Bearer {secret}"}
+            assert client.get(f"/api/v1/approvals/{approval.pk}", headers=bearer).status_code == 404
+            assert client.get("/api/v1/approvals", headers=bearer).json()["items"] == []
+        _, secret = auth.issue_token(otto, "r", ["runs:read"], "user:ada")
+        bearer = {"Authorization": f"Bearer {secret}"}
+        assert client.get(f"/api/v1/runs/{run.pk}", headers=bearer).status_code == 404
+        assert client.get(f"/api/v1/runs/{run.pk}/trace", headers=bearer).status_code == 404
+
+    def test_no_decision_though_the_address_is_known(self, closed, client, dana, otto):
+        _, approval = closed
+        for user in (dana, otto):
+            client.force_login(user)
+            sent = {"decision_id": str(uuid.uuid4()), "type": "approve", "version": 1,
+                    "action_digest": approval.action_digest}  # fmt: skip
+            assert client.post(f"/approvals/{approval.pk}/decide/", sent).status_code == 404
+            with pytest.raises(actions.Refused):
+                actions.decide(approval.pk, decision(approval), user)
+        assert Decision.objects.count() == 0
+
+    def test_nobody_without_the_right_is_notified(self, clerk, roles, dana):
+        payments = Group.objects.create(name="payments")
+        rule = Rule.objects.create(name="payments-only", tool="pay", verdict="ask")
+        rule.groups.add(payments)
+        others = Channel.objects.create(name="approvers", kind="memory")
+        others.groups.add(roles["approver"])
+        theirs = Channel.objects.create(name="payments", kind="memory")
+        theirs.groups.add(payments)
+        _, approval = waiting(clerk)
+        assert [n.channel for n in approval.notifications.all()] == [theirs]
+
+
+class TestPromise11NoGetDecidesAnything:
+    def test_every_address_that_can_be_read_changes_nothing(self, clerk, client, dana, roles):
+        run, approval = waiting(clerk)
+        dana.groups.set(roles.values())
+        dana.is_staff = True
+        dana.save()
+        client.force_login(dana)
+        _, secret = auth.issue_token(dana, "t", ["approvals:read", "approvals:decide", "runs:read"], "user:ada")
+        before = what_is_decided()
+        execution = clerk.execution(run, "a")
+        tried = 0
+        for address in every_address(approval_id=approval.pk, run_id=run.pk, execution_id=execution.pk):
+            for query in ("", "?type=approve&decision=approve", f"?action_digest={approval.action_digest}&version=1"):
+                client.get(address + query, headers={"Authorization": f"Bearer {secret}"})
+                client.head(address + query)
+                tried += 1
+        assert tried > 60
+        assert what_is_decided() == before
         assert effects_of("pay") == []
 
 
