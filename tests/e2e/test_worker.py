@@ -1,0 +1,107 @@
+"""A real Celery worker, killed as a whole in the middle of a call, and the next one that takes over."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+
+from agentapp import actions
+from agentapp.models import Run, ToolExecution
+from approvals import ledger
+from tests.conftest import call, calls, install_tools, says
+from tests.faults.world import effects
+
+pytestmark = pytest.mark.redis
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch, clerk, settings):
+    """The clerk with tools that act on a world outside the database, and a queue of this test's own."""
+    monkeypatch.setenv("WORLD", str(tmp_path / "world.jsonl"))
+    settings.TOOL_MODULES = ["tests.faults.world"]
+    clerk.agent.tools.set(install_tools("tests.faults.world").values())
+    return clerk
+
+
+@pytest.fixture
+def worker(world, tmp_path):
+    """Starts workers with beat; `crash_at` makes a worker's tools end its process. All are gone in the end."""
+    database = connection.settings_dict
+    started: list[subprocess.Popen[bytes]] = []
+    queue = f"test-{uuid.uuid4().hex[:8]}"
+
+    def start(crash_at: str = "") -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "DATABASE_URL": f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}"
+            f":{database['PORT']}/{database['NAME']}",
+            "REDIS_URL": django_settings.REDIS_URL,
+            "DEBUG": "true",
+            "TOOL_MODULES": "tests.faults.world",
+            "QUEUE_NAME": queue,
+            "PYTHONPATH": str(ROOT),
+            "CRASH_AT": crash_at,
+            "LEASE_SECONDS": "3",
+            "SWEEP_SECONDS": "2",
+        }
+        command = ["-m", "celery", "-A", "agentapp", "worker", "-P", "threads", "-c", "2", "--without-mingle"]
+        log = (tmp_path / f"worker-{len(started)}.log").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+        beat = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", "agentapp", "beat"],
+            cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        started.extend([process, beat])
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def until(seen: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not seen():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS} s for: {what}"
+        time.sleep(0.1)
+
+
+def state(run: Run) -> str:
+    run.refresh_from_db()
+    return run.state
+
+
+@pytest.mark.parametrize(
+    ("tool", "then", "happened"), [("charge", "waiting", 1), ("charge_once", "succeeded", 1)], ids=["plain", "keyed"]
+)
+def test_a_worker_that_dies_after_the_effect_never_repeats_it(world, worker, dana, tool, then, happened):
+    run = world.start(calls(call("c0", tool, item="x")), says("done"))
+    first = worker(crash_at="P3")
+    until(lambda: state(run) == "waiting", "the call to wait for a person")
+    (approval,) = world.open(run)
+    world.decide(approval, dana)
+    until(lambda: first.poll() is not None, "the worker to die in the call")
+    worker()
+    until(lambda: state(run) == then and run.waiting_for in ("", "outcome"), f"the run to be {then}")
+    assert len(effects()) == happened
+    if then == "waiting":
+        unknown = ToolExecution.objects.get(run=run)
+        assert unknown.state == "outcome_unknown"
+        actions.resolve_outcome(unknown.pk, "happened", "The bank says so.", dana)
+        until(lambda: state(run) == "succeeded", "the run to finish")
+        assert len(effects()) == happened
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
