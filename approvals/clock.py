@@ -15,5 +15,5 @@ class Now(DjangoNow):
     """
 
     def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
-        template = "STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'NOW') || '000'"
+        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW') || '000'"
         return self.as_sql(compiler, connection, template=template, **context)
