@@ -1,11 +1,32 @@
 """How often the loop talks to the database. Counted, so that it cannot creep up unseen."""
 
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from agentapp import loop
+from agentapp import executions, loop, runs
+from agentapp.executions import Outcome
+from agentapp.messages import Reply, ToolResult
+from approvals import decisions, ledger
 from approvals.models import Channel, Rule
 from tests.conftest import call, calls, says
+from tests.rows import (
+    USE_WITHIN,
+    a_card,
+    a_claimed_run,
+    a_moment_ago,
+    a_proposal,
+    a_request,
+    a_step,
+    a_tool,
+    a_verdict,
+    take,
+)
 
 BRACKETS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 
@@ -47,3 +68,98 @@ def test_a_step_that_parks_takes_fourteen_statements_at_most(clerk, roles):
     assert len(recorded) == 4
     parking = sql[recorded[-1] :]
     assert len(parking) <= 14, "\n".join(parking)
+
+
+# --- The writers, each in a transaction of its own ----------------------------------------------
+
+
+def written(write: Callable[[], Any]) -> list[str]:
+    """Verb and table of each statement of one transaction, in their order."""
+    with CaptureQueriesContext(connection) as captured, ledger.transaction():
+        write()
+    sql = [query["sql"] for query in captured if not query["sql"].startswith(BRACKETS)]
+    # The last table a query reads from is its own; the others are those of values it looks up on the way.
+    return [f"{text.split()[0]} {re.findall(TABLE, text)[-1 if text.startswith('SELECT') else 0]}" for text in sql]
+
+
+TABLE = r'(?:FROM|INTO|UPDATE) "(?:agentapp|approvals|auth)_(\w+)"'
+EVENTS = ["SELECT event", "INSERT event"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_step_and_its_calls_are_stored_in_five_statements(number):
+    run, token = a_claimed_run()
+    proposals = [a_proposal(a_tool(f"tool_{place}"), asks=True) for place in range(number)]
+    now = timezone.now()
+
+    def write() -> None:
+        step = runs.record_step(run, token, Reply(text="I look."), [], now, now)
+        executions.propose(run, step, proposals)
+
+    assert written(write) == ["UPDATE run", "INSERT step", "INSERT toolexecution", *EVENTS]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", [1, 5])
+def test_results_are_stored_in_four_statements(number):
+    run, token = a_claimed_run()
+    reads = [a_proposal(a_tool(f"tool_{place}", "read"), starts_now=True) for place in range(number)]
+    _, made = a_step(run, token, reads)
+
+    def write() -> None:
+        runs.held(run.pk, token)
+        executions.finish([Outcome(execution, ToolResult(data=1)) for execution in made])
+
+    assert written(write) == ["SELECT run", "UPDATE toolexecution", *EVENTS]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_run_asks_and_lets_go_in_eight_statements(roles, number):
+    run, token = a_claimed_run()
+    proposals = [a_proposal(a_tool(f"tool_{place}"), asks=True) for place in range(number)]
+    _, made = a_step(run, token, proposals)
+    Channel.objects.create(name="desk", kind="memory")
+    channels = list(Channel.objects.prefetch_related("groups"))
+    cards = [a_card(run_id=run.pk, execution_id=e.pk, groups=(roles["approver"].pk,)) for e in made]
+
+    def write() -> None:
+        held = runs.held(run.pk, token)
+        executions.hold(made, decisions.request(cards, runs.clock(held), channels))
+        runs.park(run, token, "approval")
+
+    assert written(write) == [
+        "SELECT run",
+        "INSERT approval",
+        "INSERT approval_groups",
+        "INSERT notification",
+        "UPDATE toolexecution",
+        "UPDATE run",
+        *EVENTS,
+    ]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("needed", [1, 2])
+def test_a_decision_takes_twelve_statements_at_most(roles, dana, marco, needed):
+    group = roles["approver"].pk
+    approval = a_request(approvals_needed=needed, groups=(group,))
+    if needed == 2:
+        approval = take(approval, marco)
+    verdict = a_verdict(approval, dana)
+    counted = written(lambda: decisions.decide(approval.pk, verdict, USE_WITHIN))
+    # Four of them look up what the person may do and which groups they share with the request.
+    assert len(counted) <= 12, counted
+
+
+@pytest.mark.django_db
+def test_an_approval_is_used_in_three_statements(dana):
+    approval = a_moment_ago(take(a_request(), dana), "runs_at")
+    assert written(lambda: decisions.consume(approval)) == ["UPDATE approval", *EVENTS]
+
+
+@pytest.mark.django_db
+def test_configuration_is_read_at_no_cost_by_who_holds_a_run():
+    run, token = a_claimed_run()
+    assert written(lambda: runs.held(run.pk, token)) == ["SELECT run"]
