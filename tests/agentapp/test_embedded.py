@@ -135,7 +135,8 @@ def test_a_port_that_is_taken_is_named(folder):
 
 @pytest.mark.parametrize("debug", ["true", "false"])
 def test_others_cannot_reach_a_development_or_embedded_server_unless_told(folder, debug):
-    refused = manage(folder, "serve", "--host", "0.0.0.0", "--port", "0", DEBUG=debug, SECRET_KEY="k" * 60)
+    allowed = {"TOOL_MODULES": "tests.clerk_tools", "SECRET_KEY": "k" * 60, "BASE_URL": "https://console.example"}
+    refused = manage(folder, "serve", "--host", "0.0.0.0", "--port", "0", DEBUG=debug, **allowed)
     assert refused.returncode == 1
     assert "--expose" in refused.stderr
 
