@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import connection
 from django.utils import timezone
 
 from agentapp import executions, runs
@@ -101,6 +100,22 @@ def a_moment_ago(approval: Approval, *fields: str) -> Approval:
     return read(approval)
 
 
+def in_state(state: str, decider: User) -> Approval:
+    """A request that has come to this state by the way the product takes."""
+    approval = a_request(hold_seconds=0)
+    if state in (Approval.State.APPROVED, Approval.State.REJECTED, Approval.State.RESPONDED):
+        return take(approval, decider, {"approved": "approve", "rejected": "reject", "responded": "respond"}[state])
+    if state == Approval.State.USED:
+        assert consume(a_moment_ago(take(approval, decider), "runs_at"))
+    elif state == Approval.State.EXPIRED:
+        assert within_transaction(decisions.expire, a_moment_ago(approval, "expires_at").pk)
+    elif state == Approval.State.WITHDRAWN:
+        assert within_transaction(decisions.withdraw, approval.run_id, "The run was cancelled.") == 1
+    elif state == Approval.State.SUPERSEDED:
+        assert within_transaction(decisions.supersede, approval, "The order has changed.")
+    return read(approval)
+
+
 def events(chain: str) -> list[str]:
     """The types of a chain's events, in their order."""
     found = ledger.Event.objects.filter(chain=chain).order_by("seq")
@@ -158,13 +173,3 @@ def a_step(run: Run, token: uuid.UUID, proposals: Sequence[Proposal]) -> tuple[S
         made = executions.propose(run, step, proposals)
     run.refresh_from_db()
     return step, made
-
-
-def data_statements(captured: Sequence[dict[str, str]]) -> list[str]:
-    """The captured statements that read or write rows: none of a transaction's own."""
-    own = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
-    return [query["sql"] for query in captured if not query["sql"].startswith(own)]
-
-
-def is_postgresql() -> bool:
-    return connection.vendor == "postgresql"
