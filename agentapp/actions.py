@@ -144,7 +144,8 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         run = runs.lock(approval.run_id)
         taken = decisions.decide(approval_id, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
         if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
-            runs.wake(run, taken.approval.runs_at)
+            # An earlier decision that is still held keeps its moment.
+            runs.wake(run, min(run.wake_at or taken.approval.runs_at, taken.approval.runs_at))
             transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
     if isinstance(taken, standing.Refusal):
         approval.refresh_from_db()

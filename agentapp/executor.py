@@ -183,6 +183,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             executions.set_aside(execution, stale)
             return
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
+            decisions.expire(approval.pk)  # if that was why
             return
         if not executions.begin(execution, text, key):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")

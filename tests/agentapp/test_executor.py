@@ -501,3 +501,24 @@ def test_a_secret_argument_reaches_no_card_and_no_event(clerk):
     assert "canary" not in shown
     assert "••••" in approval.title
     assert not Event.objects.filter(run_id=run.pk, body__contains="canary").exists()
+
+
+def test_an_approval_that_is_too_old_expires_when_it_is_used_and_not_only_by_the_sweep(clerk, dana):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=20)), says("ok"))
+    (approval,) = clerk.open(run)
+    clerk.decide(approval, dana)
+    Approval.objects.filter(pk=approval.pk).update(use_by=timezone.now() - timedelta(seconds=1))
+    clerk.drive(run)
+    assert (run.state, effects_of("pay")) == ("succeeded", [])
+    assert clerk.execution(run, "a").reason == "approval_expired"
+
+
+def test_a_second_decision_does_not_put_off_the_first(clerk, dana):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2)))
+    first, second = clerk.open(run)
+    Approval.objects.filter(pk=first.pk).update(hold_seconds=20)
+    Approval.objects.filter(pk=second.pk).update(hold_seconds=60)
+    due = clerk.decide(first, dana).approval.runs_at
+    clerk.decide(second, dana)
+    run.refresh_from_db()
+    assert run.wake_at == due
