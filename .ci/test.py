@@ -73,7 +73,7 @@ def checks(folder: Path) -> list[Step]:
         "SECURE_SSL_REDIRECT": "true",
         "SECURE_HSTS_SECONDS": "31536000",
         "SECURE_HSTS_INCLUDE_SUBDOMAINS": "true",
-        "TOOL_MODULES": "agentapp.demo.tools",
+        "TOOL_MODULES": "tests.clerk_tools",
     }
     manage = [sys.executable, "manage.py"]
     return [

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.admin.utils import NestedObjects
+from django.contrib.auth.models import Group
 from django.db import models, router
+from django.db.models import ProtectedError
 
 from approvals import ledger
 from approvals.models import Rule
@@ -86,11 +88,18 @@ def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.
         return record_change(instance, was, actor)
 
 
+def naming(group: Group) -> list[models.Model]:
+    """The rules, requests and channels that name a group. Without it they would mean everybody."""
+    return [*group.rule_set.all(), *group.approval_set.all()[:20], *group.channel_set.all()]
+
+
 def delete(instance: models.Model, actor: str) -> list[Change]:
     """Remove a row and those that go with it, and record what each was.
 
     Raises ProtectedError when something that must stay refers to it.
     """
+    if isinstance(instance, Group) and (rows := naming(instance)):
+        raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
     with ledger.transaction():
         changes = [
             Change(row._meta.label, str(row.pk), str(row), describe(row), None)

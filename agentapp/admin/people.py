@@ -9,7 +9,7 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse
 
-from approvals import ledger
+from approvals import configuration, ledger
 from approvals.admin import RecordedAdmin, actor_of
 
 admin.site.unregister(User)
@@ -50,6 +50,12 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
 @admin.register(Group)
 class GroupAdmin(RecordedAdmin, DjangoGroupAdmin):
     filter_horizontal = []
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """A rule or request without its group would be open to everybody, so such a group stays."""
+        listed, counts, missing, protected = super().get_deleted_objects(objs, request)
+        named = [f"{type(row)._meta.verbose_name} {row}" for group in objs for row in configuration.naming(group)]
+        return listed, counts, missing, [*protected, *named]
 
 
 def _is_superuser(request: HttpRequest) -> bool:

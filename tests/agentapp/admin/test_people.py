@@ -2,9 +2,11 @@
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db.models import ProtectedError
 from django.test import Client
 
-from approvals import ledger
+from approvals import configuration, ledger
+from approvals.models import Rule
 from tests.admin_pages import address, configuration_events, save
 
 pytestmark = pytest.mark.django_db
@@ -79,3 +81,20 @@ def test_a_groups_permissions_are_recorded_by_name(root: Client) -> None:
     [event] = configuration_events()
     assert event.data["after"]["permissions"] == [str(permission)]
     assert ledger.verify()[1] is None
+
+
+def test_a_group_that_a_rule_names_cannot_be_deleted(root: Client, roles: dict[str, Group]) -> None:
+    """Its rule would be left without a group, and so open to everybody who may decide."""
+    Rule.objects.create(name="refunds", verdict="ask").groups.add(roles["approver"])
+    url = address(Group, "delete", roles["approver"].pk)
+    assert "rule refunds" in root.get(url).content.decode()
+    root.post(url, {"post": "yes"})
+    assert Group.objects.filter(name="approver").exists()
+    with pytest.raises(ProtectedError):
+        configuration.delete(roles["approver"], "user:1:root")
+
+
+def test_a_group_that_nothing_names_can_be_deleted(root: Client) -> None:
+    group = Group.objects.create(name="leavers")
+    root.post(address(Group, "delete", group.pk), {"post": "yes"})
+    assert not Group.objects.filter(name="leavers").exists()
