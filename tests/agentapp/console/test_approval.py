@@ -143,6 +143,14 @@ class TestDraft:
         ):
             assert text in html
 
+    def test_at_high_risk_the_bar_says_that_another_person_approves_a_change(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting(risk="high")
+        assert "another person approves" not in page.get(f"/approvals/{approval.pk}/").content.decode()
+        html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS)).content.decode()
+        assert "What you change, another person approves" in html
+
     def test_it_stores_nothing(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
         events = Event.objects.count()
