@@ -174,7 +174,9 @@ def test_the_demo_plays_through_worker_and_api(tmp_path):
 
 @pytest.mark.redis
 def test_the_demo_plays_on_the_real_stack(tmp_path):
-    variables = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL")}
+    variables = {name: os.environ.get(name, "") for name in ("DATABASE_URL", "REDIS_URL")}
+    if not all(variables.values()):
+        pytest.skip("DATABASE_URL and REDIS_URL are not set")
     played = manage(tmp_path, "demo", "--check", **variables)
     assert played.returncode == 0, played.stderr
     assert played.stdout.startswith("OK: damaged-kettle on postgresql and Redis")
