@@ -110,7 +110,7 @@ APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
 LEASE_SECONDS = env_count("LEASE_SECONDS", 12)
 SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
-MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 60)
+MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
 
 # --- Django ------------------------------------------------------------------------------------

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from django.conf import settings
+
 from agentapp import llm
 from agentapp.drivers.base import StepRequest
 from agentapp.messages import Reply
 from approvals.digest import MalformedJSON, canonical, parse
 
-DEFAULT_TIMEOUT = 120
-"""Seconds for one reply, where the agent's settings name no `timeout`."""
 MAX_TIMEOUT = 600
+"""Seconds: the longest an agent's settings may give one reply."""
 
 MAX_SCANS = 50
 """How many places of a text are looked at as the beginning of an object."""
@@ -23,16 +24,16 @@ _FENCE = re.compile(r"```[\w-]*\s*\n(.*?)```", re.DOTALL)
 
 class ToolCallingDriver:
     def next_step(self, state: StepRequest) -> Reply:
-        settings: dict[str, Any] = state.agent["model_settings"]
+        model_settings: dict[str, Any] = state.agent["model_settings"]
         reply = llm.complete(
             llm.Request(
                 model=state.agent["model"],
                 instructions=state.agent["instructions"],
                 messages=state.messages,
                 tools=state.tools,
-                settings=settings,
+                settings=model_settings,
                 parallel_tool_calls=state.agent["parallel_tool_calls"],
-                timeout=_timeout(settings),
+                timeout=_timeout(model_settings),
             )
         )
         return dataclasses.replace(reply, text="") if repeats_arguments(reply) else reply
@@ -44,10 +45,10 @@ def repeats_arguments(reply: Reply) -> bool:
     return any(_canonical(candidate) in arguments for candidate in _candidates(reply.text)) if arguments else False
 
 
-def _timeout(settings: dict[str, Any]) -> float:
-    seconds: Any = settings.get("timeout")
+def _timeout(model_settings: dict[str, Any]) -> float:
+    seconds: Any = model_settings.get("timeout")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_TIMEOUT:
-        return DEFAULT_TIMEOUT
+        return settings.MODEL_TIMEOUT_SECONDS
     return float(seconds)
 
 

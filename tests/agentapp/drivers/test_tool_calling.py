@@ -60,6 +60,13 @@ def test_an_agents_own_time_limit_counts(provider: ProviderServer) -> None:
     assert caught.value.retryable
 
 
+def test_without_one_the_installations_counts(provider: ProviderServer, settings: Any) -> None:
+    settings.MODEL_TIMEOUT_SECONDS = 0.3
+    provider.answer(Answer(DIALECT.reply("Done."), ending="never"))
+    with pytest.raises(ModelError, match=r"within 0\.3 seconds"):
+        get_driver("tool_calling").next_step(state())
+
+
 @pytest.mark.parametrize("timeout", [0, -1, 1e9, True, "10", None, float("nan")])
 def test_a_time_limit_that_makes_no_sense_is_ignored(provider: ProviderServer, timeout: Any) -> None:
     provider.answer(Answer(DIALECT.reply("Done.")))
