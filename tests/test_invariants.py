@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 import uuid
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from agentapp import actions, auth, loop, runs
+from agentapp import actions, auth, executor, loop, runs
 from agentapp.console import urls
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
@@ -268,6 +269,35 @@ class TestPromise06ADecisionIsNeverLostBetweenLookAndWait:
                 loop.drive(due)
             run.refresh_from_db()
             assert (run.state, len(effects_of("pay"))) == ("succeeded", 2)
+
+    def test_a_decision_between_the_look_and_the_wait_itself_is_seen(self, clerk, dana, monkeypatch):
+        """The worker is held exactly there: it has seen that nobody decided, and has not let go yet."""
+        two = calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2))
+        run = clerk.run(two, says("done"))
+        first, second = clerk.open(run)
+        clerk.decide(first, dana)
+        has_looked, decided = threading.Event(), threading.Event()
+        real = executor._park
+
+        def park(*arguments):
+            has_looked.set()
+            assert decided.wait(10)
+            return real(*arguments)
+
+        monkeypatch.setattr(executor, "_park", park)
+
+        def decide():
+            assert has_looked.wait(10)
+            try:
+                return clerk.decide(second, dana)
+            finally:
+                decided.set()
+
+        race(lambda: loop.drive(run.pk), decide)
+        for due in sweep():
+            loop.drive(due)
+        run.refresh_from_db()
+        assert (run.state, len(effects_of("pay"))) == ("succeeded", 2)
 
 
 class TestPromise07AKilledWorkerLosesNothing:
