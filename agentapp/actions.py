@@ -163,7 +163,9 @@ def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
         undone = decisions.undo(approval_id, user)
         if isinstance(undone, Approval) and run is not None:
             held = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
-            runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
+            # A waking that is due already has a cause of its own, such as a request that expired.
+            if run.wake_at is None or run.wake_at > runs.clock(run):
+                runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
     if isinstance(undone, standing.Refusal):
         approval.refresh_from_db()
         raise Refused(undone.code, undone.message, approval=approval)
@@ -189,6 +191,8 @@ def resolve_outcome(
         run = runs.lock(execution.run_id)
         execution.refresh_from_db()
         actor, note = ledger.actor_of(user), storable(note)
+        if outcome == "retry" and (run is None or run.is_final):
+            raise Refused("run_ended", "The run has ended, so the call cannot be tried again in it.", "outcome")
         if outcome == "retry":
             done = executions.reopen(execution, note, actor)
         else:
@@ -237,9 +241,11 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
 
 def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
     text = storable(new.input)
-    conversation = (
-        conversations.find_or_open(agent, storable(new.conversation), new.customer) if new.conversation else None
-    )
+    conversation = None
+    if new.conversation:
+        conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
+        if not auth.may_join(user, conversation):
+            raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
     start = runs.Start(
         agent=agent,
         agent_snapshot=snapshot_of(agent),

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from agentapp.models import ApiToken, Run
+from agentapp.models import ApiToken, Conversation, Run
 from approvals import ledger
 from approvals.models import Approval
 
@@ -104,6 +104,12 @@ def visible_approvals(user: User) -> QuerySet[Approval]:
 
 def may_start(user: User) -> bool:
     return user.is_active and user.has_perm("agentapp.start_run")
+
+
+def may_join(user: User, conversation: Conversation) -> bool:
+    """Who may start a run in a conversation: it shows the run, and through it the person, what was said before."""
+    others = conversation.runs.exclude(starter=user)
+    return user.has_perm("agentapp.view_run") or not others.exists()
 
 
 def may_cancel(user: User, run: Run) -> bool:

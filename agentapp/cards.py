@@ -1,6 +1,7 @@
 """What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -19,14 +20,31 @@ MAX_EVIDENCE_CHARS = 4000
 SNAPSHOT_SECONDS = 5
 
 
-def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool, ruling: Ruling) -> Card:
-    """The request to people about one call. Looks up the state the decision rests on; writes nothing."""
+@dataclass(frozen=True)
+class AskedFor:
+    """The exact arguments people are asked about: the model's, or those a person made of them before."""
+
+    text: str
+    replaces: Approval | None = None
+    editor_id: int | None = None
+
+
+def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
+    """What a card is about. A card that replaces another asks for what that one had come to."""
     replaced = _replaced(execution)
-    arguments_text = proposed_text(execution, tool)
-    if replaced is not None and replaced.tool_version == tool.version:
-        edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
-        arguments_text = edit.arguments_text if edit else arguments_text
-    arguments = parse(arguments_text)
+    if replaced is None or replaced.tool_version != tool.version:
+        return AskedFor(proposed_text(execution, tool), replaced)
+    edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
+    if edit is not None:
+        return AskedFor(edit.arguments_text, replaced, edit.user_id)
+    return AskedFor(replaced.arguments_text, replaced, replaced.editor_id)
+
+
+def build(
+    run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor
+) -> Card:
+    """The request to people about one call. Looks up the state the decision rests on; writes nothing."""
+    arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
     shown = sentences.masked(arguments, tool.secret_fields)
@@ -40,7 +58,7 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
         tool=tool.name,
         tool_version=tool.version,
         effect_class=tool.effect_class,
-        arguments_text=arguments_text,
+        arguments_text=asked.text,
         title=sentences.title(tool, shown, snapshot),
         sentence=sentences.sentence(tool, shown, snapshot),
         effects=sentences.effects(tool, shown, snapshot),
@@ -50,7 +68,7 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
         evidence=evidence(run, steps),
         explanation=steps[-1].step.text,
         snapshot_text=snapshot_text,
-        difference=_difference(replaced, snapshot_text),
+        difference=_difference(asked.replaces, snapshot_text),
         rule=ruling.rule,
         reason=ruling.reason,
         risk=ruling.risk,
@@ -62,7 +80,8 @@ def build(run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool,
         on_expiry=ruling.on_expiry,
         expires_seconds=ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
         groups=tuple(ruling.groups),
-        supersedes_id=replaced.pk if replaced else None,
+        supersedes_id=asked.replaces.pk if asked.replaces else None,
+        editor_id=asked.editor_id,
     )
 
 

@@ -181,9 +181,19 @@ def set_aside(execution: ToolExecution, why: str) -> bool:
     return bool(changed)
 
 
+def reclassify(execution: ToolExecution, tool: Tool) -> None:
+    """Take over what an admin says now about a tool's effect, for a call that has not started."""
+    execution.effect_class, execution.consequential = tool.effect_class, tool.consequential
+    ToolExecution.objects.filter(pk=execution.pk, started_at__isnull=True).update(
+        effect_class=tool.effect_class, consequential=tool.consequential
+    )
+
+
 def cancel_open(run: Run, why: str) -> int:
-    """Answer every call of an ending run that has not started. Returns how many."""
-    states = [State.PROPOSED, State.WAITING, State.READY]
+    """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see."""
+    for started in ToolExecution.objects.filter(run=run, state=State.EXECUTING, consequential=True):
+        lose(started)
+    states = [State.PROPOSED, State.WAITING, State.READY, State.EXECUTING]
     executions = list(ToolExecution.objects.filter(run=run, state__in=states))
     if not executions:
         return 0
@@ -237,7 +247,10 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
 
 
 def _apply(execution: ToolExecution, result: ToolResult) -> None:
-    text = json.dumps(storable_json(result.data), ensure_ascii=False)
+    try:
+        text = json.dumps(storable_json(result.data), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:  # what happened must be on record whatever the tool gave back
+        text = json.dumps({"unreadable": str(error)[:200]})
     if len(text) > MAX_RESULT_CHARS:
         text = json.dumps({"truncated": True, "characters": len(text), "start": text[:16_000]}, ensure_ascii=False)
     execution.state = State.FINISHED

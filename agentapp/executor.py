@@ -7,40 +7,27 @@ put on cards, all of a step at once, and the run lets go of its worker.
 
 import random
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from django.db import transaction
-
-from agentapp import cards, executions, recheck, runs
+from agentapp import cards, executions, recheck, runs, waiting
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
-from agentapp.messages import StopSignal, ToolResult
+from agentapp.messages import ToolResult
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.proposals import Situation, ruling_for
-from agentapp.reasons import Reason, StopReason
+from agentapp.proposals import ruling_for
+from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
 from agentapp.transcript import StepRows
+from agentapp.waiting import Settled
 from approvals import decisions, ledger
-from approvals import tasks as approval_tasks
 from approvals.digest import parse
-from approvals.models import Approval, DecisionType, Verdict
+from approvals.models import Approval, Verdict
 from approvals.policy import Ruling
 
 State = ToolExecution.State
-
-NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
-
-
-@dataclass(frozen=True)
-class Settled:
-    """How far the open calls of a step came: all answered, parked for people, or the run is to stop."""
-
-    parked: bool = False
-    stop: StopSignal | None = None
 
 
 def settle(state: RunState) -> Settled:
@@ -52,19 +39,25 @@ def settle(state: RunState) -> Settled:
             return Settled()
         if state.run.cancel_requested_at is not None:
             return Settled()
+        stopped = waiting.stop_asked(state, rows)
+        if stopped is not None:
+            return stopped
         first = rows.open[0]
         reads = _leading_reads(rows)
-        if reads:
+        late = [read for read in reads if read.state == State.READY]
+        if late:
+            _start_late_reads(state, late)
+        elif reads:
             _run_reads(state, reads)
         elif first.state == State.OUTCOME_UNKNOWN:
-            if _park(state, rows, Run.WaitingFor.OUTCOME):
+            if waiting.park(state, rows, Run.WaitingFor.OUTCOME):
                 return Settled(parked=True)
         elif first.state == State.EXECUTING:
             _recover(state, first)
         elif first.state == State.READY:
             _run_allowed(state, first)
         elif first.state == State.PROPOSED:
-            if _hold(state, rows):
+            if waiting.hold(state, rows):
                 return Settled(parked=True)
         else:
             settled = _settle_waiting(state, rows, first)
@@ -84,6 +77,30 @@ def _leading_reads(rows: StepRows) -> list[ToolExecution]:
             break
         found.append(execution)
     return found
+
+
+def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
+    """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
+    with ledger.transaction():
+        run = state.locked()
+        if run.cancel_requested_at is not None:
+            return
+        state.refresh_configuration(always=True)
+        for read in reads:
+            assert read.tool is not None
+            text = cards.proposed_text(read, read.tool)
+            tool = state.configuration.tools.get(read.name, read.tool)
+            ruling = ruling_for(state.situation, tool, parse(text))
+            refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
+            if refusal is not None:
+                executions.finish([Outcome(read, refusal)])
+            elif ruling.verdict == Verdict.ASK:
+                executions.reclassify(read, tool)
+                executions.set_aside(read, f"A person decides now: {ruling.reason}")
+            elif tool.consequential:
+                executions.reclassify(read, tool)
+            else:
+                executions.begin(read, text, None, allowed_by=_allowed_by(ruling))
 
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
@@ -125,8 +142,9 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if run.cancel_requested_at is not None:
             return
         state.refresh_configuration(always=True)
+        tool = state.configuration.tools.get(tool.name, tool)
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
-        ruling = ruling_for(_situation(state), tool, parse(text))
+        ruling = ruling_for(state.situation, tool, parse(text))
         if refusal is None and ruling.verdict == Verdict.ASK:
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
@@ -135,27 +153,32 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is not None:
             executions.finish([Outcome(execution, refusal)])
             return
-        if not executions.begin(execution, text, key, allowed_by=execution.allowed_by):
+        if not executions.begin(execution, text, key, allowed_by=_allowed_by(ruling)):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     _run_begun(state, execution, tool)
 
 
+def _allowed_by(ruling: Ruling) -> str:
+    """What lets a call run without a person, as its row says it."""
+    return f"rule:{ruling.rule}" if ruling.rule else "read"
+
+
 def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -> Settled | None:
     """Act on what people decided about the first open call. None: look at the step again."""
-    approval = _approval_of(execution)
+    approval = waiting.approval_of(execution)
     if approval.state == Approval.State.APPROVED:
         if approval.runs_at is not None and approval.runs_at <= runs.clock(state.run):
             _run_approved(state, execution, approval)
             return None
     elif approval.state in (Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED):
         if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
-            return _tell(state, execution, approval)
+            return waiting.tell(state, execution, approval)
     elif approval.state != Approval.State.PENDING:
         with ledger.transaction():
             state.locked()
             executions.set_aside(execution, f"The request was {approval.state}.")
         return None
-    return Settled(parked=True) if _park(state, rows, Run.WaitingFor.APPROVAL) else None
+    return Settled(parked=True) if waiting.park(state, rows, Run.WaitingFor.APPROVAL) else None
 
 
 def _run_approved(state: RunState, execution: ToolExecution, approval: Approval) -> None:
@@ -171,7 +194,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         state.refresh_configuration(always=True)
         key = recheck.key_of(execution, text)
         refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(execution, key)
-        ruling = ruling_for(_situation(state), state.configuration.tools.get(tool.name, tool), parse(text))
+        ruling = ruling_for(state.situation, state.configuration.tools.get(tool.name, tool), parse(text))
         refusal = refusal or recheck.denied(ruling)
         if refusal is not None:
             decisions.supersede(approval, refusal.message)
@@ -236,92 +259,6 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
     _run_begun(state, execution, tool)
 
 
-# --- People ------------------------------------------------------------------------------------
-
-
-def _hold(state: RunState, rows: StepRows) -> bool:
-    """Put every call of the step that needs a person on a card, and let go of the run. False: it was cancelled."""
-    asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
-    state.refresh_configuration()
-    situation = _situation(state)
-    made = [
-        cards.build(state.run, state.steps, execution, tool, _terms(situation, execution, tool))
-        for execution in asking
-        if (tool := state.configuration.tools.get(execution.name, execution.tool)) is not None
-    ]
-    with ledger.transaction():
-        run = state.locked()
-        if run.cancel_requested_at is not None:
-            return False
-        asked = decisions.request(made, runs.clock(run), state.configuration.channels)
-        executions.hold(asking, asked)
-        runs.park(run, state.token, Run.WaitingFor.APPROVAL)
-        transaction.on_commit(approval_tasks.nudge, robust=True)
-    return True
-
-
-def _terms(situation: Situation, execution: ToolExecution, tool: Tool) -> Ruling:
-    """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
-    frozen = Ruling.from_json(execution.ruling)
-    if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
-        return frozen
-    return ruling_for(situation, tool, parse(cards.proposed_text(execution, tool)), always_ask=True)
-
-
-def _park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
-    """Let go of the run until people have acted. False: they have, while we were looking."""
-    with ledger.transaction():
-        run = state.locked()
-        first = rows.open[0]
-        if waiting_for == Run.WaitingFor.OUTCOME:
-            first.refresh_from_db()
-            if first.state != State.OUTCOME_UNKNOWN or run.cancel_requested_at is not None:
-                return False
-            runs.park(run, state.token, waiting_for)
-            return True
-        approval = _approval_of(first)
-        due = approval.runs_at if approval.state in Approval.DECIDED else None
-        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.cancel_requested_at is not None:
-            return False
-        if due is not None and due <= runs.clock(run):
-            return False
-        runs.park(run, state.token, waiting_for, wake_at=due)
-    return True
-
-
-def _approval_of(execution: ToolExecution) -> Approval:
-    """The request as it stands now, whatever was read before."""
-    return Approval.objects.get(execution=execution)
-
-
-def _tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:
-    """Answer a call with what people said instead of running it."""
-    decision = approval.decisions.filter(undone_at__isnull=True).last()
-    stop: StopSignal | None = None
-    if approval.state == Approval.State.EXPIRED:
-        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
-        if approval.on_expiry == "stop":
-            stop = StopSignal(StopReason.APPROVAL_EXPIRED, "No one decided in time, and the rule stops the run.")
-    elif decision is not None and decision.type == DecisionType.RESPOND:
-        result = ToolResult(
-            data=decision.message, message="A person answered in the tool's place; the call did not run.",
-            trust="trusted_system",
-        )  # fmt: skip
-    else:
-        words = decision.message if decision else ""
-        result = recheck.refusal(
-            Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
-        )
-        if decision is not None and decision.stop_run:
-            stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")
-    with ledger.transaction():
-        state.locked()
-        if not decisions.settle(approval):
-            return None  # undone meanwhile
-        executions.finish([Outcome(execution, result)])
-    return Settled(stop=stop) if stop else None
-
-
 # --- The call ----------------------------------------------------------------------------------
 
 
@@ -369,10 +306,6 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
         attempt=attempt,
         state=MappingProxyType({"input": run.input, "metadata": MappingProxyType(run.metadata)}),
     )
-
-
-def _situation(state: RunState) -> Situation:
-    return Situation(state.run, state.configuration, state.disclosed, state.steps)
 
 
 def _pause(attempt: int, retry_after: float | None) -> float:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from agentapp import conversations, executions, runs
 from agentapp.drivers import get_driver
@@ -51,7 +51,7 @@ def drive(run_id: uuid.UUID) -> Again | None:
             return _go(state)
     except runs.LeaseLost as lost:
         log.warning("Stopped driving %s: %s", run_id, lost)
-    except DatabaseError:
+    except (OperationalError, InterfaceError):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except Exception as error:
         log.exception("Driving %s failed", run_id)
@@ -183,10 +183,13 @@ def _lease_kept(state: RunState) -> Iterator[None]:
     def keep() -> None:
         try:
             while not done.wait(settings.LEASE_SECONDS / 3):
-                if not runs.renew(state.run.pk, state.token):
-                    return
-        except DatabaseError:
-            log.exception("The lease of %s could not be renewed", state.run.pk)
+                try:
+                    if not runs.renew(state.run.pk, state.token):
+                        return
+                except DatabaseError:
+                    # One failure is no reason to let go of a run that is well: there is time for another try.
+                    log.exception("The lease of %s could not be renewed", state.run.pk)
+                    connections.close_all()
         finally:
             connections.close_all()
 

@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+# What one reply can have taken; more is a mistake, and would not fit the columns.
+MAX_TOKENS = 1_000_000_000
+MAX_COST = 100_000
+
 ResultStatus = Literal["ok", "refused", "retryable_error", "fatal_error"]
 Trust = Literal["trusted_system", "untrusted_content"]
 

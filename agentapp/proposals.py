@@ -17,7 +17,7 @@ from agentapp.tools.schema import InvalidSchema, check_arguments
 from agentapp.toolset import Configuration
 from agentapp.transcript import StepRows
 from approvals import policy
-from approvals.digest import MalformedJSON, canonical, parse, sha256
+from approvals.digest import MAX_BYTES, MalformedJSON, canonical, parse, sha256
 from approvals.models import Verdict
 from approvals.policy import Ruling
 
@@ -86,6 +86,8 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         arguments = with_defaults(tool.input_schema, arguments)
         _fits(tool, arguments)
         text = canonical(arguments)
+        if len(text.encode()) > MAX_BYTES:
+            raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
         _is_new(situation, tool, sha256(text), before)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from agentapp.messages import Reply
+from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now
@@ -142,7 +142,7 @@ def record_step(
     None: the run was told to stop while the model was thinking; the reply is dropped. The caller
     is inside `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
-    usage = reply.usage
+    usage = _credible(reply.usage)
     number = run.step_count + 1
     updated = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True).update(
         step_count=number,
@@ -259,6 +259,16 @@ def request_cancel(run: Run, actor: str) -> bool:
 
 def mark_tool_error(run: Run) -> None:
     Run.objects.filter(pk=run.pk, had_tool_errors=False).update(had_tool_errors=True)
+
+
+def _credible(usage: Usage) -> Usage:
+    """What a provider reports, held to what one reply can have taken: an absurd figure must not stop the run."""
+    return Usage(
+        input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS),
+        output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS),
+        cached_tokens=min(max(usage.cached_tokens, 0), MAX_TOKENS),
+        cost=None if usage.cost is None or not 0 <= usage.cost <= MAX_COST else usage.cost,
+    )
 
 
 def _in(seconds: float) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agentapp.messages import MAX_COST, MAX_TOKENS
 from agentapp.tools.schema import check_arguments
 
 _CALL = {
@@ -23,10 +24,10 @@ REPLY_SCHEMA: dict[str, Any] = {
         "usage": {
             "type": "object",
             "properties": {
-                "input_tokens": {"type": "integer", "minimum": 0},
-                "output_tokens": {"type": "integer", "minimum": 0},
-                "cached_tokens": {"type": "integer", "minimum": 0},
-                "cost": {"type": "number", "minimum": 0},
+                "input_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+                "output_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+                "cached_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+                "cost": {"type": "number", "minimum": 0, "maximum": MAX_COST},
             },
             "additionalProperties": False,
         },

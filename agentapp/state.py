@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agentapp import runs
 from agentapp.models import Message, Run, Tool
+from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
 from agentapp.transcript import StepRows, load_conversation, load_steps
 
@@ -37,6 +38,11 @@ class RunState:
         height: int = self.run.configuration_height  # type: ignore[attr-defined]
         if always or height != self.configuration.height:
             self.configuration = read_configuration(self.run, height)
+
+    @property
+    def situation(self) -> Situation:
+        """What the checks of calls look at, as it stands."""
+        return Situation(self.run, self.configuration, self.disclosed, self.steps)
 
     @property
     def disclosed(self) -> dict[str, Tool]:

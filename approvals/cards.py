@@ -44,10 +44,11 @@ class Card:
     on_expiry: str = "reject"
     groups: tuple[int, ...] = ()
     supersedes_id: uuid.UUID | None = None
+    editor_id: int | None = None
 
 
 # Keys of rows, which mean nothing to a reader.
-_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id"})
+_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id"})
 
 
 def view_digest(card: Card) -> str:
@@ -91,6 +92,7 @@ def pending(card: Card, now: datetime) -> Approval:
         hold_seconds=card.hold_seconds,
         on_expiry=card.on_expiry,
         supersedes_id=card.supersedes_id,
+        editor_id=card.editor_id,
         created_at=now,
         expires_at=now + timedelta(seconds=card.expires_seconds),
     )

@@ -17,7 +17,7 @@ from django.db.models import F, Q, prefetch_related_objects
 from approvals import ledger
 from approvals.cards import Card, concerns, digest_of, pending
 from approvals.clock import Now
-from approvals.models import Approval, Channel, Decision, DecisionType, Notification
+from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
 from approvals.standing import Refusal, final_digest, is_enough, may_decide
 
 
@@ -282,6 +282,9 @@ def _refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
     if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and not verdict.message.strip():
         return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
                        else "Write the answer the agent gets in the tool's place.")  # fmt: skip
+    changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
+    if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
+        return Refusal("editor", "You changed these arguments, so somebody else approves them.")
     if approval.decisions.filter(user=verdict.user, undone_at__isnull=True).exists():
         return Refusal("decided_by_you", "You have already decided; this request needs another person.")
     return None

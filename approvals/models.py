@@ -171,6 +171,10 @@ class Approval(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     starter_excluded = models.BooleanField(default=True)
+    editor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="Who made these arguments of the model's, on the request this one replaces.",
+    )  # fmt: skip
     hold_seconds = models.PositiveSmallIntegerField(default=0)
     on_expiry = models.CharField(max_length=10, choices=Rule.OnExpiry, default=Rule.OnExpiry.REJECT)
     groups = models.ManyToManyField(Group, blank=True)

@@ -20,7 +20,7 @@ NAMES = ("args", "tool", "agent", "run", "customer")
 
 # The name a macro binds, as `item` in args.items.exists(item, item > 3).
 _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
-_RISK_ORDER = [str(value) for value in Risk.values]
+RISK_ORDER = [str(value) for value in Risk.values]
 _DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.READ: Risk.LOW,
     EffectClass.REVERSIBLE: Risk.LOW,
@@ -140,7 +140,7 @@ def _ask(found: list[tuple[Rule, str]]) -> Ruling:
         verdict=Verdict.ASK,
         reason=reason,
         rule=first.name,
-        risk=max((rule.risk for rule in rules), key=_RISK_ORDER.index),
+        risk=max((rule.risk for rule in rules), key=RISK_ORDER.index),
         groups=_groups_of_all(rules),
         approvals_needed=max(rule.approvals_needed for rule in rules),
         starter_excluded=any(rule.starter_excluded for rule in rules),

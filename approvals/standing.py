@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 
 from approvals.cards import digest_of
-from approvals.models import Approval, DecisionType, Risk
-from approvals.policy import Ruling
+from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.policy import RISK_ORDER, Ruling
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def is_bound(approval: Approval) -> bool:
 
 def meets(approval: Approval, ruling: Ruling) -> bool:
     """Whether the approvals given would be enough under the terms of another ruling."""
-    counting = approval.decisions.filter(undone_at__isnull=True, action_digest=approval.final_digest)
-    users = {decision.user_id for decision in counting}
+    counting = _counting(approval, max(approval.risk, ruling.risk, key=RISK_ORDER.index))
+    users = {decision.user_id for decision in counting if decision.type in ruling.allowed_decisions}
     if ruling.starter_excluded:
         users -= {approval.starter_id}
     if ruling.groups:
@@ -60,13 +61,20 @@ def is_enough(approval: Approval) -> bool:
 
     At high and critical risk the person who changed the arguments does not count as one of them.
     """
-    approving = [DecisionType.APPROVE]
-    if approval.risk not in (Risk.HIGH, Risk.CRITICAL):
-        approving.append(DecisionType.EDIT)
+    return _counting(approval, approval.risk).count() >= approval.approvals_needed
+
+
+def _counting(approval: Approval, risk: str) -> QuerySet[Decision]:
+    """The decisions that approve the call as it would run now."""
     counting = approval.decisions.filter(
-        undone_at__isnull=True, type__in=approving, action_digest=approval.final_digest
+        undone_at__isnull=True,
+        type__in=[DecisionType.APPROVE, DecisionType.EDIT],
+        action_digest=approval.final_digest,
     )
-    return counting.count() >= approval.approvals_needed
+    if risk not in (Risk.HIGH, Risk.CRITICAL):
+        return counting
+    counting = counting.exclude(type=DecisionType.EDIT)
+    return counting.exclude(user=approval.editor_id) if approval.editor_id is not None else counting
 
 
 def final_digest(approval: Approval) -> str:

@@ -28,6 +28,8 @@ CODES: dict[str, tuple[int, str]] = {
     "unauthenticated": (401, "A valid token is needed"),
     "insufficient_scope": (403, "The token lacks a scope"),
     "forbidden": (403, "The token's person may not do this"),
+    "editor": (403, "Whoever changed the arguments does not approve them"),
+    "run_ended": (409, "The run has ended"),
     "starter": (403, "Whoever started a run decides nothing about it"),
     "not_yours": (403, "This is another person's decision"),
     "not_found": (404, "There is nothing here"),

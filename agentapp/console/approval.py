@@ -22,6 +22,7 @@ STATUS = {
     "not_found": 404,
     "forbidden": 403,
     "starter": 403,
+    "editor": 403,
     "not_yours": 403,
     "already_decided": 409,
     "changed": 409,

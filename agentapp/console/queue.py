@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agentapp import auth
 from agentapp.models import ToolExecution
+from approvals.digest import storable
 from approvals.models import Approval, Decision, Risk
 
 PAGE = 50
@@ -35,9 +36,9 @@ class Filters:
         risk = query.get("risk", "")
         return cls(
             view=DECIDED if query.get("view") == DECIDED else NEEDS,
-            text=query.get("q", "").strip()[:100],
+            text=storable(query.get("q", "").strip())[:100],
             risk=risk if risk in Risk.values else "",
-            tool=query.get("tool", "")[:120],
+            tool=storable(query.get("tool", ""))[:120],
         )
 
     @property
@@ -199,6 +200,6 @@ def _place(text: str) -> tuple[datetime, uuid.UUID] | None:
     at, _, key = text.partition("~")
     try:
         moment = datetime.fromisoformat(at)
-        return (moment, uuid.UUID(key)) if moment.tzinfo else None
-    except ValueError:
+        return (moment.astimezone(UTC), uuid.UUID(key)) if moment.tzinfo else None
+    except (ValueError, OverflowError):
         return None

@@ -128,6 +128,8 @@ def _conversation(request: HttpRequest, found: Run, line: Timeline) -> dict[str,
     before: list[Message] = []
     if found.conversation_id and first == 1:
         earlier = Message.objects.filter(conversation=found.conversation_id, created_at__lt=found.created_at)
+        # Only what this person may see: a conversation can hold other people's runs.
+        earlier = earlier.filter(run__in=auth.visible_runs(signed_in(request)))
         before = list(reversed(earlier.exclude(run=found).order_by("-seq")[:EARLIER_MESSAGES]))
     return {
         "before": before,

@@ -4,7 +4,7 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet
@@ -15,6 +15,7 @@ from agentapp import auth
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Agent, Run
+from approvals.digest import storable
 from approvals.models import Approval
 
 PAGE = 50
@@ -38,6 +39,10 @@ class Cursor:
         """Raises ValueError for what no list has written."""
         moment, _, key = text.partition("_")
         created_at = datetime.fromisoformat(moment)
+        try:
+            created_at = created_at.astimezone(UTC) if created_at.tzinfo else created_at
+        except OverflowError as error:
+            raise ValueError("no run is as old or as young as that") from error
         if created_at.tzinfo is None:
             raise ValueError("a place in the list has a time zone")
         return cls(created_at, uuid.UUID(key))
@@ -65,7 +70,7 @@ class Filters:
     @classmethod
     def read(cls, request: HttpRequest) -> "Filters":
         state = request.GET.get("state", "")
-        return cls(state if state in Run.State.values else "", request.GET.get("agent", "")[:80])
+        return cls(state if state in Run.State.values else "", storable(request.GET.get("agent", ""))[:80])
 
     @property
     def any(self) -> bool:

@@ -25,7 +25,10 @@ class Agent(models.Model):
     max_steps = models.PositiveIntegerField(default=20, help_text="Decisions of the model before the run is stopped.")
     max_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="Tokens in and out, over the whole run.")
     max_cost = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True, help_text="In US dollars.")
-    enabled = models.BooleanField(default=True)
+    enabled = models.BooleanField(
+        default=True,
+        help_text="A disabled agent starts no runs. Those under way go on.",
+    )
 
     class Meta:
         ordering = ["name"]

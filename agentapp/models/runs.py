@@ -62,7 +62,7 @@ class Run(models.Model):
     input_tokens = models.PositiveBigIntegerField(default=0)
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
-    cost = models.DecimalField(max_digits=14, decimal_places=8, default=Decimal(0))
+    cost = models.DecimalField(max_digits=20, decimal_places=8, default=Decimal(0))
     cost_is_partial = models.BooleanField(default=False, help_text="The price of some model reply is unknown.")
 
     created_at = models.DateTimeField()
@@ -137,7 +137,7 @@ class Step(models.Model):
     input_tokens = models.PositiveIntegerField(default=0)
     cached_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
-    cost = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    cost = models.DecimalField(max_digits=20, decimal_places=8, null=True)
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField()
 

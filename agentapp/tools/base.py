@@ -112,7 +112,10 @@ class Tool:
         try:
             values = self.contract.coerce(arguments) if self.contract else dict(arguments)
         except ValidationError as error:
-            raise ToolError(f"The arguments do not fit: {error}") from error
+            problems = "; ".join(
+                f"{'/'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
+            )
+            raise ToolError(f"The arguments do not fit: {problems}.") from error
         if self.context_parameter:
             values[self.context_parameter] = context
         value = self.function(**values)

@@ -97,7 +97,13 @@ def plain_json(value: Any) -> Any:
 @functools.lru_cache(maxsize=512)
 def _compiled(text: str) -> jsonschema_rs.Draft202012Validator:
     try:
-        return jsonschema_rs.Draft202012Validator(json.loads(text), retriever=_nothing_remote, validate_formats=True)
+        return jsonschema_rs.Draft202012Validator(
+            # Messages are kept and shown; an argument may be a secret, so they never quote one.
+            json.loads(text),
+            retriever=_nothing_remote,
+            validate_formats=True,
+            mask="the value",
+        )
     except (jsonschema_rs.ValidationError, ValueError) as error:
         raise InvalidSchema(f"Not a usable JSON Schema: {str(error).splitlines()[0]}") from error
 

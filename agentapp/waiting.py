@@ -1,0 +1,141 @@
+"""When people must act: calls are put on cards, the run lets go of its worker, and what people said is told."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+
+from agentapp import cards, executions, recheck, runs
+from agentapp.executions import Outcome
+from agentapp.messages import StopSignal, ToolResult
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.proposals import Situation, ruling_for
+from agentapp.reasons import Reason, StopReason
+from agentapp.state import RunState
+from agentapp.transcript import StepRows
+from approvals import decisions, ledger
+from approvals import tasks as approval_tasks
+from approvals.clock import Now
+from approvals.digest import parse
+from approvals.models import Approval, DecisionType, Verdict
+from approvals.policy import Ruling
+
+State = ToolExecution.State
+
+NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How far the open calls of a step came: all answered, parked for people, or the run is to stop."""
+
+    parked: bool = False
+    stop: StopSignal | None = None
+
+
+def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
+    """Act on a rejection that stops the run, whichever of the step's calls it was about. None: there is none."""
+    waiting = [execution for execution in rows.open if execution.state == State.WAITING]
+    if not waiting:
+        return None
+    stopping = Approval.objects.filter(
+        execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
+        decisions__stop_run=True, decisions__undone_at__isnull=True,
+    ).first()  # fmt: skip
+    if stopping is None:
+        return None
+    return tell(state, next(execution for execution in waiting if execution.approval_id == stopping.pk), stopping)
+
+
+def hold(state: RunState, rows: StepRows) -> bool:
+    """Put every call of the step that needs a person on a card, and let go of the run. False: it was cancelled."""
+    asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
+    state.refresh_configuration()
+    situation = state.situation
+    made = []
+    for execution in asking:
+        tool = state.configuration.tools.get(execution.name, execution.tool)
+        assert tool is not None
+        asked_for = cards.asked_for(execution, tool)
+        terms = _terms(situation, execution, tool, asked_for.text)
+        made.append(cards.build(state.run, state.steps, execution, tool, terms, asked_for))
+    with ledger.transaction():
+        run = state.locked()
+        if run.cancel_requested_at is not None:
+            return False
+        asked = decisions.request(made, runs.clock(run), state.configuration.channels)
+        executions.hold(asking, asked)
+        runs.park(run, state.token, Run.WaitingFor.APPROVAL)
+        transaction.on_commit(approval_tasks.nudge, robust=True)
+    return True
+
+
+def _terms(situation: Situation, execution: ToolExecution, tool: Tool, text: str) -> Ruling:
+    """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
+    frozen = Ruling.from_json(execution.ruling)
+    if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
+        return frozen
+    return ruling_for(situation, tool, parse(text), always_ask=True)
+
+
+def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
+    """Let go of the run until people have acted. False: they have, while we were looking."""
+    with ledger.transaction():
+        run = state.locked()
+        first = rows.open[0]
+        if waiting_for == Run.WaitingFor.OUTCOME:
+            first.refresh_from_db()
+            if first.state != State.OUTCOME_UNKNOWN or run.cancel_requested_at is not None:
+                return False
+            runs.park(run, state.token, waiting_for)
+            return True
+        approval = approval_of(first)
+        due = approval.runs_at if approval.state in Approval.DECIDED else None
+        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.cancel_requested_at is not None:
+            return False
+        if due is not None and due <= runs.clock(run):
+            return False
+        runs.park(run, state.token, waiting_for, wake_at=due or _stop_due(rows))
+    return True
+
+
+def _stop_due(rows: StepRows) -> datetime | None:
+    """When a held rejection that stops the run takes effect; it does not wait for the calls before it."""
+    held = Approval.objects.filter(
+        execution__in=rows.open, state=Approval.State.REJECTED, used_at__isnull=True,
+        decisions__stop_run=True, decisions__undone_at__isnull=True,
+    )  # fmt: skip
+    return held.order_by("runs_at").values_list("runs_at", flat=True).first()
+
+
+def approval_of(execution: ToolExecution) -> Approval:
+    """The request as it stands now, whatever was read before."""
+    return Approval.objects.get(execution=execution)
+
+
+def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:
+    """Answer a call with what people said instead of running it."""
+    decision = approval.decisions.filter(undone_at__isnull=True).last()
+    stop: StopSignal | None = None
+    if approval.state == Approval.State.EXPIRED:
+        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
+        if approval.on_expiry == "stop":
+            stop = StopSignal(StopReason.APPROVAL_EXPIRED, "No one decided in time, and the rule stops the run.")
+    elif decision is not None and decision.type == DecisionType.RESPOND:
+        result = ToolResult(
+            data=decision.message, message="A person answered in the tool's place; the call did not run.",
+            trust="trusted_system",
+        )  # fmt: skip
+    else:
+        words = decision.message if decision else ""
+        result = recheck.refusal(
+            Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
+        )
+        if decision is not None and decision.stop_run:
+            stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")
+    with ledger.transaction():
+        state.locked()
+        if not decisions.settle(approval):
+            return None  # undone meanwhile
+        executions.finish([Outcome(execution, result)])
+    return Settled(stop=stop) if stop else None

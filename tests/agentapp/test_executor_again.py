@@ -1,0 +1,261 @@
+"""What is looked at again: calls that waited, cards that replace cards, endings in the middle of a call."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError
+from django.utils import timezone
+
+from agentapp import actions, loop, runs
+from agentapp.executions import Outcome, finish_late
+from agentapp.messages import ToolResult
+from agentapp.models import Conversation, Run, Tool, ToolExecution
+from agentapp.sweep import sweep
+from agentapp.transcript import answer
+from approvals import ledger
+from approvals.models import Approval, Rule
+from tests import clerk_tools
+from tests.clerk_tools import effects_of
+from tests.conftest import call, calls, says
+
+PAY = call("a", "pay", account="ana", amount=20)
+
+
+def paying(amount: int) -> str:
+    return json.dumps({"account": "ana", "amount": amount, "memo": ""})
+
+
+class TestAReadThatWaitedBehindAWrite:
+    @pytest.fixture
+    def run(self, clerk):
+        return clerk.run(calls(PAY, call("r", "look_up", what="x")), says("done"))
+
+    def test_it_asks_when_its_tool_has_become_a_write(self, clerk, dana, run):
+        Tool.objects.filter(name="look_up").update(effect_class="irreversible")
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).waiting_for == "approval"
+        assert effects_of("look_up") == []
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).state == "succeeded"
+        assert clerk.execution(run, "r").idempotency_key
+
+    def test_it_asks_when_its_tool_always_asks_now(self, clerk, dana, run):
+        Tool.objects.filter(name="look_up").update(approval_mode="always")
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).waiting_for == "approval"
+        assert effects_of("look_up") == []
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (lambda: Tool.objects.filter(name="look_up").update(enabled=False), "tool_disabled"),
+            (lambda: Rule.objects.create(name="no", tool="look_up", verdict="deny"), "policy_denied"),
+        ],
+    )
+    def test_it_is_refused_when_it_is_not_free_any_more(self, clerk, dana, run, change, reason):
+        change()
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).state == "succeeded"
+        assert (clerk.execution(run, "r").reason, effects_of("look_up")) == (reason, [])
+
+    def test_it_runs_when_nothing_has_changed(self, clerk, dana, run):
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).state == "succeeded"
+        assert effects_of("look_up") == [{"what": "x"}]
+
+
+class TestAnEdit:
+    def test_it_cannot_lift_a_call_into_high_risk_on_the_editors_word_alone(self, clerk, dana, marco):
+        Rule.objects.create(name="small", tool="pay", verdict="ask", condition="args.amount <= 100.0", risk="low")
+        Rule.objects.create(name="big", tool="pay", verdict="ask", condition="args.amount > 100.0", risk="high")
+        run = clerk.run(calls(PAY), says("done"))
+        clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text=paying(900))
+        clerk.drive(run)
+        assert effects_of("pay") == []
+        (again,) = clerk.open(run)
+        assert (again.title, again.risk, again.rule) == ("Pay $900.00 to Ana", "high", "big")
+        with pytest.raises(actions.Refused, match="somebody else approves"):
+            clerk.decide(again, dana)
+        clerk.decide(again, marco)
+        assert clerk.drive(run).state == "succeeded"
+        assert effects_of("pay") == [{"account": "ana", "amount": 900.0}]
+
+    def test_a_card_that_replaces_it_has_the_terms_of_what_it_asks(self, clerk, dana, marco):
+        Rule.objects.create(name="small", tool="pay", verdict="ask", condition="args.amount <= 100.0", risk="low")
+        Rule.objects.create(
+            name="big", tool="pay", verdict="ask", condition="args.amount > 100.0", risk="medium", approvals_needed=2
+        )
+        run = clerk.run(calls(PAY), says("done"))
+        clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text=paying(900))
+        clerk.drive(run)
+        (again,) = clerk.open(run)
+        assert (again.approvals_needed, again.rule) == (2, "big")
+        clerk.decide(again, dana)
+        clerk.decide(again, marco)
+        assert clerk.drive(run).state == "succeeded"
+        assert effects_of("pay") == [{"account": "ana", "amount": 900.0}]
+
+    def test_its_editor_does_not_approve_it_on_a_card_that_replaces_it_at_high_risk(self, clerk, dana, marco):
+        Rule.objects.create(name="r", tool="pay", verdict="ask", risk="high")
+        run = clerk.run(calls(PAY), says("done"))
+        (first,) = clerk.open(run)
+        clerk.decide(first, dana, "edit", arguments_text=paying(900))
+        clerk.decide(first, marco)
+        clerk_tools.BALANCES["ana"] = 5
+        clerk.drive(run)
+        (second,) = clerk.open(run)
+        assert second.editor == dana
+        with pytest.raises(actions.Refused, match="somebody else approves"):
+            clerk.decide(second, dana)
+        assert effects_of("pay") == []
+
+    def test_it_is_kept_however_often_the_card_is_replaced(self, clerk, dana):
+        Rule.objects.create(name="r", tool="pay", verdict="ask", risk="low")
+        run = clerk.run(calls(call("a", "pay", account="ana", amount=900)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text=paying(20))
+        for balance in (5, 6):
+            clerk_tools.BALANCES["ana"] = balance
+            clerk.drive(run)
+            (card,) = clerk.open(run)
+            assert card.title == "Pay $20.00 to Ana"
+            clerk.decide(card, dana)
+        clerk.drive(run)
+        assert effects_of("pay") == [{"account": "ana", "amount": 20.0}]
+
+
+class TestAnEndingInTheMiddleOfAWrite:
+    @pytest.fixture
+    def run(self, clerk, dana, sam):
+        """A run whose worker died in the write, and which was cancelled meanwhile."""
+        run = clerk.run(calls(PAY), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        claimed = runs.claim(run.pk)
+        execution = clerk.execution(run, "a")
+        with ledger.transaction():
+            runs.held(run.pk, claimed.lease_token)
+            ToolExecution.objects.filter(pk=execution.pk).update(
+                state="executing", started_at=timezone.now(), idempotency_key="k", attempts=1
+            )
+        actions.cancel_run(run.pk, sam)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert run.pk in sweep()
+        return clerk.drive(run)
+
+    def test_the_call_is_shown_to_a_person(self, clerk, run):
+        assert (run.state, clerk.execution(run, "a").state) == ("cancelled", "outcome_unknown")
+
+    def test_a_late_answer_is_kept(self, clerk, run):
+        with ledger.transaction():
+            runs.lock(run.pk)
+            assert finish_late(clerk.execution(run, "a"), ToolResult(data="paid"))
+        assert clerk.execution(run, "a").result_text == '"paid"'
+
+    def test_it_cannot_be_tried_again_in_a_run_that_has_ended(self, clerk, dana, run):
+        with pytest.raises(actions.Refused) as refused:
+            actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "I looked.", dana)
+        assert refused.value.code == "run_ended"
+        assert clerk.execution(run, "a").state == "outcome_unknown"
+
+
+def test_a_result_that_cannot_be_written_down_does_not_hide_that_the_call_happened(clerk):
+    run = clerk.run(calls(call("a", "look_up", what="x")), says("done"))
+    execution = clerk.execution(run, "a")
+    with ledger.transaction():
+        runs.lock(run.pk)
+        from agentapp.executions import finish
+
+        finish([Outcome(execution, ToolResult(data={"n": 10**5000}))])
+    assert "unreadable" in clerk.execution(run, "a").result_text
+
+
+def test_undoing_does_not_take_back_a_waking_that_has_another_cause(clerk, dana, settings):
+    run = clerk.run(calls(PAY, call("b", "pay", account="bob", amount=1)), says("done"))
+    first, second = clerk.open(run)
+    Approval.objects.filter(pk=second.pk).update(hold_seconds=60)
+    clerk.decide(second, dana)
+    Approval.objects.filter(pk=first.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert run.pk in sweep()
+    actions.undo_decision(second.pk, dana)
+    assert run.pk in sweep()
+
+
+def test_a_rejection_that_stops_the_run_does_not_wait_for_the_calls_before_it(clerk, dana):
+    run = clerk.run(calls(PAY, call("b", "label", text="l")), says("done"))
+    first, second = clerk.open(run)
+    clerk.decide(second, dana, "reject", message="Fraud.", stop_run=True)
+    assert clerk.drive(run).state == "stopped"
+    first.refresh_from_db()
+    assert (first.state, effects_of("pay")) == ("withdrawn", [])
+
+
+def test_the_row_names_the_rule_that_lets_the_call_run_when_it_runs(clerk, dana):
+    old = Rule.objects.create(name="old", tool="label", verdict="allow")
+    run = clerk.run(calls(PAY, call("b", "label", text="l")), says("done"))
+    old.delete()
+    Rule.objects.create(name="new", tool="label", verdict="allow")
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    assert clerk.execution(run, "b").allowed_by == "rule:new"
+
+
+def test_a_secret_is_not_quoted_when_it_does_not_fit(clerk):
+    Tool.objects.filter(name="pay").update(secret_fields=["memo"])
+    wrong = {"id": "a", "name": "pay", "arguments": {"account": "ana", "amount": 5, "memo": 778899665544}}
+    run = clerk.run(calls(wrong), says("done"))
+    told = answer(clerk.execution(run, "a")).text
+    assert "778899665544" not in told
+    assert "memo" in told
+
+
+def test_one_failure_of_the_database_does_not_let_go_of_a_run_that_is_well(clerk, monkeypatch, settings):
+    settings.LEASE_SECONDS = 1
+    real, calls_made = runs.renew, []
+
+    def flaky(run_id, token):
+        calls_made.append(run_id)
+        if len(calls_made) == 1:
+            raise OperationalError("database is locked")
+        return real(run_id, token)
+
+    monkeypatch.setattr(runs, "renew", flaky)
+    renewed = clerk_tools.GATES["one"] = _Gate(lambda: len(calls_made) >= 3)
+    run = clerk.run(calls(call("a", "hang", name="one")), says("done"))
+    assert renewed.opened
+    assert run.state == "succeeded"
+
+
+class _Gate:
+    """Something a tool waits for: until a condition holds."""
+
+    def __init__(self, condition):
+        self.condition, self.opened = condition, False
+
+    def wait(self, seconds):
+        import time
+
+        deadline = time.monotonic() + seconds
+        while not self.condition() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.opened = self.condition()
+
+
+def test_an_absurd_figure_of_a_provider_does_not_stop_the_run(clerk):
+    with pytest.raises(actions.Refused, match="maximum"):
+        clerk.start({"text": "x", "usage": {"cost": 1e14}})
+    run = clerk.start(says("x"))
+    Run.objects.filter(pk=run.pk).update(script=[{"text": "x", "usage": {"cost": 1e14, "input_tokens": 10**12}}])
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.cost, run.cost_is_partial) == ("succeeded", 0, True)
+
+
+def test_nobody_joins_a_conversation_to_read_what_others_said_in_it(clerk, roles):
+    clerk.run(says("It is hunter2."), input="What is my password?", conversation="cust-17")
+    eve = User.objects.create_user("eve")
+    eve.user_permissions.add(*roles["operator"].permissions.filter(codename="start_run"))
+    with pytest.raises(actions.Refused) as refused:
+        actions.start_run(actions.NewRun(agent="clerk", input="hi", conversation="cust-17"), eve)
+    assert (refused.value.code, refused.value.field) == ("forbidden", "conversation")
+    assert Conversation.objects.get().runs.count() == 1
