@@ -12,7 +12,8 @@ from django.db import DatabaseError, connection, transaction
 from django.urls import get_resolver, reverse
 from django.utils import timezone
 
-from agentapp import actions, auth, executor, loop, runs
+from agentapp import actions, auth, loop, runs
+from agentapp import waiting as waiting_room
 from agentapp.console import urls
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
@@ -277,14 +278,14 @@ class TestPromise06ADecisionIsNeverLostBetweenLookAndWait:
         first, second = clerk.open(run)
         clerk.decide(first, dana)
         has_looked, decided = threading.Event(), threading.Event()
-        real = executor._park
+        real = waiting_room.park
 
         def park(*arguments):
             has_looked.set()
             assert decided.wait(10)
             return real(*arguments)
 
-        monkeypatch.setattr(executor, "_park", park)
+        monkeypatch.setattr(waiting_room, "park", park)
 
         def decide():
             assert has_looked.wait(10)

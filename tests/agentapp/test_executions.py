@@ -298,7 +298,7 @@ def test_nothing_else_is_set_aside(held, refund, make):
     assert told(execution) == already
 
 
-def test_the_open_calls_of_an_ending_run_are_answered(held, refund):
+def test_the_open_calls_of_an_ending_run_are_answered_and_a_started_write_is_unknown(held, refund):
     made = [make(held, refund) for make in (proposed, ready, waiting)]
     started = executing(held, refund)
     run = held[0]
@@ -306,7 +306,7 @@ def test_the_open_calls_of_an_ending_run_are_answered(held, refund):
     assert within_transaction(executions.cancel_open, run, "The run was cancelled.") == 0
     assert {read(e).state for e in made} == {State.CANCELLED}
     assert all(read(e).is_answered and read(e).finished_at for e in made)
-    assert read(started).state == State.EXECUTING
+    assert read(started).state == State.OUTCOME_UNKNOWN
     assert told(started).count("cancelled") == 3
 
 

@@ -211,6 +211,7 @@ def test_a_secret_is_not_quoted_when_it_does_not_fit(clerk):
 
 def test_one_failure_of_the_database_does_not_let_go_of_a_run_that_is_well(clerk, monkeypatch, settings):
     settings.LEASE_SECONDS = 1
+    Tool.objects.filter(name="hang").update(timeout_seconds=10)
     real, calls_made = runs.renew, []
 
     def flaky(run_id, token):

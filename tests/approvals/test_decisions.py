@@ -309,7 +309,7 @@ SHOWN = {
     "on_expiry": "stop",
     "groups": (1,),
 }
-KEYS_OF_ROWS = {"run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
+KEYS_OF_ROWS = {"editor_id", "run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
 
 
 @pytest.mark.parametrize("field", SHOWN)
