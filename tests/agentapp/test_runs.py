@@ -1,5 +1,5 @@
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.django_db
 
 State = Run.State
 LONG_AGO = timedelta(days=1)
+SOME_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def told(run: Run) -> list[str]:
@@ -329,9 +330,9 @@ def test_every_transition_writes_one_event():
         {"lease_until": None},
         {"state": "waiting"},
         {"state": "succeeded"},
-        {"state": "succeeded", "stop_reason": "completed", "finished_at": timezone.now()},
+        {"state": "succeeded", "stop_reason": "completed", "finished_at": SOME_TIME},
         {"state": "failed", "stop_reason": "error", "lease_token": None},
-        {"state": "cancelled", "finished_at": timezone.now(), "lease_token": None},
+        {"state": "cancelled", "finished_at": SOME_TIME, "lease_token": None},
     ],
     ids=str,
 )
