@@ -41,6 +41,12 @@ class Answer:
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
 
+class _Server(ThreadingHTTPServer):
+    # Python's 5 drops connections when sixteen threads ask at once, and what is tried again comes too late.
+    request_queue_size = 128
+    daemon_threads = True
+
+
 class ProviderServer:
     """Answers in the order of `answers`, or by `answer_with` when that is set."""
 
@@ -49,8 +55,7 @@ class ProviderServer:
         self.answers: deque[Answer] = deque()
         self.answer_with: Callable[[Question], Answer] | None = None
         self.closing = threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
