@@ -3,17 +3,17 @@
 "use strict";
 (() => {
   const STALE_MS = 25_000, OFFLINE_MS = 60_000;
-  let last = 0, opened = false, ended = false, connection = null, offlineSince = null;
+  let last = 0, opened = false, ended = false, unreachable = false, connection = null, offlineSince = null;
   const started = Date.now();
 
-  const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const seconds = (ms) => Math.round(ms / 1000);
 
   function state() {
     const silent = Date.now() - (last || started);
     if (ended) return ["off", "Signed out. Sign in again to decide."];
-    if (navigator.onLine === false || silent > OFFLINE_MS) {
-      offlineSince ??= Date.now() - (navigator.onLine === false ? 0 : silent);
+    if (unreachable || silent > OFFLINE_MS) {
+      offlineSince ??= Date.now() - (unreachable ? 0 : silent);
       return ["off", `Offline since ${clock(offlineSince)}. Decisions are disabled.`];
     }
     offlineSince = null;
@@ -38,7 +38,13 @@
     }
   }
 
-  function heard() { last = Date.now(); opened = true; show(); }
+  function heard() { last = Date.now(); opened = true; unreachable = false; show(); }
+
+  // A browser without a network may still reach a server on its own machine: the server's answer counts.
+  async function reach() {
+    unreachable = navigator.onLine === false && !(await fetch(document.body.dataset.counts).catch(() => null));
+    show();
+  }
 
   async function count() {
     const { counts, favicon } = document.body.dataset;
@@ -76,9 +82,9 @@
     // A stream that was killed silently while the tab was hidden looks open; ask for a new one.
     if (!document.hidden && opened && Date.now() - last > STALE_MS) reconnect();
   });
-  addEventListener("online", () => { show(); reconnect(); });
-  addEventListener("offline", show);
+  addEventListener("online", () => { unreachable = false; show(); reconnect(); });
+  addEventListener("offline", reach);
   setInterval(() => { show(); if (opened && Date.now() - last > STALE_MS + 5000 && !document.hidden) reconnect(); }, 1000);
-  document.addEventListener("DOMContentLoaded", show);
+  document.addEventListener("DOMContentLoaded", reach);
   document.addEventListener("htmx:after:swap", show);
 })();

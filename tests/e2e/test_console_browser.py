@@ -250,6 +250,21 @@ def test_without_the_server_decisions_are_disabled_and_say_why(browse: Browse, s
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
 
 
+def test_a_browser_without_a_network_that_reaches_the_server_all_the_same_decides(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    """As on a laptop in a train, with the server on the laptop."""
+    make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+    page.evaluate("Object.defineProperty(navigator, 'onLine', { value: false })")
+
+    with page.expect_response("**/counts/**"):
+        page.evaluate("dispatchEvent(new Event('offline'))")
+
+    expect(page.locator(".bar [data-live-words]")).to_contain_text("Live")
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()
+
+
 def test_who_is_signed_out_elsewhere_cannot_decide_and_asks_only_once(browse: Browse, sam: User, dana: User) -> None:
     make_waiting(sam)
     page = live(browse(dana, "/inbox/"))

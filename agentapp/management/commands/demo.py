@@ -72,7 +72,7 @@ class Command(BaseCommand):
             lines.append(f"  {len(started)} runs were started; two minutes as dana show what the product does.")
         else:
             lines.append("  Going on with the data of last time.")
-        lines.append(f"  Runs you start yourself run on {opening.agent_model()}, with the key in the environment.")
+        lines.append(f"  Runs you start yourself ask {opening.agent_model()}, and need its key in the environment.")
         if settings.EMBEDDED:
             lines.append("  Ctrl-C stops everything.")
         else:
