@@ -85,6 +85,7 @@
   addEventListener("online", () => { unreachable = false; show(); reconnect(); });
   addEventListener("offline", reach);
   setInterval(() => { show(); if (opened && Date.now() - last > STALE_MS + 5000 && !document.hidden) reconnect(); }, 1000);
+  setInterval(() => { if (navigator.onLine === false && !document.hidden) reach(); }, 3000);
   document.addEventListener("DOMContentLoaded", reach);
   document.addEventListener("htmx:after:swap", show);
 })();
