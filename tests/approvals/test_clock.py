@@ -29,6 +29,6 @@ def test_a_time_is_not_before_itself(somebody):
 def test_a_statement_with_the_clock_can_be_logged(somebody):
     connection.force_debug_cursor = True
     try:
-        assert User.objects.filter(date_joined__lte=Now()).exists()
+        assert User.objects.filter(last_login__isnull=True).annotate(at=Now()).get().at
     finally:
         connection.force_debug_cursor = False
