@@ -23,6 +23,7 @@ from agentapp.messages import Reply, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
+from agentapp.runtime import DriveRuntime
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from agentapp.transcript import StepRows, compile_messages
@@ -130,7 +131,9 @@ def _take_step(state: RunState) -> bool:
 def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
     """The driver's decision. No transaction is open here."""
     run = state.run
-    driver = get_driver("scripted" if run.script is not None else run.agent_snapshot["driver"])
+    if state.driver is None:
+        state.driver = get_driver("scripted" if run.script is not None else run.agent_snapshot["driver"])
+        state.driver.bind(DriveRuntime(state))
     request = StepRequest(
         run_id=str(run.pk),
         step=run.step_count + 1,
@@ -139,7 +142,7 @@ def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
         messages=compile_messages(run, state.earlier, state.steps),
         tools=tuple(specs(disclosed)),
     )
-    return driver.next_step(request)
+    return state.driver.next_step(request)
 
 
 def _add_usage(run: Run, reply: Reply) -> None:

@@ -32,6 +32,23 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class DecisionFailure:
+    """The model answered, and no decision could be made of it. `reason` is one of `reasons.Reason`."""
+
+    reason: str
+    message: str
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Note:
+    """A fact about a step that belongs in the record, as in content_dropped."""
+
+    type: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Reply:
     """One decision of the model. `provider_parts` is handed back to the provider unchanged."""
 
@@ -41,6 +58,10 @@ class Reply:
     model: str = ""
     finish_reason: str = ""
     provider_parts: list[dict[str, Any]] | None = None
+    reasoning: str = ""
+    """What the model thought, where a driver has it say so apart from its text."""
+    failure: DecisionFailure | None = None
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ class Reason(StrEnum):
     PERMISSION_DENIED = "permission_denied"
     POLICY_DENIED = "policy_denied"
     POLICY_CHANGED = "policy_changed"
+    MISSING_IDEMPOTENCY_KEY = "missing_idempotency_key"
+    BLOCKED_BY_HOOK = "blocked_by_hook"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    CIRCUIT_OPEN = "circuit_open"
     CALL_LIMIT_EXCEEDED = "call_limit_exceeded"
     DUPLICATE_CALL = "duplicate_call"
     PREVIOUSLY_REJECTED = "previously_rejected"
@@ -27,6 +31,8 @@ class Reason(StrEnum):
     RESULT_TOO_LARGE = "result_too_large"
     OUTCOME_UNKNOWN = "outcome_unknown"
     CANCELLED = "cancelled"
+    DECISION_EXTRACTION = "decision_extraction"
+    DECISION_VALIDATION = "decision_validation"
 
 
 class StopReason(StrEnum):
@@ -38,6 +44,14 @@ class StopReason(StrEnum):
     USER_REQUESTED = "user_requested"
     STEPS_LIMIT = "steps_limit"
     TOKEN_LIMIT = "token_limit"  # noqa: S105
+    TIME_LIMIT = "time_limit"
+    RETRY_LIMIT = "retry_limit"
+    FINISH_REASON = "finish_reason"
     COST_LIMIT = "cost_limit"
+    NO_PROGRESS = "no_progress"
+    CIRCUIT_OPEN = "circuit_open"
+    TOOL_FAILURE = "tool_failure"
+    BLOCKED_BY_HOOK = "blocked_by_hook"
+    SUPERSEDED = "superseded"
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_EXPIRED = "approval_expired"

@@ -162,6 +162,8 @@ def record_step(
         run=run,
         number=number,
         text=storable(reply.text),
+        reasoning=storable(reply.reasoning),
+        error=reply.failure.reason if reply.failure else "",
         model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
         provider_parts=storable_json(reply.provider_parts),
@@ -182,6 +184,8 @@ def record_step(
         "cost": None if usage.cost is None else str(usage.cost),
     }
     ledger.record(ledger.run_chain(run.pk), "step.recorded", data, ledger.MODEL)
+    for note in reply.notes:
+        ledger.record(ledger.run_chain(run.pk), f"step.{note.type}", {"step": number, **storable_json(note.data)})
     return step
 
 

@@ -4,6 +4,7 @@ import uuid
 from dataclasses import dataclass
 
 from agentapp import runs
+from agentapp.drivers.base import Driver
 from agentapp.models import Message, Run, Tool
 from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
@@ -17,6 +18,8 @@ class RunState:
     configuration: Configuration
     steps: list[StepRows]
     earlier: list[Message]
+    driver: Driver | None = None
+    """Bound when the first step of this drive is decided."""
 
     @classmethod
     def load(cls, run: Run) -> "RunState":

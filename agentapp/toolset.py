@@ -1,6 +1,7 @@
 """Which tools a step discloses, and the agent's configuration as a run keeps it."""
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from agentapp.messages import ToolSpec
@@ -45,18 +46,21 @@ def specs(tools: dict[str, Tool]) -> list[ToolSpec]:
     return [ToolSpec(name, tools[name].description, tools[name].input_schema) for name in sorted(tools)]
 
 
+# What a new run takes over from its agent's row. `subagents` are offered as tools.
+_SNAPSHOT = (
+    "name", "instructions", "driver", "driver_settings", "model", "model_settings", "parallel_tool_calls",
+    "tool_choice", "reset_tool_choice", "message_compiler", "compiler_settings", "subagents", "denied_subagents",
+    "max_depth", "hooks", "hook_contract", "max_iterations", "on_limit", "max_steps", "max_tokens", "max_seconds",
+    "max_calls", "finish_reasons", "max_cost", "max_daily_cost", "on_budget", "on_reject", "raise_on_tool_failure",
+    "fail_run_on_tool_error", "stop_on_tool_block",
+)  # fmt: skip
+
+
 def snapshot_of(agent: Agent) -> dict[str, Any]:
-    """The agent's configuration, as a run keeps it for its whole life."""
+    """The agent's configuration, as a run keeps it for its whole life. Amounts of money are texts."""
+    kept = {name: getattr(agent, name) for name in _SNAPSHOT}
     return {
-        "name": agent.name,
-        "instructions": agent.instructions,
-        "driver": agent.driver,
-        "model": agent.model,
-        "model_settings": agent.model_settings,
-        "parallel_tool_calls": agent.parallel_tool_calls,
-        "max_steps": agent.max_steps,
-        "max_tokens": agent.max_tokens,
-        "max_cost": None if agent.max_cost is None else str(agent.max_cost),
+        **{name: str(value) if isinstance(value, Decimal) else value for name, value in kept.items()},
         "tools": sorted(agent.tools.values_list("name", flat=True)),
         "routes": {
             route.name: sorted(tool.name for tool in route.tools.all())

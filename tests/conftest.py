@@ -1,6 +1,5 @@
 """What every test may use. Real databases; only the clock and the outside world are ever replaced."""
 
-import dataclasses
 import functools
 import os
 import uuid
@@ -13,7 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-from agentapp import actions, loop
+from agentapp import actions, loop, tool_sync
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.roles import ensure_roles
 from agentapp.tools import python_source
@@ -195,27 +194,8 @@ def install_tools(module: str) -> dict[str, Tool]:
     source, _ = ToolSource.objects.get_or_create(name=module.replace(".", "-"), location=module)
     rows = {}
     for declared in python_source.modules()[module]:
-        rows[declared.name] = Tool.objects.create(
-            source=source,
-            name=declared.name,
-            description=declared.description,
-            input_schema=declared.input_schema,
-            title_template=declared.title,
-            sentence_template=declared.sentence,
-            effects_template=[dataclasses.asdict(line) for line in declared.effects],
-            button_template=declared.button,
-            declared_effect_class=declared.effect or "",
-            takes_snapshot=declared.snapshot is not None,
-            version=declared.version,
-            effect_class=declared.effect or "irreversible",
-            timeout_seconds=declared.timeout,
-            max_attempts=declared.max_attempts,
-            idempotency=declared.idempotency,
-            repeatable=declared.repeatable,
-            trust=declared.trust,
-            locked_fields=list(declared.locked),
-            secret_fields=list(declared.secret),
-        )
+        columns = tool_sync.first_safety_columns(declared) | tool_sync.contract_columns(declared)
+        rows[declared.name] = Tool.objects.create(source=source, name=declared.name, **columns)
     return rows
 
 
@@ -226,6 +206,6 @@ def clerk(transactional_db: None, settings: Any, sam: User) -> Clerk:
     settings.TOOL_MODULES = ["tests.clerk_tools"]
     settings.ALLOW_SCRIPTED_RUNS = True
     settings.UNDO_HOLD_SECONDS = 0
-    agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted")
+    agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted", max_iterations=50)
     agent.tools.set(install_tools("tests.clerk_tools").values())
     return Clerk(agent, sam)

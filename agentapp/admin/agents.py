@@ -34,18 +34,56 @@ class AgentAdmin(RecordedAdmin):
         (
             "What it is told",
             {
-                "fields": ["instructions", "driver", "model", "model_settings", "parallel_tool_calls"],
+                "fields": [
+                    "instructions",
+                    "driver",
+                    "driver_settings",
+                    "model",
+                    "model_settings",
+                    "parallel_tool_calls",
+                    "tool_choice",
+                    "reset_tool_choice",
+                    "message_compiler",
+                    "compiler_settings",
+                    "on_new_message",
+                ],
                 "description": "A run keeps the configuration it was started with: a change counts for new runs.",
             },
         ),
         (
             "What it may use",
             {
-                "fields": ["tools"],
+                "fields": ["tools", "subagents", "denied_subagents", "max_depth"],
                 "description": "Being listed here lets a tool be proposed. Whether a call runs is decided by rules.",
             },
         ),
-        ("Limits", {"fields": ["max_steps", "max_tokens", "max_cost"]}),
+        (
+            "Limits",
+            {
+                "fields": [
+                    "max_iterations",
+                    "on_limit",
+                    "max_steps",
+                    "max_tokens",
+                    "max_seconds",
+                    "max_calls",
+                    "finish_reasons",
+                ],
+            },
+        ),
+        ("Budget", {"fields": ["max_cost", "max_daily_cost", "on_budget"]}),
+        (
+            "When calls fail",
+            {
+                "fields": [
+                    "on_reject",
+                    "raise_on_tool_failure",
+                    "fail_run_on_tool_error",
+                    "stop_on_tool_block",
+                ],
+            },
+        ),
+        ("Hooks", {"fields": ["hooks", "hook_contract"]}),
     ]
 
 

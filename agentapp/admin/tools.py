@@ -50,6 +50,9 @@ class ToolAdmin(RecordedAdmin):
         "button_template",
         "declared_effect_class",
         "takes_snapshot",
+        "output_schema",
+        "business_key_template",
+        "return_direct",
         "version",
         "missing_since",
     ]
@@ -62,8 +65,12 @@ class ToolAdmin(RecordedAdmin):
                 "description": "Yours to set: reading the tools from code again never touches it.",
             },
         ),
-        ("Arguments", {"fields": ["locked_fields", "secret_fields"]}),
-        ("Execution", {"fields": ["timeout_seconds", "max_attempts", "idempotency", "repeatable"]}),
+        ("Arguments", {"fields": ["locked_fields", "secret_fields", "additional_arguments"]}),
+        (
+            "Execution",
+            {"fields": ["timeout_seconds", "max_attempts", "idempotency", "repeatable", "stop_on_failure"]},
+        ),
+        ("Limits", {"fields": ["max_calls_per_run", "cost_per_call", "result_max_kb"]}),
         (
             "Contract, from code",
             {
@@ -76,6 +83,9 @@ class ToolAdmin(RecordedAdmin):
                     "effects_template",
                     "button_template",
                     "takes_snapshot",
+                    "output_schema",
+                    "business_key_template",
+                    "return_direct",
                     "version",
                     "missing_since",
                 ],

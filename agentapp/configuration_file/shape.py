@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from agentapp.models import Tool
+from agentapp.models import Agent, Tool
 from approvals import policy
 from approvals.digest import canonical, parse, storable
 from approvals.models import EffectClass, Risk, Rule, Verdict
@@ -30,11 +30,11 @@ class Known:
     tools: frozenset[str]
 
 
-def _known(kind: str, word: str, hint: str = "", empty: bool = False) -> AfterValidator:
-    """`empty`: an empty text is allowed and means every one."""
+def _known(kind: str, word: str, hint: str = "", empty: bool = False, everybody: bool = False) -> AfterValidator:
+    """`empty`: an empty text is allowed and means every one. `everybody`: an asterisk is and does."""
 
     def check(value: str, info: ValidationInfo) -> str:
-        if value not in getattr(info.context, kind) and not (empty and not value):
+        if value not in getattr(info.context, kind) and not (empty and not value or everybody and value == "*"):
             raise ValueError(f"There is no {word} {value!r}.{hint}")
         return value
 
@@ -109,6 +109,11 @@ class ToolEntry(TypedDict, total=False):
     max_attempts: int
     idempotency: Annotated[str, _among(Tool.Idempotency.values)]
     repeatable: bool
+    additional_arguments: Annotated[str, _among(Tool.AdditionalArguments.values)]
+    max_calls_per_run: int | None
+    cost_per_call: Amount
+    result_max_kb: int
+    stop_on_failure: bool
     trust: Annotated[str, _among(Tool.Trust.values)]
     locked_fields: list[Text]
     secret_fields: list[Text]
@@ -128,11 +133,33 @@ class AgentEntry(TypedDict, total=False):
     driver: Annotated[str, _known("drivers", "driver")]
     model: Text
     model_settings: Json
+    driver_settings: Json
     tools: list[ToolName]
     parallel_tool_calls: bool
+    tool_choice: Text
+    reset_tool_choice: bool
+    message_compiler: Annotated[str, _among(Agent.Compiler.values)]
+    compiler_settings: Json
+    on_new_message: Annotated[str, _among(Agent.OnNewMessage.values)]
+    subagents: list[Annotated[str, _known("agents", "agent", everybody=True)]]
+    denied_subagents: list[Annotated[str, _known("agents", "agent")]]
+    max_depth: int
+    hooks: list[Text]
+    hook_contract: Annotated[str, _among(Agent.HookContract.values)]
+    max_iterations: int
+    on_limit: Annotated[str, _among(Agent.OnLimit.values)]
     max_steps: int
     max_tokens: int | None
+    max_seconds: int | None
+    max_calls: int | None
+    finish_reasons: list[Text]
     max_cost: Amount | None
+    max_daily_cost: Amount | None
+    on_budget: Annotated[str, _among(Agent.OnBudget.values)]
+    on_reject: Annotated[str, _among(Agent.OnReject.values)]
+    raise_on_tool_failure: bool
+    fail_run_on_tool_error: bool
+    stop_on_tool_block: bool
     enabled: bool
     routes: dict[str, Annotated[RouteEntry, BeforeValidator(_nothing_is_empty)]]
 

@@ -1,13 +1,14 @@
-"""What a driver is: a strategy that turns the state of a run into the model's next step."""
+"""The two contracts of a run: a driver decides the next step, an executor runs the calls it asks for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agentapp import llm
 from agentapp.llm import ModelError
 from agentapp.messages import ChatMessage, Reply, ToolSpec
 
-__all__ = ["Driver", "ModelError", "StepRequest"]
+__all__ = ["Driver", "ModelError", "Runtime", "StepRequest"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,29 @@ class StepRequest:
     script: list[dict[str, Any]] | None
     messages: tuple[ChatMessage, ...]
     tools: tuple[ToolSpec, ...]
+    tool_choice: str = "auto"
+    """"auto", "required", "none" or the name of one tool."""
+
+
+class Runtime(Protocol):
+    """What a driver is bound to for one drive. Its models stand behind the hooks and the breakers of the run."""
+
+    def complete(self, request: llm.Request) -> Reply:
+        """Ask a model and wait for the whole reply. Raises ModelError."""
+        ...
 
 
 class Driver(Protocol):
-    """Stateless, so that any worker may decide any step of any run."""
+    """A strategy that decides steps, and leaves every call to the executor. It never runs a tool.
+
+    An instance serves one drive; between drives a driver remembers nothing but what the steps say, so
+    that any worker may decide any step of any run.
+    """
+
+    def bind(self, runtime: Runtime) -> None:
+        """Called once, before the first step of a drive."""
+        ...
 
     def next_step(self, state: StepRequest) -> Reply:
-        """Decide one step. Raises ModelError; its `retryable` says whether the step is worth another try."""
+        """Decide one step: text, calls, or both. Raises ModelError; its `retryable` says whether to try again."""
         ...

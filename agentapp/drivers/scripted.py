@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from agentapp.drivers.base import ModelError, StepRequest
+from agentapp.drivers.base import ModelError, Runtime, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
 from approvals.digest import MalformedJSON, canonical
 
 
 class ScriptedDriver:
     """Step n is the n-th reply of the run's script."""
+
+    def bind(self, runtime: Runtime) -> None:
+        """Nobody is asked."""
 
     def next_step(self, state: StepRequest) -> Reply:
         script = state.script or []

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from agentapp import llm
-from agentapp.drivers.base import StepRequest
+from agentapp.drivers.base import Runtime, StepRequest
 from agentapp.messages import Reply
 from approvals.digest import MalformedJSON, canonical, parse
 
@@ -23,9 +23,14 @@ _FENCE = re.compile(r"```[\w-]*\s*\n(.*?)```", re.DOTALL)
 
 
 class ToolCallingDriver:
+    runtime: Runtime
+
+    def bind(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
     def next_step(self, state: StepRequest) -> Reply:
         model_settings: dict[str, Any] = state.agent["model_settings"]
-        reply = llm.complete(
+        reply = self.runtime.complete(
             llm.Request(
                 model=state.agent["model"],
                 instructions=state.agent["instructions"],
@@ -33,6 +38,7 @@ class ToolCallingDriver:
                 tools=state.tools,
                 settings=model_settings,
                 parallel_tool_calls=state.agent["parallel_tool_calls"],
+                tool_choice=state.tool_choice,
                 timeout=_timeout(model_settings),
             )
         )

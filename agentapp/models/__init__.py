@@ -1,6 +1,7 @@
 """The tables of the runtime, a file per noun. Each has one writer, named in its file."""
 
 from agentapp.models.agents import Agent, ApiToken, Route
+from agentapp.models.controls import Breaker, KillSwitch, Spending
 from agentapp.models.conversations import Conversation, Message
 from agentapp.models.runs import Run, Step, ToolExecution
 from agentapp.models.tools import Tool, ToolSource
@@ -8,10 +9,13 @@ from agentapp.models.tools import Tool, ToolSource
 __all__ = [
     "Agent",
     "ApiToken",
+    "Breaker",
     "Conversation",
+    "KillSwitch",
     "Message",
     "Route",
     "Run",
+    "Spending",
     "Step",
     "Tool",
     "ToolExecution",

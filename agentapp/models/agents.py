@@ -9,6 +9,33 @@ from approvals.ids import uuid7
 
 
 class Agent(models.Model):
+    class OnLimit(models.TextChoices):
+        FINAL_ANSWER = "final_answer", "Ask for a last answer without tools, marked partial"
+        STOP = "stop", "Stop without an answer"
+
+    class OnBudget(models.TextChoices):
+        ASK = "ask", "Wait for a person to allow more"
+        STOP = "stop", "Stop the run"
+
+    class OnReject(models.TextChoices):
+        CONTINUE = "continue", "Tell the model and go on"
+        STOP = "stop", "Stop the run"
+
+    class OnNewMessage(models.TextChoices):
+        QUEUE = "queue", "Answer it after the run under way"
+        CANCEL = "cancel", "Cancel the run under way, unless it is in the middle of an act"
+
+    class HookContract(models.TextChoices):
+        OFF = "off", "Off: whatever a hook changes counts"
+        DIAGNOSTICS = "diagnostics", "Diagnostics: what it may not change is noted"
+        STRICT = "strict", "Strict: what it may not change ends the run"
+
+    class Compiler(models.TextChoices):
+        CURRENT_RUN = "current_run", "The conversation, and this run step by step"
+        FULL_CONVERSATION = "full_conversation", "The conversation with every run in it step by step"
+        SECTIONS = "sections", "Chosen sections: summary, conversation, run"
+        LAST_OBSERVATIONS = "last_observations", "The last results in full, earlier ones as one line"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=80, unique=True)
     description = models.TextField(blank=True, help_text="What it is for, as people who start runs read it.")
@@ -20,11 +47,73 @@ class Agent(models.Model):
     model_settings = models.JSONField(
         default=dict, blank=True, help_text='As in {"temperature": 0, "max_tokens": 800}.'
     )
+    driver_settings = models.JSONField(
+        default=dict, blank=True, help_text='For react, as in {"max_retries": 2, "final_via_inference": true}.'
+    )
     tools = models.ManyToManyField(Tool, blank=True, related_name="agents")
     parallel_tool_calls = models.BooleanField(default=True, help_text="The model may ask for several calls at once.")
+    tool_choice = models.CharField(
+        max_length=120, default="auto", help_text="auto, required, none, or the name of the tool to call."
+    )
+    reset_tool_choice = models.BooleanField(
+        default=True, help_text="After the first step with tools the choice is auto again; else it may never end."
+    )
+    message_compiler = models.CharField(
+        max_length=20, choices=Compiler, default=Compiler.CURRENT_RUN, help_text="What of the past the model is sent."
+    )
+    compiler_settings = models.JSONField(
+        default=dict, blank=True, help_text='As in {"observations": 5} or {"sections": ["summary", "run"]}.'
+    )
+    on_new_message = models.CharField(
+        max_length=10,
+        choices=OnNewMessage,
+        default=OnNewMessage.QUEUE,
+        help_text="What a new message of the same conversation does to a run under way.",
+    )
+    subagents = models.JSONField(
+        default=list, blank=True, help_text='Agents it may ask for help, by name; ["*"] for every one.'
+    )
+    denied_subagents = models.JSONField(default=list, blank=True, help_text="Agents it may never ask, by name.")
+    max_depth = models.PositiveSmallIntegerField(
+        default=3, help_text="How deep agents may ask agents, counted from the run a person started."
+    )
+    hooks = models.JSONField(
+        default=list, blank=True, help_text='Code at points of the loop, as in ["shop.hooks.keep_to_office_hours"].'
+    )
+    hook_contract = models.CharField(max_length=12, choices=HookContract, default=HookContract.DIAGNOSTICS)
+
+    max_iterations = models.PositiveIntegerField(
+        default=5, help_text="Rounds of calls and results before the model must answer with what it has."
+    )
+    on_limit = models.CharField(max_length=14, choices=OnLimit, default=OnLimit.FINAL_ANSWER)
     max_steps = models.PositiveIntegerField(default=20, help_text="Decisions of the model before the run is stopped.")
-    max_tokens = models.PositiveIntegerField(null=True, blank=True, help_text="Tokens in and out, over the whole run.")
-    max_cost = models.DecimalField(max_digits=12, decimal_places=6, null=True, blank=True, help_text="In US dollars.")
+    max_tokens = models.PositiveIntegerField(
+        null=True, blank=True, default=32_768, help_text="Tokens in and out, over the whole run. Empty: no limit."
+    )
+    max_seconds = models.PositiveIntegerField(
+        null=True, blank=True, default=300, help_text="Of work; waiting for people does not count. Empty: no limit."
+    )
+    max_calls = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Tool calls of one run. Empty: no limit. Calls beyond it are refused."
+    )
+    finish_reasons = models.JSONField(
+        default=list, blank=True, help_text='Finish reasons of the model that stop the run, as in ["length"].'
+    )
+    max_cost = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Of one run, in US dollars. Empty: no limit."
+    )
+    max_daily_cost = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Of all its runs in a day (UTC), in US dollars."
+    )
+    on_budget = models.CharField(
+        max_length=6, choices=OnBudget, default=OnBudget.STOP, help_text="What happens when a cost limit would be passed."
+    )
+    on_reject = models.CharField(max_length=10, choices=OnReject, default=OnReject.CONTINUE)
+    raise_on_tool_failure = models.BooleanField(default=False, help_text="A failed call ends the run as failed, at once.")
+    fail_run_on_tool_error = models.BooleanField(
+        default=False, help_text="A run in which any call failed ends as failed, even if the model answered."
+    )
+    stop_on_tool_block = models.BooleanField(default=False, help_text="A call that a hook blocks ends the run.")
     enabled = models.BooleanField(
         default=True,
         help_text="A disabled agent starts no runs. Those under way go on.",

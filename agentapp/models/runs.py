@@ -20,6 +20,7 @@ class Run(models.Model):
         QUEUED = "queued", "Queued"
         RUNNING = "running", "Running"
         WAITING = "waiting", "Waiting"
+        PAUSED = "paused", "Paused"
         SUCCEEDED = "succeeded", "Succeeded"
         FAILED = "failed", "Failed"
         STOPPED = "stopped", "Stopped"
@@ -28,6 +29,9 @@ class Run(models.Model):
     class WaitingFor(models.TextChoices):
         APPROVAL = "approval", "approval"
         OUTCOME = "outcome", "an outcome"
+        BUDGET = "budget", "more budget"
+        SUBAGENT = "subagent", "another agent"
+        SWITCH = "switch", "a kill switch"
 
     FINAL = (State.SUCCEEDED, State.FAILED, State.STOPPED, State.CANCELLED)
 
@@ -36,6 +40,11 @@ class Run(models.Model):
     agent_snapshot = models.JSONField(help_text="The agent's configuration when the run was started.")
     route = models.CharField(max_length=80, blank=True)
     conversation = models.ForeignKey(Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    parent = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children",
+        help_text="The run whose agent asked this one for help.",
+    )  # fmt: skip
+    depth = models.PositiveSmallIntegerField(default=0, help_text="0 for a run that was started from outside.")
     customer = models.CharField(max_length=200, blank=True)
     title = models.CharField(max_length=200)
     input = models.TextField()
@@ -50,12 +59,17 @@ class Run(models.Model):
     waiting_for = models.CharField(max_length=12, choices=WaitingFor, blank=True)
     stop_reason = models.CharField(max_length=40, blank=True)
     stop_message = models.TextField(blank=True)
+    stop_source = models.CharField(max_length=120, blank=True, help_text="What ended it: a limit, a hook, a person.")
     answer = models.TextField(blank=True)
+    answer_is_partial = models.BooleanField(default=False, help_text="A limit was reached before the work was done.")
     had_tool_errors = models.BooleanField(default=False)
     wake_at = models.DateTimeField(null=True, blank=True, help_text="When a waiting or queued run is due.")
     lease_token = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    pause_requested_at = models.DateTimeField(null=True, blank=True)
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
+    worked_seconds = models.FloatField(default=0, help_text="Of workers that have held it; waiting does not count.")
     model_failures = models.PositiveSmallIntegerField(default=0, help_text="In a row, for the step being decided.")
 
     step_count = models.PositiveIntegerField(default=0)
@@ -63,6 +77,9 @@ class Run(models.Model):
     cached_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
     cost = models.DecimalField(max_digits=20, decimal_places=8, default=Decimal(0))
+    budget_extra = models.DecimalField(
+        max_digits=12, decimal_places=6, default=Decimal(0), help_text="What people have allowed beyond its limits."
+    )
     cost_is_partial = models.BooleanField(default=False, help_text="The price of some model reply is unknown.")
 
     created_at = models.DateTimeField()
@@ -82,6 +99,7 @@ class Run(models.Model):
             models.Index(fields=["state", "-created_at", "-id"], name="run_by_state"),
             models.Index(fields=["starter", "-created_at", "-id"], name="run_by_starter"),
             models.Index(fields=["state", "wake_at"], name="run_due"),
+            models.Index(fields=["conversation", "created_at"], name="run_of_conversation"),
             models.Index(fields=["state", "lease_until"], name="run_leases"),
         ]
         constraints = [
@@ -128,6 +146,8 @@ class Step(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="steps")
     number = models.PositiveIntegerField()
     text = models.TextField(blank=True)
+    reasoning = models.TextField(blank=True, help_text="What the model thought, where it says so apart from its text.")
+    error = models.CharField(max_length=40, blank=True, help_text="Why no decision came of it.")
     model = models.CharField(max_length=120, blank=True)
     disclosed_tools = models.JSONField(default=list)
     provider_parts = models.JSONField(
@@ -200,8 +220,17 @@ class ToolExecution(models.Model):
     message = models.TextField(blank=True, help_text="What the model is told beside the result.")
     result_text = models.TextField(blank=True, help_text="The result as JSON text.")
     metadata = models.JSONField(default=dict, help_text="For people only; never shown to the model.")
+    artifact_text = models.TextField(blank=True, help_text="For the application, as JSON; never shown to the model.")
+    raw_result_text = models.TextField(blank=True, help_text="What the tool gave, where a hook changed it.")
+    control = models.JSONField(default=dict, help_text="What the tool asks of the loop.")
+    retry_after = models.FloatField(null=True, help_text="Seconds, when the tool says when to try again.")
+    was_blocked = models.BooleanField(default=False, help_text="A hook blocked it.")
+    cost = models.DecimalField(max_digits=12, decimal_places=6, default=Decimal(0))
     trust = models.CharField(max_length=20, choices=Tool.Trust, default=Tool.Trust.UNTRUSTED)
     evidence_ref = models.CharField(max_length=200, blank=True)
+    subrun = models.OneToOneField(
+        Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
+    )
     replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays")
     attempts = models.PositiveSmallIntegerField(default=0)
     times_asked = models.PositiveSmallIntegerField(default=0, help_text="How often people were asked about it.")

@@ -33,6 +33,10 @@ class Tool(models.Model):
         NONE = "none", "None: a lost call is shown to a person, never repeated by itself"
         KEY = "key", "Honours the key: a lost call is repeated with the same key"
 
+    class AdditionalArguments(models.TextChoices):
+        REJECT = "reject", "Reject the call and tell the model"
+        DROP = "drop", "Drop them and run"
+
     class Trust(models.TextChoices):
         TRUSTED = "trusted_system", "Our own system"
         UNTRUSTED = "untrusted_content", "May carry text from outside"
@@ -50,6 +54,11 @@ class Tool(models.Model):
     button_template = models.CharField(max_length=60, blank=True)
     declared_effect_class = models.CharField(max_length=20, choices=EffectClass, blank=True)
     takes_snapshot = models.BooleanField(default=False)
+    output_schema = models.JSONField(null=True, blank=True, help_text="What a result looks like. Empty: not checked.")
+    business_key_template = models.CharField(
+        max_length=300, blank=True, help_text="What makes two calls the same act, in any run, as in refund {order_id}."
+    )
+    return_direct = models.BooleanField(default=False, help_text="Its result is the run's answer; the model adds nothing.")
     version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
     missing_since = models.DateTimeField(null=True, blank=True, help_text="Set when its source no longer lists it.")
 
@@ -68,6 +77,22 @@ class Tool(models.Model):
     )
     idempotency = models.CharField(max_length=10, choices=Idempotency, default=Idempotency.NONE)
     repeatable = models.BooleanField(default=False, help_text="The same call may run more than once in one run.")
+    additional_arguments = models.CharField(
+        max_length=6,
+        choices=AdditionalArguments,
+        default=AdditionalArguments.REJECT,
+        help_text="What happens to arguments that its schema does not name.",
+    )
+    max_calls_per_run = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Empty: no limit. Calls beyond it are refused."
+    )
+    cost_per_call = models.DecimalField(
+        max_digits=12, decimal_places=6, default=0, help_text="In US dollars; counted into the run's cost."
+    )
+    result_max_kb = models.PositiveIntegerField(
+        default=16, help_text="Of a result, how much the model is shown. People can read all of it."
+    )
+    stop_on_failure = models.BooleanField(default=False, help_text="If it fails, the run ends.")
     trust = models.CharField(max_length=20, choices=Trust, default=Trust.UNTRUSTED)
     locked_fields = models.JSONField(default=list, blank=True, help_text="Arguments an approver cannot change.")
     secret_fields = models.JSONField(default=list, blank=True, help_text="Arguments that are masked on every page.")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
@@ -86,6 +87,15 @@ class Tool:
     timeout: int = 30
     max_attempts: int = 3
     owner: str = ""
+    output_schema: dict[str, Any] | None = None
+    business_key: str = ""
+    """A template over the arguments; calls for which it says the same are one act, in any run."""
+    return_direct: bool = False
+    additional_arguments: Literal["reject", "drop"] = "reject"
+    cost: Decimal = Decimal(0)
+    """Of one call, in US dollars."""
+    result_max_kb: int = 16
+    stop_on_failure: bool = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as in a unit test. The runtime calls `run`."""
@@ -104,6 +114,9 @@ class Tool:
             "effects": [dataclasses.asdict(line) for line in self.effects],
             "button": self.button,
             "snapshot": self.snapshot is not None,
+            "output_schema": self.output_schema,
+            "business_key": self.business_key,
+            "return_direct": self.return_direct,
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -158,6 +171,13 @@ def tool(
     timeout: int = 30,
     max_attempts: int = 3,
     owner: str = "",
+    output_schema: dict[str, Any] | None = None,
+    business_key: str = "",
+    return_direct: bool = False,
+    additional_arguments: Literal["reject", "drop"] = "reject",
+    cost: Decimal = ...,
+    result_max_kb: int = 16,
+    stop_on_failure: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(target: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a typed function, sync or async, or of a class with a `run` method.
