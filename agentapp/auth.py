@@ -116,6 +116,15 @@ def may_cancel(user: User, run: Run) -> bool:
     return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.cancel_run"))
 
 
+def may_pause(user: User, run: Run) -> bool:
+    return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.pause_run"))
+
+
+def may_raise_budget(user: User, run: Run) -> bool:
+    """Who may let a run cost more: not the one who started it."""
+    return user.is_active and user.has_perm("agentapp.raise_budget") and run.starter_id != user.pk
+
+
 def may_resolve(user: User, run: Run) -> bool:
     """Who may say what became of an unknown call: not the one who started the run."""
     return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk

@@ -37,7 +37,7 @@ def settle(state: RunState) -> Settled:
     for _ in range(10 * len(rows.executions)):
         if not rows.open:
             return Settled()
-        if state.run.cancel_requested_at is not None:
+        if state.run.is_told_to_stop:
             return Settled()
         stopped = waiting.stop_asked(state, rows)
         if stopped is not None:
@@ -83,7 +83,7 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
     """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
     with ledger.transaction():
         run = state.locked()
-        if run.cancel_requested_at is not None:
+        if run.is_told_to_stop:
             return
         state.refresh_configuration(always=True)
         for read in reads:
@@ -139,7 +139,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     text = cards.proposed_text(execution, tool)
     with ledger.transaction():
         run = state.locked()
-        if run.cancel_requested_at is not None:
+        if run.is_told_to_stop:
             return
         state.refresh_configuration(always=True)
         tool = state.configuration.tools.get(tool.name, tool)
@@ -189,7 +189,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
     snapshot = cards.take_snapshot(tool, parse(text))
     with ledger.transaction():
         run = state.locked()
-        if run.cancel_requested_at is not None:
+        if run.is_told_to_stop:
             return
         state.refresh_configuration(always=True)
         key = recheck.key_of(execution, text)

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import conversations, executions, runs
+from agentapp import budgets, conversations, executions, limits, runs
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -57,27 +56,29 @@ def drive(run_id: uuid.UUID) -> Again | None:
     except Exception as error:
         log.exception("Driving %s failed", run_id)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
-        _end(state, Run.State.FAILED, StopReason.ERROR, message)
+        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="loop"))
     return None
 
 
 def _go(state: RunState) -> Again | None:
     until = time.monotonic() + settings.TIME_SLICE_SECONDS
     while True:
-        if state.run.cancel_requested_at is not None:
-            _end(state, Run.State.CANCELLED, StopReason.USER_REQUESTED, "Cancelled by a person.")
+        if state.run.is_told_to_stop:
+            _obey(state)
             return None
         if state.steps and state.steps[-1].open:
             settled = settle(state)
             if settled.parked:
                 return None
             if settled.stop is not None:
-                _end(state, Run.State.STOPPED, settled.stop.reason, settled.stop.message)
+                _end(state, Run.State.STOPPED, settled.stop)
                 return None
             continue
-        limit = limit_reached(state.run)
+        limit = limits.reached(state.run, state.steps, state.worked_seconds)
         if limit is not None:
-            _end(state, Run.State.STOPPED, limit.reason, limit.message)
+            _end(state, Run.State.STOPPED, limit)
+            return None
+        if not _within_budget(state):
             return None
         if time.monotonic() > until:
             runs.release(state.run, state.token, "its time slice is over")
@@ -91,44 +92,66 @@ def _go(state: RunState) -> Again | None:
             return None
 
 
-def limit_reached(run: Run) -> StopSignal | None:
-    """The first of the agent's limits that a run has used up, if any."""
-    agent = run.agent_snapshot
-    tokens = run.input_tokens + run.output_tokens
-    if run.step_count >= agent["max_steps"]:
-        return StopSignal(StopReason.STEPS_LIMIT, f"Step limit reached: {run.step_count}/{agent['max_steps']}.")
-    if agent["max_tokens"] is not None and tokens >= agent["max_tokens"]:
-        return StopSignal(StopReason.TOKEN_LIMIT, f"Token limit reached: {tokens}/{agent['max_tokens']}.")
-    if agent["max_cost"] is not None and run.cost >= Decimal(agent["max_cost"]):
-        return StopSignal(StopReason.COST_LIMIT, f"Cost limit reached: ${run.cost:.4f} of ${agent['max_cost']}.")
-    return None
+def _obey(state: RunState) -> None:
+    """Do what a person asked while a worker held the run: cancel wins over pause."""
+    if state.run.cancel_requested_at is not None:
+        signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
+        _end(state, Run.State.CANCELLED, signal)
+        return
+    with ledger.transaction():
+        runs.pause(state.locked(), ledger.SYSTEM, state.token)
+
+
+def _within_budget(state: RunState) -> bool:
+    """Whether the run may pay for another decision. False: it now waits for a person, or has ended."""
+    projected = budgets.next_step_cost(state.steps)
+    breach = budgets.breach(state.run, projected, runs.clock(state.run).date())
+    if breach is None:
+        return True
+    if not breach.asks:
+        _end(state, Run.State.STOPPED, breach.signal)
+        return False
+    with ledger.transaction():
+        run = state.locked()
+        if run.is_told_to_stop or budgets.breach(run, projected, runs.clock(run).date()) is None:
+            return True  # somebody acted meanwhile: the loop looks again
+        runs.park(run, state.token, Run.WaitingFor.BUDGET, why=breach.signal.message)
+    return False
 
 
 def _take_step(state: RunState) -> bool:
     """Ask for one decision and store it with its calls. True: the run has ended."""
+    # Out of rounds: the model answers with what it has, and is offered nothing to call.
+    last = limits.rounds_signal(state.run, state.steps) if limits.rounds_are_used_up(state.run, state.steps) else None
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
-    reply = _ask(state, disclosed)
+    reply = _ask(state, disclosed, may_call=last is None)
     finished_at = datetime.now(UTC)
-    proposals = judge(Situation(state.run, state.configuration, disclosed, state.steps), reply.tool_calls)
+    callable_now = {} if last else disclosed
+    proposals = judge(Situation(state.run, state.configuration, callable_now, state.steps), reply.tool_calls)
     with ledger.transaction():
-        step = runs.record_step(state.run, state.token, reply, sorted(disclosed), started_at, finished_at)
+        step = runs.record_step(state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
         if step is None:
             state.locked()  # told to stop while the model was thinking
             return False
         rows = StepRows(step, executions.propose(state.run, step, proposals))
+        budgets.spend(state.run, reply.usage.cost)
     state.steps.append(rows)
     _add_usage(state.run, reply)
+    if last is not None:
+        _end(state, Run.State.STOPPED, last, reply.text, partial=bool(reply.text.strip()))
+        return True
     if reply.tool_calls:
         return False
     if reply.text.strip():
-        _end(state, Run.State.SUCCEEDED, StopReason.COMPLETED, answer=reply.text)
+        _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), reply.text)
     else:
-        _end(state, Run.State.FAILED, StopReason.ERROR, "The model gave neither an answer nor a call.")
+        message = "The model gave neither an answer nor a call."
+        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="model"))
     return True
 
 
-def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
+def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply:
     """The driver's decision. No transaction is open here."""
     run = state.run
     if state.driver is None:
@@ -141,6 +164,7 @@ def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
         script=run.script,
         messages=compile_messages(run, state.earlier, state.steps),
         tools=tuple(specs(disclosed)),
+        tool_choice="auto" if may_call else "none",
     )
     return state.driver.next_step(request)
 
@@ -158,7 +182,7 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     """Ask again later, from the queue and not from a sleeping worker; or give up."""
     failures = state.run.model_failures + 1
     if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
-        _end(state, Run.State.FAILED, StopReason.ERROR, str(error))
+        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
         return None
     backoff = random.uniform(0.5, 1) * 2**failures  # noqa: S311
     delay = min(error.retry_after if error.retry_after is not None else backoff, MAX_BACKOFF_SECONDS)
@@ -166,14 +190,14 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     return Again(delay)
 
 
-def _end(state: RunState, final: str, reason: str, message: str = "", answer: str = "") -> None:
+def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
     with ledger.transaction():
         run = state.locked()
         if final != Run.State.SUCCEEDED:
-            executions.cancel_open(run, f"The run has ended: {message}")
-            decisions.withdraw(run.pk, f"The run has ended: {message}")
-        runs.finish(run, final, reason, message, answer)
+            executions.cancel_open(run, f"The run has ended: {signal.message}")
+            decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
+        runs.finish(run, final, signal, answer, partial=partial)
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentapp import budgets, runs
 from agentapp.cards import with_defaults
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
@@ -91,7 +92,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         _is_new(situation, tool, sha256(text), before)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
-        ruling = ruling_for(situation, tool, arguments)
+        ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool))
         if ruling.verdict == Verdict.DENY:
             raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
     except _Refused as refused:
@@ -102,6 +103,16 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
     allowed = ruling.verdict == Verdict.ALLOW
     by = (f"rule:{ruling.rule}" if ruling.rule else "read") if allowed else ""
     return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not allowed)
+
+
+def _needs_budget(run: Run, tool: Tool) -> bool:
+    """Whether a person must let the run pay for this call. Raises _Refused where nobody is asked."""
+    if not tool.cost_per_call:
+        return False
+    breach = budgets.breach(run, tool.cost_per_call, runs.clock(run).date())
+    if breach is not None and not breach.asks:
+        raise _Refused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
+    return breach is not None
 
 
 def _well_formed(call: ToolCall) -> dict[str, Any]:

@@ -14,9 +14,11 @@ _CONFIGURE = [
 ROLES: dict[str, list[str]] = {
     "viewer": [*_RUNS_READ],
     "approver": [*_RUNS_READ, "approvals.decide_approval", "agentapp.resolve_outcome", "agentapp.start_run"],
-    "operator": [*_RUNS_READ, "agentapp.start_run", "agentapp.cancel_run"],
+    "operator": [*_RUNS_READ, "agentapp.start_run", "agentapp.cancel_run", "agentapp.pause_run"],
     "manager": [
         *_RUNS_READ,
+        "agentapp.pause_run",
+        "agentapp.raise_budget",
         "approvals.view_approval",
         "approvals.view_decision",
         "approvals.view_event",
@@ -27,6 +29,8 @@ ROLES: dict[str, list[str]] = {
         *_CONFIGURE,
         "agentapp.start_run",
         "agentapp.cancel_run",
+        "agentapp.pause_run",
+        "agentapp.raise_budget",
         "agentapp.add_apitoken",
         "agentapp.change_apitoken",
         "agentapp.view_apitoken",

@@ -8,16 +8,17 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, Usage
+from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
-from approvals.clock import Now
+from approvals.clock import Now, SecondsSince
 from approvals.digest import storable, storable_json
 from approvals.models import Event
 
@@ -91,6 +92,7 @@ def claim(run_id: uuid.UUID) -> Run | None:
                 wake_at=None,
                 lease_token=token,
                 lease_until=_in(settings.LEASE_SECONDS),
+                claimed_at=Now(),
                 started_at=Coalesce("started_at", Now()),
                 updated_at=Now(),
             )
@@ -189,7 +191,7 @@ def record_step(
     return step
 
 
-def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None) -> None:
+def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None, why: str = "") -> None:
     """Let go of a run until people have acted. The caller holds the row's lock and has looked again."""
     changed = Run.objects.filter(pk=run.pk, lease_token=token).update(
         state=Run.State.WAITING,
@@ -197,11 +199,60 @@ def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None 
         wake_at=wake_at,
         lease_token=None,
         lease_until=None,
+        worked_seconds=_worked(),
         updated_at=Now(),
     )
     if not changed:
         raise LeaseLost(f"{run.pk} is no longer held by this worker")
-    ledger.record(ledger.run_chain(run.pk), "run.waiting", {"for": waiting_for})
+    ledger.record(ledger.run_chain(run.pk), "run.waiting", {"for": waiting_for, **({"why": why} if why else {})})
+
+
+def pause(run: Run, actor: str, token: uuid.UUID | None = None) -> bool:
+    """Put a run aside until somebody resumes it; its requests stay open. The caller holds its lock.
+
+    `token`: the lease of the worker that does it. False: the run has ended, or a worker holds it.
+    """
+    changed = (
+        Run.objects.filter(pk=run.pk, lease_token=token)
+        .exclude(state__in=[*Run.FINAL, Run.State.PAUSED])
+        .update(
+            state=Run.State.PAUSED,
+            waiting_for="",
+            wake_at=None,
+            lease_token=None,
+            lease_until=None,
+            pause_requested_at=None,
+            worked_seconds=F("worked_seconds") if token is None else _worked(),
+            updated_at=Now(),
+        )
+    )
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.paused", actor=actor)
+    return bool(changed)
+
+
+def resume(run: Run, actor: str) -> bool:
+    """Queue a paused run again; whatever it waited for, it looks anew. False: it is not paused."""
+    paused = Run.objects.filter(pk=run.pk, state=Run.State.PAUSED)
+    changed = paused.update(state=Run.State.QUEUED, wake_at=None, pause_requested_at=None, updated_at=Now())
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.resumed", actor=actor)
+    return bool(changed)
+
+
+def request_pause(run: Run, actor: str) -> bool:
+    """Ask the worker that holds a run to put it aside before its next model or tool call."""
+    running = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, pause_requested_at__isnull=True)
+    changed = running.update(pause_requested_at=Now(), updated_at=Now())
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
+    return bool(changed)
+
+
+def raise_budget(run: Run, amount: Decimal, actor: str) -> None:
+    """Let a run cost more than its limits say. The caller holds its lock."""
+    Run.objects.filter(pk=run.pk).update(budget_extra=F("budget_extra") + amount, updated_at=Now())
+    ledger.record(ledger.run_chain(run.pk), "run.budget_raised", {"by": str(amount)}, actor)
 
 
 def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: bool = False) -> None:
@@ -212,6 +263,7 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
             wake_at=_in(delay) if delay else None,
             lease_token=None,
             lease_until=None,
+            worked_seconds=_worked(),
             model_failures=F("model_failures") + 1 if failed else F("model_failures"),
             updated_at=Now(),
         )
@@ -227,7 +279,9 @@ def wake(run: Run, at: datetime | None) -> None:
     Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
 
 
-def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "", actor: str = ledger.SYSTEM) -> bool:
+def finish(
+    run: Run, state: str, signal: StopSignal, answer: str = "", *, partial: bool = False, actor: str = ledger.SYSTEM
+) -> bool:
     """End a run. The caller holds its lock and has closed its open calls. False: it has ended already."""
     changed = (
         Run.objects.filter(pk=run.pk)
@@ -235,9 +289,12 @@ def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "
         .update(
             state=state,
             waiting_for="",
-            stop_reason=reason,
-            stop_message=storable(message),
+            stop_reason=signal.reason,
+            stop_message=storable(signal.message),
+            stop_source=storable(signal.source)[:120],
             answer=storable(answer),
+            answer_is_partial=partial,
+            worked_seconds=_worked() if run.lease_token else F("worked_seconds"),
             lease_token=None,
             lease_until=None,
             wake_at=None,
@@ -246,7 +303,8 @@ def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "
         )
     )
     if changed:
-        data = {"reason": reason, "message": storable(message)[:500]}
+        data = {"reason": signal.reason, "message": storable(signal.message)[:500], "source": signal.source[:120]}
+        data |= {"context": storable_json(signal.context)} if signal.context else {}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
     return bool(changed)
 
@@ -273,6 +331,11 @@ def _credible(usage: Usage) -> Usage:
         cached_tokens=min(max(usage.cached_tokens, 0), MAX_TOKENS),
         cost=None if usage.cost is None or not 0 <= usage.cost <= MAX_COST else usage.cost,
     )
+
+
+def _worked() -> Any:
+    """The time a worker has held the run, added to that of its other holders."""
+    return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))
 
 
 def _in(seconds: float) -> Any:

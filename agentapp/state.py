@@ -1,7 +1,8 @@
 """What a worker has in hand while it drives a run: rows it has read, under the lease it holds."""
 
+import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentapp import runs
 from agentapp.drivers.base import Driver
@@ -20,6 +21,7 @@ class RunState:
     earlier: list[Message]
     driver: Driver | None = None
     """Bound when the first step of this drive is decided."""
+    began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def load(cls, run: Run) -> "RunState":
@@ -41,6 +43,11 @@ class RunState:
         height: int = self.run.configuration_height  # type: ignore[attr-defined]
         if always or height != self.configuration.height:
             self.configuration = read_configuration(self.run, height)
+
+    @property
+    def worked_seconds(self) -> float:
+        """How long workers have held the run, this one included. Waiting does not count."""
+        return self.run.worked_seconds + time.monotonic() - self.began
 
     @property
     def situation(self) -> Situation:

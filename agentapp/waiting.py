@@ -61,7 +61,7 @@ def hold(state: RunState, rows: StepRows) -> bool:
         made.append(cards.build(state.run, state.steps, execution, tool, terms, asked_for))
     with ledger.transaction():
         run = state.locked()
-        if run.cancel_requested_at is not None:
+        if run.is_told_to_stop:
             return False
         asked = decisions.request(made, runs.clock(run), state.configuration.channels)
         executions.hold(asking, asked)
@@ -85,13 +85,13 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
         first = rows.open[0]
         if waiting_for == Run.WaitingFor.OUTCOME:
             first.refresh_from_db()
-            if first.state != State.OUTCOME_UNKNOWN or run.cancel_requested_at is not None:
+            if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
                 return False
             runs.park(run, state.token, waiting_for)
             return True
         approval = approval_of(first)
         due = approval.runs_at if approval.state in Approval.DECIDED else None
-        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.cancel_requested_at is not None:
+        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.is_told_to_stop:
             return False
         if due is not None and due <= runs.clock(run):
             return False

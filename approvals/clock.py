@@ -3,8 +3,23 @@
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import FloatField, Func
 from django.db.models.functions import Now as DjangoNow
 from django.db.models.sql.compiler import SQLCompiler
+
+
+class SecondsSince(Func):
+    """Seconds of the database's clock since a stored time, as a float."""
+
+    output_field = FloatField()
+
+    def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+        template = "((JULIANDAY('NOW') - JULIANDAY(%(expressions)s)) * 86400.0)"
+        return self.as_sql(compiler, connection, template=template, **context)
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
+        template = "EXTRACT(EPOCH FROM STATEMENT_TIMESTAMP() - %(expressions)s)::double precision"
+        return self.as_sql(compiler, connection, template=template, **context)
 
 
 class Now(DjangoNow):

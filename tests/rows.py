@@ -84,9 +84,9 @@ def undo(approval: Approval, user: User) -> Approval | standing.Refusal:
         return decisions.undo(approval.pk, user)
 
 
-def within_transaction[R](function: Callable[..., R], *arguments: Any) -> R:
+def within_transaction[R](function: Callable[..., R], *arguments: Any, **named: Any) -> R:
     with ledger.transaction():
-        return function(*arguments)
+        return function(*arguments, **named)
 
 
 def consume(approval: Approval) -> bool:

@@ -34,7 +34,7 @@ def _known(kind: str, word: str, hint: str = "", empty: bool = False, everybody:
     """`empty`: an empty text is allowed and means every one. `everybody`: an asterisk is and does."""
 
     def check(value: str, info: ValidationInfo) -> str:
-        if value not in getattr(info.context, kind) and not (empty and not value or everybody and value == "*"):
+        if value not in getattr(info.context, kind) and not ((empty and not value) or (everybody and value == "*")):
             raise ValueError(f"There is no {word} {value!r}.{hint}")
         return value
 

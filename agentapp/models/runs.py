@@ -92,6 +92,8 @@ class Run(models.Model):
         permissions = [
             ("start_run", "Can start runs"),
             ("cancel_run", "Can cancel runs"),
+            ("pause_run", "Can pause and resume runs"),
+            ("raise_budget", "Can let a run cost more than its limits"),
             ("resolve_outcome", "Can say what became of a call whose outcome is unknown"),
         ]
         indexes = [
@@ -137,6 +139,11 @@ class Run(models.Model):
     @property
     def is_final(self) -> bool:
         return self.state in self.FINAL
+
+    @property
+    def is_told_to_stop(self) -> bool:
+        """Whether a person wants it cancelled or put aside before its next model or tool call."""
+        return self.cancel_requested_at is not None or self.pause_requested_at is not None
 
 
 class Step(models.Model):

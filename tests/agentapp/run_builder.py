@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentapp import executions, runs
 from agentapp.executions import Outcome, Proposal
-from agentapp.messages import Reply, ToolCall, ToolResult, Usage
+from agentapp.messages import Reply, StopSignal, ToolCall, ToolResult, Usage
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution, ToolSource
 from agentapp.toolset import snapshot_of
 from approvals import decisions, ledger
@@ -170,7 +170,7 @@ class RunBuilder:
         with ledger.transaction():
             run = runs.lock(self.id)
             assert run is not None
-            assert runs.finish(run, state, reason, message, answer)
+            assert runs.finish(run, state, StopSignal(reason, message), answer)
         return self.run
 
 

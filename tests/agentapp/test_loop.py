@@ -56,11 +56,11 @@ def test_a_run_stops_at_its_token_limit(clerk):
     assert (run.state, run.stop_reason) == ("stopped", "token_limit")
 
 
-def test_a_run_stops_at_its_cost_limit(clerk):
+def test_a_run_stops_before_a_step_that_would_pass_its_cost_limit(clerk):
     Agent.objects.update(max_cost=Decimal("0.02"))
     dear = [{**calls(call(f"c{n}", "look_up", what=str(n))), "usage": {"cost": 0.015}} for n in range(5)]
     run = clerk.run(*dear)
-    assert (run.state, run.stop_reason, run.cost) == ("stopped", "cost_limit", Decimal("0.03"))
+    assert (run.state, run.stop_reason, run.cost) == ("stopped", "cost_limit", Decimal("0.015"))
 
 
 def test_a_run_keeps_the_configuration_it_was_started_with(clerk):

@@ -7,7 +7,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agentapp import runs
-from agentapp.messages import Reply, ToolCall, Usage
+from agentapp.messages import Reply, StopSignal, ToolCall, Usage
 from agentapp.models import Run, Step
 from agentapp.runs import LeaseLost
 from approvals import ledger
@@ -42,7 +42,7 @@ def parked(wake_at=None) -> Run:
 
 
 def finished(run: Run) -> bool:
-    return within_transaction(runs.finish, run, State.SUCCEEDED, "completed", "", "Done.")
+    return within_transaction(runs.finish, run, State.SUCCEEDED, StopSignal("completed", ""), "Done.")
 
 
 # --- Claiming ----------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_a_released_run_is_claimed_when_its_delay_is_over():
 @pytest.mark.parametrize("state", Run.FINAL)
 def test_a_run_that_has_ended_is_not_claimed(state):
     run, _ = a_claimed_run()
-    assert within_transaction(runs.finish, run, state, "completed")
+    assert within_transaction(runs.finish, run, state, StopSignal("completed", ""))
     assert runs.claim(run.pk) is None
 
 
@@ -270,12 +270,12 @@ def test_only_a_waiting_run_is_woken():
 @pytest.mark.parametrize("state", Run.FINAL)
 def test_a_run_ends_once(state):
     run, _ = a_claimed_run()
-    assert within_transaction(runs.finish, run, state, "completed", "m\x00", "a\ud800", "user:1:sam")
+    assert within_transaction(runs.finish, run, state, StopSignal("completed", "m\x00"), "a\ud800", actor="user:1:sam")
     run.refresh_from_db()
     assert (run.state, run.lease_token, run.wake_at) == (state, None, None)
     assert (run.stop_message, run.answer) == ("m\N{SYMBOL FOR NULL}", "a?")
     for other in Run.FINAL:
-        assert not within_transaction(runs.finish, run, other, "error")
+        assert not within_transaction(runs.finish, run, other, StopSignal("error", ""))
     assert told(run) == ["run.queued", "run.claimed", f"run.{state}"]
     assert ledger.Event.objects.get(type=f"run.{state}").actor == "user:1:sam"
 

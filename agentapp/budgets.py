@@ -1,0 +1,69 @@
+"""What a run, and an agent in a day, may cost. The only writer of Spending.
+
+Looked at before the act, with what the act is likely to cost. What a person allows a run beyond its
+limits counts against both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from django.db.models import F
+
+from agentapp.messages import StopSignal
+from agentapp.models import Agent, Run, Spending
+from agentapp.reasons import StopReason
+from agentapp.transcript import StepRows
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A limit that the next act would pass."""
+
+    signal: StopSignal
+    asks: bool
+    """A person may allow more; else the run stops, or the call is refused."""
+
+
+def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
+    """What another decision is likely to cost: as much as the last one, for the history only grows."""
+    return next((rows.step.cost for rows in reversed(steps) if rows.step.cost is not None), Decimal(0))
+
+
+def breach(run: Run, projected: Decimal, day: date) -> Breach | None:
+    """The limit that spending `projected` dollars more would pass. A query only for agents with a daily limit."""
+    agent = run.agent_snapshot
+    asks = agent["on_budget"] == Agent.OnBudget.ASK
+    if agent["max_cost"] is not None:
+        signal = _passed("run", run.cost, projected, Decimal(agent["max_cost"]) + run.budget_extra, "max_cost")
+        if signal is not None:
+            return Breach(signal, asks)
+    if agent["max_daily_cost"] is not None:
+        row = Spending.objects.filter(agent=run.agent_id, day=day).first()
+        spent = row.cost if row else Decimal(0)
+        limit = Decimal(agent["max_daily_cost"]) + run.budget_extra
+        signal = _passed(f"day of {agent['name']}", spent, projected, limit, "max_daily_cost")
+        if signal is not None:
+            return Breach(signal, asks)
+    return None
+
+
+def spend(run: Run, cost: Decimal | None) -> None:
+    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost."""
+    if not cost or run.agent_snapshot["max_daily_cost"] is None:
+        return
+    today = datetime.now(UTC).date()
+    if not Spending.objects.filter(agent=run.agent_id, day=today).update(cost=F("cost") + cost):
+        row, made = Spending.objects.get_or_create(agent_id=run.agent_id, day=today, defaults={"cost": cost})
+        if not made:
+            Spending.objects.filter(pk=row.pk).update(cost=F("cost") + cost)
+
+
+def _passed(whose: str, spent: Decimal, projected: Decimal, limit: Decimal, source: str) -> StopSignal | None:
+    if spent < limit and spent + projected <= limit:
+        return None
+    expected = f", and the next act would cost about ${projected:.4f}" if spent < limit else ""
+    message = f"The {whose} has cost ${spent:.4f} of ${limit:.4f}{expected}."
+    context = {"spent": str(spent), "projected": str(projected), "max": str(limit)}
+    return StopSignal(StopReason.COST_LIMIT, message, context, source)

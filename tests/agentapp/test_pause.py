@@ -1,0 +1,91 @@
+"""Putting a run aside holds everything and loses nothing."""
+
+import threading
+
+import pytest
+
+from agentapp import actions, loop
+from agentapp.actions import Refused
+from agentapp.models import Run
+from approvals import ledger
+from approvals.models import Event
+from tests import clerk_tools
+from tests.conftest import call, calls, says
+
+PAY = calls(call("p", "pay", account="ana", amount=5))
+
+
+def told(run: Run) -> list[str]:
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+    return list(
+        Event.objects.filter(run_id=run.pk, type__startswith="run.").order_by("seq").values_list("type", flat=True)
+    )
+
+
+def test_a_queued_run_is_put_aside_at_once_and_nobody_drives_it(clerk, sam):
+    run = clerk.start(says("done"))
+    assert actions.pause_run(run.pk, sam).state == "paused"
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.step_count) == ("paused", 0)
+
+
+def test_a_resumed_run_goes_on(clerk, sam):
+    run = clerk.start(says("done"))
+    actions.pause_run(run.pk, sam)
+    actions.resume_run(run.pk, sam)
+    assert clerk.drive(run).state == "succeeded"
+    assert told(run) == ["run.queued", "run.paused", "run.resumed", "run.claimed", "run.succeeded"]
+
+
+def test_a_request_of_a_paused_run_is_held_and_can_be_decided_and_nothing_runs(clerk, sam, dana):
+    run = clerk.run(PAY, says("done"))
+    actions.pause_run(run.pk, sam)
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    run = clerk.drive(run)
+    assert (run.state, clerk_tools.effects_of("pay")) == ("paused", [])
+    actions.resume_run(run.pk, sam)
+    assert clerk.drive(run).state == "succeeded"
+    assert len(clerk_tools.effects_of("pay")) == 1
+
+
+def test_an_undecided_request_of_a_paused_run_waits_again_after_it(clerk, sam):
+    run = clerk.run(PAY, says("done"))
+    actions.pause_run(run.pk, sam)
+    actions.resume_run(run.pk, sam)
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for, len(clerk.open(run))) == ("waiting", "approval", 1)
+
+
+def test_a_running_run_is_put_aside_before_its_next_step(clerk, sam):
+    run = clerk.start(calls(call("h", "hang", name="here")), says("done"))
+    clerk_tools.GATES["here"] = threading.Event()
+    clerk_tools.GATES["here"].wait = lambda timeout: actions.pause_run(run.pk, sam)
+    clerk.drive(run)
+    run.refresh_from_db()
+    assert (run.state, run.step_count, run.lease_token) == ("paused", 1, None)
+    assert clerk.execution(run, "h").result_status == "ok"
+    actions.resume_run(run.pk, sam)
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_a_paused_run_can_be_cancelled(clerk, sam):
+    run = clerk.run(PAY, says("done"))
+    actions.pause_run(run.pk, sam)
+    assert actions.cancel_run(run.pk, sam).state == "cancelled"
+
+
+def test_only_who_may_pauses_and_an_ended_run_is_left_alone(clerk, sam, dana):
+    run = clerk.start(says("done"))
+    with pytest.raises(Refused, match="right to pause"):
+        actions.pause_run(run.pk, dana)
+    clerk.drive(run)
+    with pytest.raises(Refused, match="has ended"):
+        actions.pause_run(run.pk, sam)
+
+
+def test_what_is_not_paused_cannot_be_resumed(clerk, sam):
+    run = clerk.start(says("done"))
+    with pytest.raises(Refused, match="not paused"):
+        actions.resume_run(run.pk, sam)
