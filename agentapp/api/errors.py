@@ -30,6 +30,7 @@ CODES: dict[str, tuple[int, str]] = {
     "forbidden": (403, "The token's person may not do this"),
     "editor": (403, "Whoever changed the arguments does not approve them"),
     "run_ended": (409, "The run has ended"),
+    "not_paused": (409, "The run is not paused"),
     "starter": (403, "Whoever started a run decides nothing about it"),
     "not_yours": (403, "This is another person's decision"),
     "not_found": (404, "There is nothing here"),

@@ -15,6 +15,7 @@ from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import Listing, Page, page_of
 from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
 from agentapp.models import Run, Step
+from agentapp.reasons import StopReason
 
 router = Router(tags=["Runs"])
 
@@ -24,7 +25,7 @@ Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
 Label = Annotated[str, StringConstraints(strict=True, max_length=200)]
 # One line of printable ASCII, as every database, proxy and log keeps it.
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
-RunState = Literal["queued", "running", "waiting", "succeeded", "failed", "stopped", "cancelled"]
+RunState = Literal["queued", "running", "waiting", "paused", "succeeded", "failed", "stopped", "cancelled"]
 
 
 class NewRunIn(BaseModel):
@@ -77,7 +78,9 @@ class RunOut(BaseModel):
     route: str | None
     title: str
     state: str
-    waiting_for: str | None = Field(description="`approval` or `outcome`, while the run waits for people.")
+    waiting_for: str | None = Field(
+        description="What a waiting run waits for: `approval`, `outcome`, `budget`, `subagent` or `switch`."
+    )
     stop_reason: str | None = Field(description="A code: why it ended.")
     customer: str | None
     conversation: str | None
@@ -95,9 +98,13 @@ class RunDetail(RunOut):
     input: str
     metadata: dict[str, Any]
     answer: str | None
+    answer_is_partial: bool = Field(description="A limit was reached before the work was done.")
     stop_message: str | None
+    stop_source: str | None = Field(description="What ended it: a limit's name, a hook, a person, the model.")
     scripted: bool
     cancel_requested_at: datetime | None
+    pause_requested_at: datetime | None
+    budget_extra: str = Field(description="What people have allowed beyond its limits, in US dollars.")
     usage: Usage
     cost_is_partial: bool = Field(description="The price of some model reply is unknown.")
 
@@ -129,6 +136,7 @@ class TraceOut(BaseModel):
 
 class RunListing(Listing):
     state: RunState | None = Field(default=None, description="Only runs in this state.")
+    stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
 
 
 @router.post(
@@ -190,6 +198,8 @@ def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
     rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
     if listing.state:
         rows = rows.filter(state=listing.state)
+    if listing.stop_reason:
+        rows = rows.filter(stop_reason=listing.stop_reason)
     found, following = page_of(rows.defer("input", "agent_snapshot", "script"), "-id", listing)
     return RunPage(items=[RunOut(**_shown(run)) for run in found], next=following)
 
@@ -234,6 +244,33 @@ def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     return run_detail(_run(run_id))
 
 
+@router.post(
+    "/runs/{run_id}/pause",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(403, 404, 409)},
+    operation_id="pause_run",
+    summary="Put a run aside",
+)
+def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    """At once when no worker holds it, else before its next model or tool call. Its requests stay open."""
+    _visible(request, run_id)
+    actions.pause_run(run_id, person(request))
+    return run_detail(_run(run_id))
+
+
+@router.post(
+    "/runs/{run_id}/resume",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(403, 404, 409)},
+    operation_id="resume_run",
+    summary="Let a paused run go on",
+)
+def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    _visible(request, run_id)
+    actions.resume_run(run_id, person(request))
+    return run_detail(_run(run_id))
+
+
 def run_detail(run: Run) -> RunDetail:
     """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
     return RunDetail(
@@ -241,9 +278,13 @@ def run_detail(run: Run) -> RunDetail:
         input=run.input,
         metadata=run.metadata,
         answer=run.answer or None,
+        answer_is_partial=run.answer_is_partial,
         stop_message=run.stop_message or None,
+        stop_source=run.stop_source or None,
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,
+        pause_requested_at=run.pause_requested_at,
+        budget_extra=str(run.budget_extra),
         usage=Usage(
             input_tokens=run.input_tokens,
             cached_tokens=run.cached_tokens,

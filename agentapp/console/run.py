@@ -46,6 +46,8 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "unknown": [row for row in line.rows if row.state == ToolExecution.State.OUTCOME_UNKNOWN],
         "may_resolve": auth.may_resolve(user, found),
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
+        "may_pause": not found.is_final and auth.may_pause(user, found),
+        "may_raise_budget": auth.may_raise_budget(user, found),
         "max_cost": found.agent_snapshot.get("max_cost"),
         "here": request.get_full_path(),
     }

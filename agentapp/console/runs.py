@@ -3,7 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +12,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.views.decorators.http import require_safe
 
 from agentapp import auth
+from agentapp.console import words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Agent, Run
+from agentapp.reasons import StopReason
 from approvals.digest import storable
 from approvals.models import Approval
 
@@ -66,19 +68,31 @@ class Filters:
 
     state: str = ""
     agent: str = ""
+    reason: str = ""
 
     @classmethod
     def read(cls, request: HttpRequest) -> "Filters":
         state = request.GET.get("state", "")
-        return cls(state if state in Run.State.values else "", storable(request.GET.get("agent", ""))[:80])
+        reason = request.GET.get("reason", "")
+        return cls(
+            state=state if state in Run.State.values else "",
+            agent=storable(request.GET.get("agent", ""))[:80],
+            reason=reason if reason in list(StopReason) else "",
+        )
 
     @property
     def any(self) -> bool:
-        return bool(self.state or self.agent)
+        return bool(self.state or self.agent or self.reason)
+
+    @property
+    def reason_words(self) -> str:
+        return words.stop_reason(self.reason)
 
     def narrow(self, runs: QuerySet[Run]) -> QuerySet[Run]:
         if self.state:
             runs = runs.filter(state=self.state)
+        if self.reason:
+            runs = runs.filter(stop_reason=self.reason)
         return runs.filter(agent__name=self.agent) if self.agent else runs
 
 
@@ -114,6 +128,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "filters": filters,
         "counts": _counts(visible, filters),
         "agents": list(Agent.objects.order_by("name").values_list("name", flat=True)),
+        "reasons": [(str(reason), words.stop_reason(reason)) for reason in StopReason],
         "may_start": auth.may_start(user),
         "api_url": request.build_absolute_uri("/api/v1/runs"),
     }
@@ -151,7 +166,7 @@ def _page(found: QuerySet[Run], start: Cursor | None) -> Page:
 
 def _counts(visible: QuerySet[Run], filters: Filters) -> list[tuple[str, str, int]]:
     """Each state with its word and how many runs are in it, within the other filters."""
-    narrowed = Filters(agent=filters.agent).narrow(visible)
+    narrowed = replace(filters, state="").narrow(visible)
     counted = dict(narrowed.order_by().values_list("state").annotate(Count("pk")))
     return [(state, str(word), counted.get(state, 0)) for state, word in Run.State.choices]
 
@@ -171,6 +186,10 @@ def _waiting_words(run: Run, pending: int) -> str:
         return "A worker"
     if run.waiting_for == Run.WaitingFor.OUTCOME:
         return "A person: outcome unknown"
+    if run.waiting_for == Run.WaitingFor.BUDGET:
+        return "A person: more budget"
+    if run.state == Run.State.PAUSED:
+        return "Somebody to resume it"
     if run.waiting_for == Run.WaitingFor.APPROVAL:
         # None is open: the decision is held for a moment, and can still be undone.
         return {0: "Undo time", 1: "A person"}.get(pending, f"People: {pending} requests")

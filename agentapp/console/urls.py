@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 
-from agentapp.console import approval, inbox, outcome, run, runs, shell, signin, start
+from agentapp.console import approval, inbox, outcome, run, run_control, runs, shell, signin, start
 
 urlpatterns = [
     path("", shell.home, name="home"),
@@ -27,5 +27,8 @@ urlpatterns = [
     path("runs/new/parts/", start.run_new_parts, name="run_new_parts"),
     path("runs/<uuid:run_id>/", run.run, name="run"),
     path("runs/<uuid:run_id>/cancel/", run.run_cancel, name="run_cancel"),
+    path("runs/<uuid:run_id>/pause/", run_control.run_pause, name="run_pause"),
+    path("runs/<uuid:run_id>/resume/", run_control.run_resume, name="run_resume"),
+    path("runs/<uuid:run_id>/budget/", run_control.run_budget, name="run_budget"),
     path("runs/<uuid:run_id>/<int:step>/<int:call>/<slug:part>.json", run.run_json, name="run_json"),
 ]

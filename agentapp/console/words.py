@@ -11,6 +11,14 @@ _STOPPED: dict[str, str] = {
     StopReason.STEPS_LIMIT: "The agent used all the steps it may take.",
     StopReason.TOKEN_LIMIT: "The run used all its tokens.",
     StopReason.COST_LIMIT: "The run reached its cost limit.",
+    StopReason.TIME_LIMIT: "The run used all its time.",
+    StopReason.RETRY_LIMIT: "Too many tries failed.",
+    StopReason.FINISH_REASON: "The model ended its reply in a way that stops this agent.",
+    StopReason.NO_PROGRESS: "The agent made no progress.",
+    StopReason.CIRCUIT_OPEN: "What the run needs keeps failing, and is switched off for a while.",
+    StopReason.TOOL_FAILURE: "A call failed, and this agent stops then.",
+    StopReason.BLOCKED_BY_HOOK: "A hook blocked a call, and this agent stops then.",
+    StopReason.SUPERSEDED: "A newer message replaced this run.",
     StopReason.APPROVAL_DENIED: "A person rejected a call and stopped the run.",
     StopReason.APPROVAL_EXPIRED: "No one decided about a call in time.",
 }
@@ -24,6 +32,12 @@ _REASONS: dict[str, str] = {
     Reason.POLICY_DENIED: "a rule forbids it",
     Reason.POLICY_CHANGED: "the rules have changed since it was allowed",
     Reason.CALL_LIMIT_EXCEEDED: "too many calls",
+    Reason.MISSING_IDEMPOTENCY_KEY: "nothing says which act it is",
+    Reason.BLOCKED_BY_HOOK: "a hook blocked it",
+    Reason.BUDGET_EXHAUSTED: "it would pass the budget",
+    Reason.CIRCUIT_OPEN: "the tool keeps failing, and is switched off for a while",
+    Reason.DECISION_EXTRACTION: "no decision could be read from the reply",
+    Reason.DECISION_VALIDATION: "the decision was not valid",
     Reason.DUPLICATE_CALL: "the same call stands earlier in the step",
     Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
     Reason.APPROVAL_REJECTED: "a person rejected it",
@@ -43,6 +57,10 @@ _EVENTS: dict[str, str] = {
     "run.released": "Back in the queue",
     "run.waiting": "Run waits",
     "run.cancel_requested": "Cancel asked for",
+    "run.paused": "Run paused",
+    "run.resumed": "Run resumed",
+    "run.pause_requested": "Pause asked for",
+    "run.budget_raised": "Budget raised",
     "step.recorded": "Model decided",
     "tool_call.proposed": "Call proposed",
     "tool_call.started": "Call started",
@@ -63,6 +81,11 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def stopped(run: Run) -> str:
     """Why a run ended, as a sentence."""
     return _STOPPED.get(run.stop_reason, "The run ended.")
+
+
+def stop_reason(code: str) -> str:
+    """A reason why runs end, in a word or two, as for a filter."""
+    return code.replace("_", " ").capitalize()
 
 
 def reason(code: str) -> str:

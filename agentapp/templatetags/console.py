@@ -33,6 +33,7 @@ _OCTAGON = (
 _PENCIL = f'{_RING}<path d="M9.6 5.4 10.8 6.6 7.4 10l-1.7.4.4-1.7z"/>'
 _CROSS = f'{_RING}<path d="m6 6 4 4M10 6l-4 4"/>'
 _SLASH = f'{_RING}<path d="m4.3 11.7 7.4-7.4"/>'
+_PAUSE = f'{_RING}<path d="M6.3 5.8v4.4M9.7 5.8v4.4"/>'
 _SPEECH = f'{_RING}<path d="M5.5 6.8h5M5.5 9.2h3"/>'
 _QUESTION = (
     '<path class="solid" d="M8 1.3 14.7 8 8 14.7 1.3 8z"/>'
@@ -49,6 +50,7 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     "waiting": ("wait", _WAITING, "Waiting"),
     "pending": ("wait", _WAITING, "Waiting for a decision"),
     "outcome_unknown": ("wait", _QUESTION, "Outcome unknown"),
+    "paused": ("wait", _PAUSE, "Paused"),
     "succeeded": ("ok", _TICK, "Succeeded"),
     "finished": ("ok", _TICK, "Finished"),
     "ok": ("ok", _TICK, "OK"),

@@ -22,6 +22,8 @@ OPERATIONS = [
     ("GET", f"/runs/{SOME_ID}", "runs:read"),
     ("GET", f"/runs/{SOME_ID}/trace", "runs:read"),
     ("POST", f"/runs/{SOME_ID}/cancel", "runs:create"),
+    ("POST", f"/runs/{SOME_ID}/pause", "runs:create"),
+    ("POST", f"/runs/{SOME_ID}/resume", "runs:create"),
     ("GET", "/approvals", "approvals:read"),
     ("GET", f"/approvals/{SOME_ID}", "approvals:read"),
     ("POST", f"/approvals/{SOME_ID}/decisions", "approvals:decide"),
@@ -77,7 +79,7 @@ def test_with_another_scope_there_is_403_before_anything_is_looked_up(
 def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method: str, path: str, scope: str) -> None:
     """To the next question: whether there is such a row, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
-    asked_for = "cancel" in path or method == "GET"
+    asked_for = path.endswith(("/cancel", "/pause", "/resume")) or method == "GET"
     assert passed.status == (200 if str(SOME_ID) not in path and method == "GET" else 404 if asked_for else 422)
 
 

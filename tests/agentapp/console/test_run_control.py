@@ -1,0 +1,105 @@
+"""The buttons on a run: pause, resume, allow more."""
+
+from decimal import Decimal
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agentapp.models import Agent, Run
+from tests.conftest import Clerk, call, calls, says
+
+
+@pytest.fixture
+def ada_client(client: Client, ada: User) -> Client:
+    client.force_login(ada)
+    return client
+
+
+def page(client: Client, run: Run) -> str:
+    return client.get(f"/runs/{run.pk}/").content.decode()
+
+
+def test_a_run_is_paused_and_resumed_from_its_page(clerk: Clerk, ada_client: Client) -> None:
+    run = clerk.start(says("done"))
+    assert f"/runs/{run.pk}/pause/" in page(ada_client, run)
+
+    response = ada_client.post(f"/runs/{run.pk}/pause/", follow=True)
+
+    assert "The run is paused." in response.content.decode()
+    assert "Nothing runs until somebody resumes it." in page(ada_client, run)
+    assert "goes on where it was" in ada_client.post(f"/runs/{run.pk}/resume/", follow=True).content.decode()
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_a_paused_run_shows_resume_and_an_ended_one_neither(clerk: Clerk, ada_client: Client) -> None:
+    run = clerk.start(says("done"))
+    ada_client.post(f"/runs/{run.pk}/pause/")
+    assert f"/runs/{run.pk}/resume/" in page(ada_client, run)
+    assert f"/runs/{run.pk}/pause/" not in page(ada_client, run)
+    ada_client.post(f"/runs/{run.pk}/resume/")
+    clerk.drive(run)
+    assert "/pause/" not in page(ada_client, run)
+    assert "has ended" in ada_client.post(f"/runs/{run.pk}/pause/", follow=True).content.decode()
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "budget"])
+def test_looking_at_a_button_presses_nothing(clerk: Clerk, ada_client: Client, what: str) -> None:
+    run = clerk.start(says("done"))
+    assert ada_client.get(f"/runs/{run.pk}/{what}/").status_code == 405
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "budget"])
+def test_an_outsider_is_not_told_that_there_is_such_a_run(clerk: Clerk, client: Client, otto: User, what: str) -> None:
+    run = clerk.start(says("done"))
+    client.force_login(otto)
+    assert client.post(f"/runs/{run.pk}/{what}/", {"amount": "1"}).status_code == 404
+
+
+@pytest.fixture
+def out_of_budget(clerk: Clerk) -> Run:
+    Agent.objects.update(max_cost=Decimal("0.01"), on_budget="ask")
+    return clerk.run({**calls(call("c", "look_up", what="x")), "usage": {"cost": 0.01}}, says("done"))
+
+
+def test_more_budget_is_allowed_from_the_page(clerk: Clerk, ada_client: Client, out_of_budget: Run) -> None:
+    assert "Out of budget." in page(ada_client, out_of_budget)
+    response = ada_client.post(f"/runs/{out_of_budget.pk}/budget/", {"amount": " $0.50 "}, follow=True)
+    assert "may cost $0.50 more" in response.content.decode()
+    assert clerk.drive(out_of_budget).state == "succeeded"
+
+
+@pytest.mark.parametrize("amount", ["", "much", "-1", "NaN"])
+def test_an_amount_that_is_none_changes_nothing_and_says_so(
+    ada_client: Client, out_of_budget: Run, amount: str
+) -> None:
+    response = ada_client.post(f"/runs/{out_of_budget.pk}/budget/", {"amount": amount}, follow=True)
+    assert "Give an amount" in response.content.decode()
+    out_of_budget.refresh_from_db()
+    assert out_of_budget.budget_extra == 0
+
+
+def test_who_may_not_raise_budgets_sees_no_form(client: Client, dana: User, out_of_budget: Run) -> None:
+    client.force_login(dana)
+    shown = page(client, out_of_budget)
+    assert "Out of budget." in shown
+    assert "/budget/" not in shown
+
+
+def test_a_partial_answer_says_that_it_is_one_and_what_ended_it(clerk: Clerk, ada_client: Client) -> None:
+    Agent.objects.update(max_iterations=1)
+    run = clerk.run(calls(call("c", "look_up", what="x")), says("As far as I got."))
+    shown = page(ada_client, run)
+    assert "The answer below is what it had by then." in shown
+    assert "max_iterations" in shown
+
+
+def test_the_list_is_narrowed_to_runs_that_ended_for_one_reason(clerk: Clerk, ada_client: Client) -> None:
+    Agent.objects.update(max_iterations=0)
+    clerk.run(says("As far as I got."), input="Limited")
+    Agent.objects.update(max_iterations=5)
+    clerk.run(says("done"), input="Whole")
+    listed = ada_client.get("/runs/?reason=steps_limit").content.decode()
+    assert "Limited" in listed
+    assert "Whole" not in listed
+    assert "Whole" in ada_client.get("/runs/?reason=nonsense").content.decode()
