@@ -65,6 +65,25 @@ def fail(how: str) -> str:
     raise RuntimeError(how)
 
 
+class WorkerDies(BaseException):
+    """As when the process is killed: nothing of the product may catch it."""
+
+
+@tool(effect="read", max_attempts=1)
+def die() -> str:
+    """Kills its worker the first time, and then works."""
+    note("die")
+    if len(effects_of("die")) == 1:
+        raise WorkerDies
+    return "alive"
+
+
+@tool(effect="read", max_attempts=1)
+def flood(characters: int) -> str:
+    """Answers at great length."""
+    return "x" * characters
+
+
 @tool(effect="read", timeout=1, max_attempts=1)
 def hang(name: str) -> str:
     """A read that waits until the test lets it go."""

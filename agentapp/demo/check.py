@@ -67,21 +67,25 @@ class Client:
         return json.loads(text)
 
 
-def play() -> str:
-    """Play the damaged kettle on what the environment names. Returns one line about it. Raises CheckFailed."""
+def play(model: str = "", driver: str = "") -> str:
+    """Play the damaged kettle on what the environment names. Returns one line about it. Raises CheckFailed.
+
+    With a model, that model is asked instead of the scenario's script.
+    """
     began = time.monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="countersign-check-")))
         stack.enter_context(throw_away_database(folder))
-        people = opening.open_shop()
+        people = opening.open_shop(model, driver)
         starter, decider = tokens(people)
         stack.enter_context(own_queue())
         url = stack.enter_context(web())
         stack.enter_context(workers(folder))
-        run = _play(Client(url, starter), Client(url, decider))
+        run = _play(Client(url, starter), Client(url, decider), scripted=not model)
         events = _look(run)
     took = time.monotonic() - began
     where = f"{connection.vendor} and {'the embedded broker' if settings.EMBEDDED else 'Redis'}"
+    where += f", asking {model}" if model else ""
     return (
         f"OK: {DAMAGED_KETTLE.name} on {where}: started, waited, approved by another person, refunded once, "
         f"succeeded after {run['step_count']} steps; {events} events verified; {took:.1f} s."
@@ -199,7 +203,7 @@ def wait_for[T](what: str, look: Callable[[], T]) -> T:
     return seen
 
 
-def _play(starter: Client, decider: Client) -> dict[str, Any]:
+def _play(starter: Client, decider: Client, *, scripted: bool) -> dict[str, Any]:
     """The run, finished. What it is asked on the way is approved."""
     scenario = DAMAGED_KETTLE
     started = starter.post(
@@ -210,7 +214,7 @@ def _play(starter: Client, decider: Client) -> dict[str, Any]:
             "input": scenario.input,
             "customer": scenario.customer,
             "conversation": scenario.conversation,
-            "script": scenario.script,
+            "script": scenario.script if scripted else None,
         },
     )
     path = f"/runs/{started['id']}"

@@ -17,19 +17,20 @@ from approvals import append_only, configuration
 CONFIGURATION_FILE = Path(__file__).with_name("config.yaml")
 
 
-def open_shop(model: str = "") -> dict[str, User]:
+def open_shop(model: str = "", driver: str = "") -> dict[str, User]:
     """Tables, tools, agent, rules, people and the shop's data. Safe to repeat: what is there stays.
 
-    `model` is what the agent runs on, as in openai:<model>; empty leaves it. Returns the people by name.
+    `model` is what the agent runs on, as in openai:<model>, and `driver` how; empty leaves either. Returns the
+    people by name.
     """
     call_command("migrate", verbosity=0, interactive=False)
     call_command("sync_tools", stdout=StringIO())
     people = make_accounts()
     if not Agent.objects.filter(name="support").exists():
         call_command("load_config", str(CONFIGURATION_FILE), stdout=StringIO())
-    if model:
+    if model or driver:
         agent = Agent.objects.get(name="support")
-        agent.model = model
+        agent.model, agent.driver = model or agent.model, driver or agent.driver
         configuration.save(agent, "system:demo")
     data.load_shop()
     return people

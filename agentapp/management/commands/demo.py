@@ -12,6 +12,7 @@ from django.db import connection
 from agentapp import embedded
 from agentapp.demo import check, opening
 from agentapp.demo.accounts import ACCOUNTS, PASSWORD
+from agentapp.drivers import DRIVERS
 from agentapp.management.commands.serve import refuse_exposure
 from agentapp.models import Run
 
@@ -25,11 +26,13 @@ class Command(BaseCommand):
         parser.add_argument("--host", default="127.0.0.1", help="Address to listen on. Default: 127.0.0.1.")
         parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes a free one. Default: 8000.")
         parser.add_argument("--model", default="", help="What the agent runs on without a script, as provider:model.")
+        parser.add_argument("--driver", default="", choices=["", *DRIVERS], help="How the agent decides its steps.")
         parser.add_argument("--reset", action="store_true", help="Empty every table first, the ledger's too.")
         parser.add_argument(
             "--check",
             action="store_true",
-            help="Play one scenario on throw-away data through worker and API, say how it went, and end.",
+            help="Play one scenario on throw-away data through worker and API, say how it went, and end. With "
+            "--model, that model is asked.",
         )
 
     def handle(self, **options: Any) -> None:
@@ -38,7 +41,7 @@ class Command(BaseCommand):
         if not settings.DEBUG:
             raise CommandError("The demo prints passwords, so it runs only where DEBUG is on: set DEBUG=true.")
         if options["check"]:
-            self._check()
+            self._check(options["model"], options["driver"])
             return
         refuse_exposure(options["host"], told=False)
         try:
@@ -47,7 +50,7 @@ class Command(BaseCommand):
             raise CommandError(f"{error} Choose another with --port.") from error
         if options["reset"]:
             opening.empty_everything()
-        people = opening.open_shop(options["model"])
+        people = opening.open_shop(options["model"], options["driver"])
         started = opening.start_opening_runs(people["sam"])
         self._welcome(embedded.address(listener), started)
         connection.close()  # the server's threads have connections of their own
@@ -56,10 +59,10 @@ class Command(BaseCommand):
         if code:
             sys.exit(code)
 
-    def _check(self) -> None:
+    def _check(self, model: str, driver: str) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         try:
-            self.stdout.write(check.play())
+            self.stdout.write(check.play(model, driver))
         except check.CheckFailed as error:
             raise CommandError(f"FAILED: {error}") from error
 
