@@ -6,7 +6,13 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
-from django.db import connections
+from django.db import connection, connections
+
+
+def let_go_of_database() -> None:
+    """Give this thread's connection back before waiting for the outside, so that others can use it meanwhile."""
+    if not connection.in_atomic_block:
+        connection.close()
 
 
 class DeadlineExceeded(Exception):
@@ -31,6 +37,7 @@ def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
 
 def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
     """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through."""
+    let_go_of_database()
     future = start(function, *args)
     try:
         return future.result(seconds)

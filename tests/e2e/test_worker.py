@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -18,10 +19,14 @@ from agentapp.models import Run, ToolExecution
 from approvals import ledger
 from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
+from tests.wire import DIALECTS, Answer, Question, provider
+
+__all__ = ["provider"]
 
 pytestmark = pytest.mark.redis
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 60
+OPENAI = DIALECTS["openai"]
 
 
 @pytest.fixture
@@ -40,7 +45,7 @@ def worker(world, tmp_path):
     started: list[subprocess.Popen[bytes]] = []
     queue = f"test-{uuid.uuid4().hex[:8]}"
 
-    def start(crash_at: str = "") -> subprocess.Popen[bytes]:
+    def start(crash_at: str = "", threads: int = 2, **variables: str) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
             "DATABASE_URL": f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}"
@@ -53,8 +58,9 @@ def worker(world, tmp_path):
             "CRASH_AT": crash_at,
             "LEASE_SECONDS": "3",
             "SWEEP_SECONDS": "2",
+            **variables,
         }
-        command = ["-m", "celery", "-A", "agentapp", "worker", "-P", "threads", "-c", "2", "--without-mingle"]
+        command = ["-m", "celery", "-A", "agentapp", "worker", "-P", "threads", "-c", str(threads), "--without-mingle"]
         log = (tmp_path / f"worker-{len(started)}.log").open("wb")
         process = subprocess.Popen(
             [sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -105,3 +111,21 @@ def test_a_worker_that_dies_after_the_effect_never_repeats_it(world, worker, dan
         until(lambda: state(run) == "succeeded", "the run to finish")
         assert len(effects()) == happened
     assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+
+
+def test_thirty_two_runs_wait_for_their_models_at_once_in_one_worker(world, worker, provider):
+    """The model answers nobody before everybody has asked: a worker that cannot hold them all never gets an answer."""
+    everybody = threading.Barrier(32)
+
+    def answer(question: Question) -> Answer:
+        everybody.wait(PATIENCE_SECONDS)
+        return Answer(OPENAI.reply("Done."))
+
+    provider.answer_with = answer
+    world.agent.driver, world.agent.model = "tool_calling", OPENAI.model
+    world.agent.save()
+    # Half as many connections as runs: one that waits for its model holds none.
+    worker(threads=32, LEASE_SECONDS="60", DATABASE_POOL_SIZE="16")
+    started = [actions.start_run(actions.NewRun(agent="clerk", input=f"Number {n}."), world.starter) for n in range(32)]
+    until(lambda: all(state(run) in Run.FINAL for run in started), "all runs to end")
+    assert {(run.state, run.answer) for run in started} == {("succeeded", "Done.")}
