@@ -162,7 +162,7 @@ def workers(folder: Path) -> Iterator[None]:
         return
     environment = {
         **os.environ,
-        "DATABASE_URL": _database_url(),
+        "DATABASE_URL": database_url(),
         "QUEUE_NAME": settings.CELERY_TASK_DEFAULT_QUEUE,
         "PYTHONPATH": str(settings.BASE_DIR),
     }
@@ -262,7 +262,7 @@ def _look(run: dict[str, Any]) -> int:
     return held
 
 
-def _database_url() -> str:
+def database_url() -> str:
     """The address of the throw-away database, for the processes."""
     name = str(connection.settings_dict["NAME"])
     if connection.vendor == "sqlite":
