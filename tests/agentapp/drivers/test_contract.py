@@ -8,6 +8,7 @@ import pytest
 from agentapp.drivers import DRIVERS, get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.messages import Reply, ToolCall, UserMessage
+from tests.agentapp.drivers.binding import bound
 from tests.wire import DIALECTS, Answer, ProviderServer
 
 DIALECT = DIALECTS["openai"]
@@ -25,7 +26,7 @@ REPLY = {
 def test_a_driver_turns_a_state_into_one_reply(name: str, provider: ProviderServer) -> None:
     calls = [(call["id"], call["name"], call["arguments"]) for call in REPLY["tool_calls"]]
     provider.answer(Answer(DIALECT.reply(REPLY["text"], calls)))
-    reply = get_driver(name).next_step(StepRequest("run", 1, AGENT, [REPLY], (UserMessage("Hi."),), ()))
+    reply = bound(name).next_step(StepRequest("run", 1, AGENT, [REPLY], (UserMessage("Hi."),), ()))
     assert isinstance(reply, Reply)
     assert reply.text == "Let me look."
     assert [(call.id, call.name) for call in reply.tool_calls] == [("a", "read_order"), ("b", "refund")]
@@ -39,7 +40,7 @@ def test_a_driver_turns_a_state_into_one_reply(name: str, provider: ProviderServ
 def test_a_driver_that_has_no_reply_raises_a_model_error(name: str, provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.error("No.", "invalid_request_error"), status=400))
     with pytest.raises(ModelError) as caught:
-        get_driver(name).next_step(StepRequest("run", 1, AGENT, None, (UserMessage("Hi."),), ()))
+        bound(name).next_step(StepRequest("run", 1, AGENT, None, (UserMessage("Hi."),), ()))
     assert (caught.value.retryable, caught.value.retry_after) == (False, None)
 
 

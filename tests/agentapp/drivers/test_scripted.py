@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
 from agentapp.script import check_script
+from tests.agentapp.drivers.binding import bound
 
 
 def replay(script: list[dict[str, Any]] | None, step: int = 1) -> Reply:
     if script:
         check_script(script)
-    return get_driver("scripted").next_step(StepRequest("run", step, {}, script, (), ()))
+    return bound("scripted").next_step(StepRequest("run", step, {}, script, (), ()))
 
 
 def test_step_n_is_the_nth_reply() -> None:

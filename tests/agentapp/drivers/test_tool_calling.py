@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.drivers.tool_calling import repeats_arguments
 from agentapp.messages import AssistantMessage, Reply, ToolCall, ToolMessage, ToolSpec, UserMessage
+from tests.agentapp.drivers.binding import bound
 from tests.wire import DIALECTS, Answer, ProviderServer
 
 DIALECT = DIALECTS["openai"]
@@ -28,7 +28,7 @@ def state(**changes: Any) -> StepRequest:
 
 def test_a_step_is_asked_for_as_the_run_was_configured(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("On its way.", [("call_a", "refund", {"order": "A-1"})])))
-    reply = get_driver("tool_calling").next_step(state())
+    reply = bound("tool_calling").next_step(state())
     question = provider.questions[0]
     sent = DIALECT.read(question)
     assert (sent.instructions, sent.users, list(sent.tools)) == ("Be kind.", ["Where is A-1?"], ["refund"])
@@ -39,7 +39,7 @@ def test_a_step_is_asked_for_as_the_run_was_configured(provider: ProviderServer)
 
 def test_a_leaked_text_is_dropped_and_the_calls_stay(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply('{"order":"A-1"}', [("call_a", "refund", {"order": "A-1"})])))
-    reply = get_driver("tool_calling").next_step(state())
+    reply = bound("tool_calling").next_step(state())
     assert reply.text == ""
     assert len(reply.tool_calls) == 1
     assert reply.usage.input_tokens == 100
@@ -49,14 +49,14 @@ def test_the_next_step_carries_the_results(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Done.")))
     before = state()
     messages = (*before.messages, AssistantMessage("", (CALL,)), ToolMessage("call_a", "refund", "Paid back."))
-    get_driver("tool_calling").next_step(StepRequest("run", 2, before.agent, None, messages, TOOLS))
+    bound("tool_calling").next_step(StepRequest("run", 2, before.agent, None, messages, TOOLS))
     assert DIALECT.read(provider.questions[0]).results == [("call_a", "Paid back.")]
 
 
 def test_an_agents_own_time_limit_counts(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Done."), ending="never"))
     with pytest.raises(ModelError, match=r"within 0\.3 seconds") as caught:
-        get_driver("tool_calling").next_step(state(model_settings={"timeout": 0.3}))
+        bound("tool_calling").next_step(state(model_settings={"timeout": 0.3}))
     assert caught.value.retryable
 
 
@@ -64,18 +64,18 @@ def test_without_one_the_installations_counts(provider: ProviderServer, settings
     settings.MODEL_TIMEOUT_SECONDS = 0.3
     provider.answer(Answer(DIALECT.reply("Done."), ending="never"))
     with pytest.raises(ModelError, match=r"within 0\.3 seconds"):
-        get_driver("tool_calling").next_step(state())
+        bound("tool_calling").next_step(state())
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 1e9, True, "10", None, float("nan")])
 def test_a_time_limit_that_makes_no_sense_is_ignored(provider: ProviderServer, timeout: Any) -> None:
     provider.answer(Answer(DIALECT.reply("Done.")))
-    assert get_driver("tool_calling").next_step(state(model_settings={"timeout": timeout})).text == "Done."
+    assert bound("tool_calling").next_step(state(model_settings={"timeout": timeout})).text == "Done."
 
 
 def test_an_agent_without_a_model_says_so() -> None:
     with pytest.raises(ModelError, match="names no model") as caught:
-        get_driver("tool_calling").next_step(state(model=""))
+        bound("tool_calling").next_step(state(model=""))
     assert not caught.value.retryable
 
 
