@@ -25,7 +25,7 @@ from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import DriveRuntime
 from agentapp.state import RunState
-from agentapp.toolset import specs
+from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import StepRows, compile_messages
 from approvals import decisions, ledger
 
@@ -116,6 +116,10 @@ def _take_step(state: RunState) -> bool:
         if step is None:
             state.locked()  # told to stop while the model was thinking
             return False
+        if reply.failure is not None:
+            executions.record_failed_decision(state.run, step, reply.failure)
+            _end(state, Run.State.FAILED, StopReason.ERROR, reply.failure.message)
+            return True
         rows = StepRows(step, executions.propose(state.run, step, proposals))
     state.steps.append(rows)
     _add_usage(state.run, reply)
@@ -141,6 +145,7 @@ def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
         script=run.script,
         messages=compile_messages(run, state.earlier, state.steps),
         tools=tuple(specs(disclosed)),
+        tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.steps)),
     )
     return state.driver.next_step(request)
 

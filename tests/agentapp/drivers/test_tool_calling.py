@@ -1,14 +1,15 @@
 """The driver asks with what the run keeps, and drops a text that only repeats a call."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agentapp.drivers.base import ModelError, StepRequest
-from agentapp.drivers.tool_calling import repeats_arguments
-from agentapp.messages import AssistantMessage, Reply, ToolCall, ToolMessage, ToolSpec, UserMessage
-from tests.agentapp.drivers.binding import bound
+from agentapp.drivers.tool_calling import repeated_call
+from agentapp.messages import AssistantMessage, Note, Reply, ToolCall, ToolMessage, ToolSpec, UserMessage
+from tests.agentapp.drivers.binding import Door, bound
 from tests.wire import DIALECTS, Answer, ProviderServer
 
 DIALECT = DIALECTS["openai"]
@@ -43,6 +44,21 @@ def test_a_leaked_text_is_dropped_and_the_calls_stay(provider: ProviderServer) -
     assert reply.text == ""
     assert len(reply.tool_calls) == 1
     assert reply.usage.input_tokens == 100
+    assert reply.notes == (Note("content_dropped", {"characters": 15, "call": "call_a"}),)
+
+
+def test_a_text_beside_a_call_stays_and_nothing_is_noted(provider: ProviderServer) -> None:
+    provider.answer(Answer(DIALECT.reply("Calling tool", [("call_a", "refund", {"order": "A-1"})])))
+    reply = bound("tool_calling").next_step(state())
+    assert (reply.text, reply.notes) == ("Calling tool", ())
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "none", "refund"])
+def test_the_steps_choice_reaches_the_models_door(provider: ProviderServer, choice: str) -> None:
+    provider.answer(Answer(DIALECT.reply("Done.")))
+    door = Door()
+    bound("tool_calling", door).next_step(dataclasses.replace(state(), tool_choice=choice))
+    assert [request.tool_choice for request in door.asked] == [choice]
 
 
 def test_the_next_step_carries_the_results(provider: ProviderServer) -> None:
@@ -92,7 +108,7 @@ def test_an_agent_without_a_model_says_so() -> None:
 )
 def test_a_text_that_repeats_a_calls_arguments_is_recognised(text: str) -> None:
     other = ToolCall("call_b", "refund", '{"order": "B-2"}')
-    assert repeats_arguments(Reply(text, (other, CALL)))
+    assert repeated_call(Reply(text, (other, CALL))) == CALL
 
 
 @pytest.mark.parametrize(
@@ -108,22 +124,22 @@ def test_a_text_that_repeats_a_calls_arguments_is_recognised(text: str) -> None:
     ],
 )
 def test_another_text_stays(text: str) -> None:
-    assert not repeats_arguments(Reply(text, (CALL,)))
+    assert not repeated_call(Reply(text, (CALL,)))
 
 
 def test_without_calls_json_is_an_answer_like_any_other() -> None:
-    assert not repeats_arguments(Reply('{"order": "A-1"}'))
+    assert not repeated_call(Reply('{"order": "A-1"}'))
 
 
 def test_an_empty_pair_of_braces_in_a_sentence_is_no_repetition() -> None:
     nothing = ToolCall("call_a", "list_orders", "{}")
-    assert not repeats_arguments(Reply("The template has {} in it.", (nothing,)))
-    assert repeats_arguments(Reply("{}", (nothing,)))
+    assert not repeated_call(Reply("The template has {} in it.", (nothing,)))
+    assert repeated_call(Reply("{}", (nothing,)))
 
 
 def test_one_is_not_true() -> None:
-    assert not repeats_arguments(Reply('{"express": 1}', (ToolCall("call_a", "refund", '{"express": true}'),)))
+    assert not repeated_call(Reply('{"express": 1}', (ToolCall("call_a", "refund", '{"express": true}'),)))
 
 
 def test_malformed_arguments_are_never_repeated() -> None:
-    assert not repeats_arguments(Reply("not json", (ToolCall("call_a", "refund", "not json"),)))
+    assert not repeated_call(Reply("not json", (ToolCall("call_a", "refund", "not json"),)))
