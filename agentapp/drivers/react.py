@@ -51,7 +51,10 @@ class ReactDriver:
     @staticmethod
     def check_settings(settings: object) -> list[str]:
         """What is wrong with an agent's driver settings, as sentences."""
-        return [problem.sentence for problem in check_arguments(SETTINGS_SCHEMA, settings)]
+        return [
+            f"{problem.field} is not a setting of this driver." if problem.kind == "extra" else problem.sentence
+            for problem in check_arguments(SETTINGS_SCHEMA, settings)
+        ]
 
     def bind(self, runtime: Runtime) -> None:
         self.runtime = runtime
