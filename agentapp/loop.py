@@ -32,6 +32,8 @@ from approvals import decisions, ledger
 log = logging.getLogger(__name__)
 
 MAX_BACKOFF_SECONDS = 60
+MAX_RETRY_AFTER_SECONDS = 900
+"""Longer than this nobody waits for a provider, whatever it asks for."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,13 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
         _end(state, Run.State.FAILED, StopReason.ERROR, str(error))
         return None
-    backoff = random.uniform(0.5, 1) * 2**failures  # noqa: S311
-    delay = min(error.retry_after if error.retry_after is not None else backoff, MAX_BACKOFF_SECONDS)
+    if error.retry_after is not None:
+        delay = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
+    else:
+        delay = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
     runs.release(state.run, state.token, f"the model could not answer: {error}", delay, failed=True)
-    return Again(delay)
+    # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
+    return Again(min(delay, MAX_BACKOFF_SECONDS))
 
 
 def _end(state: RunState, final: str, reason: str, message: str = "", answer: str = "") -> None:

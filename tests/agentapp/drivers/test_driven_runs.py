@@ -1,14 +1,18 @@
 """Whole runs with a real driver, from the first question to the ending, with a provider on the loopback interface."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from agentapp import actions, drivers, loop
+from agentapp import actions, drivers, executions, loop, trace
+from agentapp.api.tool_executions import execution_out
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Agent, Run, Step, ToolExecution
+from agentapp.sweep import sweep
 from agentapp.transcript import compile_messages, load_steps
 from approvals.models import Event
 from tests.agentapp.drivers.binding import Counting
@@ -134,6 +138,37 @@ def test_a_model_that_cannot_decide_fails_the_run_and_is_recorded_once(
     assert told in recorded.data["message"]
     assert not events(found, "tool_call.")
     assert effects_of("look_up") == []
+
+
+def test_a_step_and_its_failure_are_stored_together_or_not_at_all(
+    thinking: Any, provider: ProviderServer, monkeypatch: Any
+) -> None:
+    def broken(*args: Any) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(executions, "record_failed_decision", broken)
+    provider.answer_with = chat_only(*["?"] * 3)
+    found = run(thinking)
+    assert found.state == "failed"
+    assert (Step.objects.count(), ToolExecution.objects.count(), found.step_count) == (0, 0, 0)
+
+
+def test_the_trace_shows_a_failed_decision_in_the_place_of_a_call(thinking: Any, provider: ProviderServer) -> None:
+    provider.answer_with = chat_only(*["?"] * 3)
+    found = run(thinking)
+    [step] = trace.steps_of(found)
+    [shown] = [execution_out(execution) for execution in step.executions.all()]
+    assert (shown.tool, shown.state, shown.result_status, shown.reason) == (
+        "decision_extraction",
+        "finished",
+        "fatal_error",
+        "decision_extraction",
+    )
+    rows = trace.timeline(found, timezone.now()).rows
+    assert [(row.kind, row.name, row.mark and row.mark.word, row.failed) for row in rows[1:]] == [
+        ("model", "?", "No decision", False),
+        ("call", "decision_extraction", "Failed", True),
+    ]
 
 
 def test_a_decision_that_failed_is_no_call_in_any_history(thinking: Any, provider: ProviderServer) -> None:
@@ -299,6 +334,22 @@ def test_without_a_wish_of_the_providers_the_pause_grows_and_is_bounded(
     assert loop.drive(found.pk) is None
     found.refresh_from_db()
     assert (found.state, found.stop_reason) == ("failed", "error")
+
+
+def test_a_long_wish_of_the_providers_is_kept_by_the_row_and_the_sweep(asking: Any, provider: ProviderServer) -> None:
+    provider.answer(Answer(DIALECT.error("Later.", "later"), status=429, headers={"Retry-After": "300"}))
+    found = start(asking)
+    before = timezone.now()
+    again = loop.drive(found.pk)
+    # No message of the queue lasts longer than a minute; what it finds too early it leaves alone.
+    assert again == loop.Again(60)
+    found.refresh_from_db()
+    assert found.wake_at is not None
+    assert found.wake_at >= before + timedelta(seconds=290)
+    assert loop.drive(found.pk) is None
+    assert found.pk not in sweep()
+    Run.objects.filter(pk=found.pk).update(wake_at=before)
+    assert found.pk in sweep()
 
 
 def test_a_request_that_was_wrong_is_not_made_again(asking: Any, provider: ProviderServer) -> None:

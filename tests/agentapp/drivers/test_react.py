@@ -54,6 +54,21 @@ def test_the_tools_stand_in_the_instructions_and_nowhere_else(provider: Provider
     assert body["temperature"] == 0
 
 
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_every_provider_can_be_asked_without_functions(provider: ProviderServer, name: str) -> None:
+    dialect = DIALECTS[name]
+    provider.answer(Answer(dialect.reply(json.dumps(CALL))))
+    first = state()
+    agent = {**first.agent, "model": dialect.model}
+    call, result = ToolCall("1", "add", '{"a":1,"b":1}'), ToolMessage("1", "add", "2")
+    messages = (*first.messages, AssistantMessage("First.", (call,)), result)
+    reply = bound("react").next_step(dataclasses.replace(first, agent=agent, messages=messages))
+    sent = dialect.read(provider.questions[0])
+    assert (sent.tools, sent.calls, sent.results) == ({}, [], [])
+    assert sent.users == ["What is 2 + 3?", "Observation: 2"]
+    assert [found.name for found in reply.tool_calls] == ["add"]
+
+
 def test_a_call_carries_the_thought_as_text_and_an_id_of_its_own(provider: ProviderServer) -> None:
     says(provider, CALL, CALL)
     driver = bound("react")
