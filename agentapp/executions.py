@@ -10,13 +10,13 @@ from typing import Any
 
 from django.db.models import F
 
-from agentapp.messages import ToolCall, ToolResult
+from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
 from approvals import ledger
 from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
-from approvals.models import Approval
+from approvals.models import Approval, EffectClass
 
 # What is kept of a result. The model is shown less; see `transcript`.
 MAX_RESULT_CHARS = 256 * 1024
@@ -61,6 +61,27 @@ def propose(run: Run, step: Step, proposals: Sequence[Proposal]) -> list[ToolExe
         elif execution.state == State.FINISHED:
             record(execution, "completed", {"status": execution.result_status, "reason": execution.reason})
     return executions
+
+
+def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> ToolExecution:
+    """Show a step that decided nothing as one failed call in the place of those it did not make.
+
+    No model asked for it, so it is no proposal, and `transcript` renders no call of it.
+    """
+    call = ToolCall(id=failure.reason, name=failure.reason, arguments_text="{}")
+    result = ToolResult(status="fatal_error", reason=failure.reason, message=failure.message, trust="trusted_system")
+    execution = _row(run, step, 0, Proposal(call, refusal=result))
+    execution.effect_class, execution.consequential = EffectClass.READ, False
+    execution.save(force_insert=True)
+    data = {
+        "step": step.number,
+        "execution": str(execution.pk),
+        "message": execution.message[:500],
+        "attempts": failure.attempts,
+    }
+    kind = failure.reason.removeprefix("decision_")
+    ledger.record(ledger.run_chain(run.pk), f"decision.{kind}_failed", data)
+    return execution
 
 
 def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> None:

@@ -24,13 +24,15 @@ from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import DriveRuntime
 from agentapp.state import RunState
-from agentapp.toolset import specs
+from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import StepRows, compile_messages
 from approvals import decisions, ledger
 
 log = logging.getLogger(__name__)
 
 MAX_BACKOFF_SECONDS = 60
+MAX_RETRY_AFTER_SECONDS = 900
+"""Longer than this nobody waits for a provider, whatever it asks for."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,12 @@ def _take_step(state: RunState) -> bool:
         if step is None:
             state.locked()  # told to stop while the model was thinking
             return False
-        rows = StepRows(step, executions.propose(state.run, step, proposals))
         budgets.spend(state.run, reply.usage.cost)
+        if reply.failure is not None:
+            executions.record_failed_decision(state.run, step, reply.failure)
+            _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, reply.failure.message, source="driver"))
+            return True
+        rows = StepRows(step, executions.propose(state.run, step, proposals))
     state.steps.append(rows)
     _add_usage(state.run, reply)
     if last is not None:
@@ -164,7 +170,7 @@ def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply
         script=run.script,
         messages=compile_messages(run, state.earlier, state.steps),
         tools=tuple(specs(disclosed)),
-        tool_choice="auto" if may_call else "none",
+        tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.steps)) if may_call else "none",
     )
     return state.driver.next_step(request)
 
@@ -184,10 +190,13 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
         return None
-    backoff = random.uniform(0.5, 1) * 2**failures  # noqa: S311
-    delay = min(error.retry_after if error.retry_after is not None else backoff, MAX_BACKOFF_SECONDS)
+    if error.retry_after is not None:
+        delay = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
+    else:
+        delay = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
     runs.release(state.run, state.token, f"the model could not answer: {error}", delay, failed=True)
-    return Again(delay)
+    # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
+    return Again(min(delay, MAX_BACKOFF_SECONDS))
 
 
 def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:

@@ -30,6 +30,15 @@ class Usage:
     cached_tokens: int = 0
     cost: Decimal | None = Decimal(0)
 
+    def __add__(self, other: "Usage") -> "Usage":
+        """What two replies took together. An unknown price makes the sum unknown."""
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            None if self.cost is None or other.cost is None else self.cost + other.cost,
+        )
+
 
 @dataclass(frozen=True)
 class DecisionFailure:

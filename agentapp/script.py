@@ -20,6 +20,8 @@ REPLY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string"},
+        # Instead of a reply: what a provider that fails says.
+        "error": {"type": "string", "minLength": 1},
         "tool_calls": {"type": "array", "items": _CALL, "maxItems": 32},
         "usage": {
             "type": "object",

@@ -1,5 +1,6 @@
 """Which tools a step discloses, and the agent's configuration as a run keeps it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -44,6 +45,20 @@ def read_configuration(run: Run, height: int) -> Configuration:
 def specs(tools: dict[str, Tool]) -> list[ToolSpec]:
     """What the model is told, in a stable order, so that providers can cache it."""
     return [ToolSpec(name, tools[name].description, tools[name].input_schema) for name in sorted(tools)]
+
+
+def tool_choice(run: Run, disclosed: Collection[str], has_called: bool) -> str:
+    """What a step's model is told about using tools: the agent's choice, for as long as it can be followed.
+
+    `has_called`: an earlier step of the run asked for calls. A choice that forces one, kept beyond
+    that, would let a run never end.
+    """
+    choice: str = run.agent_snapshot.get("tool_choice", "auto")
+    if choice == "none":
+        return choice
+    if has_called and run.agent_snapshot.get("reset_tool_choice", True):
+        return "auto"
+    return choice if choice in disclosed or (choice == "required" and disclosed) else "auto"
 
 
 # What a new run takes over from its agent's row. `subagents` are offered as tools.

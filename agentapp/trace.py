@@ -144,7 +144,7 @@ def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
     """
     steps = list(
         run.steps.order_by("number")
-        .only("run", "number", "input_tokens", "cached_tokens", "output_tokens", "cost", "started_at", "finished_at")
+        .defer("text", "reasoning", "disclosed_tools", "provider_parts")
         .annotate(first_words=Left("text", NAME_CHARS))
     )
     calls: dict[uuid.UUID, list[ToolExecution]] = defaultdict(list)
@@ -276,6 +276,7 @@ class _Told:
             seconds=self.own.seconds,
             tokens=step.input_tokens + step.output_tokens,
             cost=step.cost,
+            mark=Mark("No decision", "bad") if step.error else None,
         )
         for call in self.calls:
             yield from call.rows(axis, run, step.number)
@@ -370,7 +371,7 @@ def _said(step: Step, calls: Sequence[ToolExecution]) -> str:
     line = next((line.strip() for line in words.splitlines() if line.strip()), "")
     if line:
         return line if len(line) < NAME_CHARS else f"{line[: NAME_CHARS - 1].rstrip()}…"
-    if not calls:
+    if step.error or not calls:
         return "Said nothing"
     return f"Asked for {calls[0].name}" if len(calls) == 1 else f"Asked for {len(calls)} calls"
 

@@ -53,10 +53,20 @@ def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepR
     ]
     messages.append(UserMessage(run.input))
     for rows in steps:
+        if rows.step.error:
+            messages += _undecided(rows)
+            continue
         calls = tuple(ToolCall(e.call_id, e.name, e.arguments_text) for e in rows.executions)
         messages.append(AssistantMessage(rows.step.text, calls, rows.step.provider_parts))
         messages += [answer(execution) for execution in rows.executions]
     return tuple(messages)
+
+
+def _undecided(rows: StepRows) -> list[ChatMessage]:
+    """A step of which no decision came: what was wrong, in our words. The row that stands for it is no call."""
+    what = rows.step.error.replace("_", " ")
+    told = " ".join(execution.message for execution in rows.executions)
+    return [AssistantMessage(f"Thought: {what} failed."), UserMessage(f"Observation: ERROR - {told}")]
 
 
 def answer(execution: ToolExecution) -> ToolMessage:

@@ -9,6 +9,10 @@ import pytest
 import yaml
 from django.core.management import get_commands
 
+from agentapp.drivers import DRIVERS
+from agentapp.drivers.react import SETTINGS_SCHEMA
+from agentapp.drivers.react_decision import read_decision
+from agentapp.messages import ToolSpec
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
 
@@ -46,6 +50,15 @@ def tools_page() -> dict[str, Any]:
     source = "\n".join(snippets(ROOT / "docs/tools.md", "python"))
     module: dict[str, Any] = {"__name__": "docs_tools"}
     exec(compile(source, "docs/tools.md", "exec", dont_inherit=True), module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def drivers_page() -> dict[str, Any]:
+    """Everything docs/drivers.md defines, its snippets run in order as one module."""
+    source = "\n".join(snippets(ROOT / "docs/drivers.md", "python"))
+    module: dict[str, Any] = {"__name__": "docs_drivers"}
+    exec(compile(source, "docs/drivers.md", "exec", dont_inherit=True), module)
     return module
 
 
@@ -116,6 +129,29 @@ def test_the_errors_of_the_tools_page_are_the_ones_it_describes(tools_page):
     assert later.value.retry_after == 60
     with pytest.raises(OutcomeUnknown):
         charge("INV-2")
+
+
+def test_the_driver_of_the_drivers_page_passes_its_own_tests(drivers_page):
+    tests = [name for name in drivers_page if name.startswith("test_")]
+    assert tests == ["test_the_small_model_calls", "test_the_agents_model_answers"]
+    for name in tests:
+        drivers_page[name]()
+    driver = drivers_page["TwoModelsDriver"]
+    assert driver.check_settings({"small_model": "openai:gpt-4o-mini"}) == []
+    assert len(driver.check_settings({})) == 1
+
+
+def test_the_drivers_page_knows_every_driver_and_every_setting_of_react(drivers_page):
+    page = (ROOT / "docs/drivers.md").read_text()
+    names = [*DRIVERS, *SETTINGS_SCHEMA["properties"]]
+    assert not [name for name in names if f"| `{name}` |" not in page]
+
+
+def test_the_decisions_of_the_drivers_page_are_read_as_it_says():
+    page = (ROOT / "docs/drivers.md").read_text()
+    shown = [line.strip() for line in page.splitlines() if line.startswith('    {"thought"')]
+    tool = ToolSpec("get_invoice", "", {"type": "object", "properties": {"number": {"type": "string"}}})
+    assert [read_decision(text, (tool,), "auto").type for text in shown] == ["call_tool", "final_answer"]
 
 
 def test_the_operating_page_lists_every_setting():

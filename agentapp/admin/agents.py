@@ -3,7 +3,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
-from agentapp.drivers import DRIVERS
+from agentapp.drivers import DRIVERS, settings_problems
 from agentapp.models import Agent, Route
 from approvals.admin import FORM_FIELDS, RecordedAdmin
 
@@ -12,8 +12,15 @@ class AgentForm(forms.ModelForm):
     driver = forms.ChoiceField(
         choices=lambda: [(name, name) for name in DRIVERS],
         initial="tool_calling",
-        help_text="How the next step is decided: by a model that calls tools, or by a script.",
+        help_text="Who decides a step: a model that calls tools, one that writes what it wants, or a script.",
     )
+
+    def clean(self) -> dict[str, Any]:
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        if "driver" in found and "driver_settings" in found:
+            for problem in settings_problems(found["driver"], found["driver_settings"]):
+                self.add_error("driver_settings", problem)
+        return found
 
 
 class RouteInline(admin.StackedInline):

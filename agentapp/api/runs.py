@@ -118,6 +118,8 @@ class StepOut(BaseModel):
 
     number: int
     text: str
+    reasoning: str | None = Field(description="What the model thought, where its driver has it say so apart.")
+    error: str | None = Field(description="A code: why no decision came of the reply.")
     model: str | None
     disclosed_tools: list[str]
     finish_reason: str | None
@@ -323,6 +325,8 @@ def _step_out(step: Step) -> StepOut:
     return StepOut(
         number=step.number,
         text=step.text,
+        reasoning=step.reasoning or None,
+        error=step.error or None,
         model=step.model or None,
         disclosed_tools=step.disclosed_tools,
         finish_reason=step.finish_reason or None,

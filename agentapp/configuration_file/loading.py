@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
-from agentapp.drivers import DRIVERS
+from agentapp.drivers import DRIVERS, settings_problems
 from agentapp.models import Agent, Route, Tool
 from agentapp.roles import ROLES, ensure_roles
 from approvals import channels, configuration
@@ -157,6 +157,9 @@ def _wanted_row(section: str, path: str, name: str, entry: dict[str, Any]) -> tu
     if isinstance(row, Channel) and not problems:
         problems += _channel_problems(path, row)
     if isinstance(row, Agent):
+        if row.driver in DRIVERS and {"driver", "driver_settings"} & set(entry):
+            wrong = settings_problems(row.driver, row.driver_settings)
+            problems += [Problem(f"{path}.driver_settings", message) for message in wrong]
         problems += _route_problems(path, row, entry)
     return row, problems
 

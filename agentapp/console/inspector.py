@@ -78,8 +78,10 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
         step = trace.step_of(run, row.step)
         if step is None:
             return None
-        asked = [Asked(call, arguments_of(call)) for call in step.executions.all()]
-        return Inspected("model", row, step=step, asked=asked)
+        # What stands for a decision that failed was never asked for.
+        calls = [] if step.error else step.executions.all()
+        asked = [Asked(call, arguments_of(call)) for call in calls]
+        return Inspected("model", row, step=step, asked=asked, reason=words.reason(step.error) if step.error else "")
     call = trace.call_of(run, row.step, row.call)
     if call is None:
         return None

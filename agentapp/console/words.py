@@ -50,6 +50,8 @@ _REASONS: dict[str, str] = {
     Reason.RESULT_TOO_LARGE: "the result is too large",
     Reason.OUTCOME_UNKNOWN: "nobody knows whether it happened",
     Reason.CANCELLED: "it was cancelled before it ran",
+    Reason.DECISION_EXTRACTION: "the reply holds no decision",
+    Reason.DECISION_VALIDATION: "the decision cannot be followed",
 }
 _EVENTS: dict[str, str] = {
     "run.queued": "Run started",
@@ -62,6 +64,10 @@ _EVENTS: dict[str, str] = {
     "run.pause_requested": "Pause asked for",
     "run.budget_raised": "Budget raised",
     "step.recorded": "Model decided",
+    "step.content_dropped": "Text that repeats a call dropped",
+    "step.decided": "Decision read from the text",
+    "decision.extraction_failed": "No decision in the reply",
+    "decision.validation_failed": "Decision could not be followed",
     "tool_call.proposed": "Call proposed",
     "tool_call.started": "Call started",
     "tool_call.completed": "Call completed",

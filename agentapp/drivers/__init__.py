@@ -1,11 +1,14 @@
 """Drivers by name. A row names one; the code behind the name is chosen here."""
 
+from collections.abc import Callable
+
 from django.utils.module_loading import import_string
 
 from agentapp.drivers.base import Driver
 
 DRIVERS: dict[str, str] = {
     "tool_calling": "agentapp.drivers.tool_calling.ToolCallingDriver",
+    "react": "agentapp.drivers.react.ReactDriver",
     "scripted": "agentapp.drivers.scripted.ScriptedDriver",
 }
 
@@ -18,3 +21,9 @@ def get_driver(name: str) -> Driver:
         raise LookupError(f"There is no driver {name!r}. Known drivers: {', '.join(sorted(DRIVERS))}.") from None
     driver: Driver = import_string(path)()
     return driver
+
+
+def settings_problems(name: str, settings: object) -> list[str]:
+    """What is wrong with an agent's driver settings, by the driver's own `check_settings` if it has one."""
+    check: Callable[[object], list[str]] | None = getattr(get_driver(name), "check_settings", None)
+    return check(settings) if check else []

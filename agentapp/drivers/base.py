@@ -39,7 +39,8 @@ class Driver(Protocol):
     """A strategy that decides steps, and leaves every call to the executor. It never runs a tool.
 
     An instance serves one drive; between drives a driver remembers nothing but what the steps say, so
-    that any worker may decide any step of any run.
+    that any worker may decide any step of any run. A driver that reads the agent's `driver_settings`
+    may have a `check_settings(settings) -> list[str]`, the sentences people read where they configure it.
     """
 
     def bind(self, runtime: Runtime) -> None:

@@ -20,6 +20,8 @@ class ScriptedDriver:
         if not 1 <= state.step <= len(script):
             raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
         reply = script[state.step - 1]
+        if "error" in reply:
+            raise ModelError(reply["error"], code="scripted")
         calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
         return Reply(
             text=reply.get("text", ""),

@@ -14,8 +14,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from agentapp.llm import schemas
 from agentapp.llm.contract import Request
-from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, Usage
+from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, ToolSpec, Usage
 from approvals.digest import MalformedJSON, canonical, parse, storable
 
 SETTINGS = frozenset(
@@ -32,7 +33,10 @@ SETTINGS = frozenset(
         "top_p",
     }
 )
-"""What an agent's settings may say to a provider. Headers, bodies and addresses are not among them."""
+"""What an agent's settings may say to a provider. Headers, bodies and addresses are not among them.
+
+`strict` is read here: it says how tools are described.
+"""
 
 ANTHROPIC_MAX_TOKENS = 20_000
 """Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
@@ -63,30 +67,24 @@ def _provider(request: Request) -> str:
 
 
 def parameters(request: Request) -> ModelRequestParameters:
-    """The tools, with the schemas as they are: what they allow is a matter of the contract, not of a provider."""
-    return ModelRequestParameters(
-        function_tools=[
-            ToolDefinition(
-                name=tool.name,
-                description=storable(tool.description),
-                parameters_json_schema=tool.input_schema,
-                # None: the library says strict where the provider can enforce the schema. To that end
-                # it closes open objects for OpenAI, and the model could then not fill them.
-                strict=False if _provider(request) == "openai" and not _closed(tool.input_schema) else None,
-            )
-            for tool in request.tools
-        ]
+    return ModelRequestParameters(function_tools=[_definition(tool, request) for tool in request.tools])
+
+
+def _definition(tool: ToolSpec, request: Request) -> ToolDefinition:
+    """One tool. What its schema allows is a matter of the contract: it is sent as it is unless `strict` is chosen."""
+    schema, enforced = schemas.as_object(tool.input_schema), None
+    if _provider(request) == "openai":
+        chosen = request.settings.get("strict")
+        narrowed = schemas.strict(schema) if chosen is True else None
+        if narrowed is not None:
+            schema, enforced = narrowed, True
+        elif chosen is False or not schemas.is_closed(schema):
+            # None: the library says strict where the provider can enforce the schema. To that end
+            # it closes open objects for OpenAI, and the model could then not fill them.
+            enforced = False
+    return ToolDefinition(
+        name=tool.name, description=storable(tool.description), parameters_json_schema=schema, strict=enforced
     )
-
-
-def _closed(schema: Any) -> bool:
-    """Whether every object in a schema says that it has no other properties."""
-    if isinstance(schema, list):
-        return all(map(_closed, schema))
-    if not isinstance(schema, dict):
-        return True
-    is_object = schema.get("type") == "object" or "properties" in schema
-    return (not is_object or schema.get("additionalProperties") is False) and all(map(_closed, schema.values()))
 
 
 def history(request: Request) -> list[wire.ModelMessage]:

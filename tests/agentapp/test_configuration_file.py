@@ -301,3 +301,10 @@ def test_the_command_says_why_a_file_was_not_loaded(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CommandError, match="cannot be read"):
         call_command("load_config", str(file))
+
+
+def test_settings_that_an_agents_driver_does_not_know_are_refused() -> None:
+    [problem] = refused("agents: {thinker: {driver: react, driver_settings: {retries: 1}}}")
+    assert problem.startswith("agents.thinker.driver_settings: retries")
+    load("agents: {thinker: {driver: react, driver_settings: {max_retries: 1}}}", "test")
+    assert Agent.objects.get(name="thinker").driver_settings == {"max_retries": 1}

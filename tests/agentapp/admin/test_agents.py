@@ -79,6 +79,8 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"driver": "magic"}, "magic is not one of the available choices"),
         ({"model_settings": '{"a": 1, "a": 2}'}, "stands twice"),
         ({"model_settings": '{"seed": 9007199254740993}'}, "too large to be exact"),
+        ({"driver": "react", "driver_settings": '{"max_retries": -1}'}, "less than the minimum of 0"),
+        ({"driver": "react", "driver_settings": '{"retries": 1}'}, "retries is not a setting"),
         ({"max_steps": "-1"}, "greater than or equal to 0"),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
     ],

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from agentapp.models import Agent, Run, ToolExecution
+from agentapp.models import Agent, Run, Step, ToolExecution
 from approvals import ledger
 from approvals.models import Approval, Event
 
@@ -240,6 +240,17 @@ def test_the_trace_shows_calls_approvals_and_decisions(
     assert call["args"] == {"order": "1042", "amount": 214.5, "account": "••••••"}
     [decision] = call["approval"]["decisions"]
     assert (decision["type"], decision["message"], decision["user"]["username"]) == ("reject", "Not this one.", "dana")
+
+
+def test_the_trace_shows_what_a_model_thought_and_why_it_decided_nothing(
+    client_of: Any, propose: Callable[..., ToolExecution], make_run: Any, sam: User
+) -> None:
+    client, run = client_of(sam, "runs:read"), propose(make_run(sam)).run_id
+    [step] = client.get(f"/runs/{run}/trace").data["steps"]
+    assert (step["reasoning"], step["error"]) == (None, None)
+    Step.objects.update(reasoning="I must pay.", error="decision_validation")
+    [step] = client.get(f"/runs/{run}/trace").data["steps"]
+    assert (step["reasoning"], step["error"]) == ("I must pay.", "decision_validation")
 
 
 def test_the_trace_shows_malformed_arguments_only_when_nothing_in_them_can_be_secret(

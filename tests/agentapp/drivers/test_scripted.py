@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
 from agentapp.script import check_script
+from tests.agentapp.drivers.binding import bound
 
 
 def replay(script: list[dict[str, Any]] | None, step: int = 1) -> Reply:
     if script:
         check_script(script)
-    return get_driver("scripted").next_step(StepRequest("run", step, {}, script, (), ()))
+    return bound("scripted").next_step(StepRequest("run", step, {}, script, (), ()))
 
 
 def test_step_n_is_the_nth_reply() -> None:
@@ -57,3 +57,9 @@ def test_usage_is_the_scripts_and_else_nothing_at_no_cost() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2, "cached_tokens": 4, "cost": 0.1}
     assert replay([{"text": "Hi.", "usage": usage}]).usage == Usage(10, 2, 4, Decimal("0.1"))
     assert replay([{"text": "Hi."}]).usage == Usage(0, 0, 0, Decimal(0))
+
+
+def test_a_script_may_have_its_model_fail() -> None:
+    with pytest.raises(ModelError, match="The provider is down") as caught:
+        replay([{"text": "One."}, {"error": "The provider is down."}], 2)
+    assert (caught.value.retryable, caught.value.code) == (False, "scripted")

@@ -1,14 +1,15 @@
 """The driver asks with what the run keeps, and drops a text that only repeats a call."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
-from agentapp.drivers.tool_calling import repeats_arguments
-from agentapp.messages import AssistantMessage, Reply, ToolCall, ToolMessage, ToolSpec, UserMessage
+from agentapp.drivers.tool_calling import repeated_call
+from agentapp.messages import AssistantMessage, Note, Reply, ToolCall, ToolMessage, ToolSpec, UserMessage
+from tests.agentapp.drivers.binding import Door, bound
 from tests.wire import DIALECTS, Answer, ProviderServer
 
 DIALECT = DIALECTS["openai"]
@@ -28,7 +29,7 @@ def state(**changes: Any) -> StepRequest:
 
 def test_a_step_is_asked_for_as_the_run_was_configured(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("On its way.", [("call_a", "refund", {"order": "A-1"})])))
-    reply = get_driver("tool_calling").next_step(state())
+    reply = bound("tool_calling").next_step(state())
     question = provider.questions[0]
     sent = DIALECT.read(question)
     assert (sent.instructions, sent.users, list(sent.tools)) == ("Be kind.", ["Where is A-1?"], ["refund"])
@@ -39,24 +40,39 @@ def test_a_step_is_asked_for_as_the_run_was_configured(provider: ProviderServer)
 
 def test_a_leaked_text_is_dropped_and_the_calls_stay(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply('{"order":"A-1"}', [("call_a", "refund", {"order": "A-1"})])))
-    reply = get_driver("tool_calling").next_step(state())
+    reply = bound("tool_calling").next_step(state())
     assert reply.text == ""
     assert len(reply.tool_calls) == 1
     assert reply.usage.input_tokens == 100
+    assert reply.notes == (Note("content_dropped", {"characters": 15, "call": "call_a"}),)
+
+
+def test_a_text_beside_a_call_stays_and_nothing_is_noted(provider: ProviderServer) -> None:
+    provider.answer(Answer(DIALECT.reply("Calling tool", [("call_a", "refund", {"order": "A-1"})])))
+    reply = bound("tool_calling").next_step(state())
+    assert (reply.text, reply.notes) == ("Calling tool", ())
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "none", "refund"])
+def test_the_steps_choice_reaches_the_models_door(provider: ProviderServer, choice: str) -> None:
+    provider.answer(Answer(DIALECT.reply("Done.")))
+    door = Door()
+    bound("tool_calling", door).next_step(dataclasses.replace(state(), tool_choice=choice))
+    assert [request.tool_choice for request in door.asked] == [choice]
 
 
 def test_the_next_step_carries_the_results(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Done.")))
     before = state()
     messages = (*before.messages, AssistantMessage("", (CALL,)), ToolMessage("call_a", "refund", "Paid back."))
-    get_driver("tool_calling").next_step(StepRequest("run", 2, before.agent, None, messages, TOOLS))
+    bound("tool_calling").next_step(StepRequest("run", 2, before.agent, None, messages, TOOLS))
     assert DIALECT.read(provider.questions[0]).results == [("call_a", "Paid back.")]
 
 
 def test_an_agents_own_time_limit_counts(provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Done."), ending="never"))
     with pytest.raises(ModelError, match=r"within 0\.3 seconds") as caught:
-        get_driver("tool_calling").next_step(state(model_settings={"timeout": 0.3}))
+        bound("tool_calling").next_step(state(model_settings={"timeout": 0.3}))
     assert caught.value.retryable
 
 
@@ -64,18 +80,18 @@ def test_without_one_the_installations_counts(provider: ProviderServer, settings
     settings.MODEL_TIMEOUT_SECONDS = 0.3
     provider.answer(Answer(DIALECT.reply("Done."), ending="never"))
     with pytest.raises(ModelError, match=r"within 0\.3 seconds"):
-        get_driver("tool_calling").next_step(state())
+        bound("tool_calling").next_step(state())
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 1e9, True, "10", None, float("nan")])
 def test_a_time_limit_that_makes_no_sense_is_ignored(provider: ProviderServer, timeout: Any) -> None:
     provider.answer(Answer(DIALECT.reply("Done.")))
-    assert get_driver("tool_calling").next_step(state(model_settings={"timeout": timeout})).text == "Done."
+    assert bound("tool_calling").next_step(state(model_settings={"timeout": timeout})).text == "Done."
 
 
 def test_an_agent_without_a_model_says_so() -> None:
     with pytest.raises(ModelError, match="names no model") as caught:
-        get_driver("tool_calling").next_step(state(model=""))
+        bound("tool_calling").next_step(state(model=""))
     assert not caught.value.retryable
 
 
@@ -92,7 +108,7 @@ def test_an_agent_without_a_model_says_so() -> None:
 )
 def test_a_text_that_repeats_a_calls_arguments_is_recognised(text: str) -> None:
     other = ToolCall("call_b", "refund", '{"order": "B-2"}')
-    assert repeats_arguments(Reply(text, (other, CALL)))
+    assert repeated_call(Reply(text, (other, CALL))) == CALL
 
 
 @pytest.mark.parametrize(
@@ -108,22 +124,22 @@ def test_a_text_that_repeats_a_calls_arguments_is_recognised(text: str) -> None:
     ],
 )
 def test_another_text_stays(text: str) -> None:
-    assert not repeats_arguments(Reply(text, (CALL,)))
+    assert not repeated_call(Reply(text, (CALL,)))
 
 
 def test_without_calls_json_is_an_answer_like_any_other() -> None:
-    assert not repeats_arguments(Reply('{"order": "A-1"}'))
+    assert not repeated_call(Reply('{"order": "A-1"}'))
 
 
 def test_an_empty_pair_of_braces_in_a_sentence_is_no_repetition() -> None:
     nothing = ToolCall("call_a", "list_orders", "{}")
-    assert not repeats_arguments(Reply("The template has {} in it.", (nothing,)))
-    assert repeats_arguments(Reply("{}", (nothing,)))
+    assert not repeated_call(Reply("The template has {} in it.", (nothing,)))
+    assert repeated_call(Reply("{}", (nothing,)))
 
 
 def test_one_is_not_true() -> None:
-    assert not repeats_arguments(Reply('{"express": 1}', (ToolCall("call_a", "refund", '{"express": true}'),)))
+    assert not repeated_call(Reply('{"express": 1}', (ToolCall("call_a", "refund", '{"express": true}'),)))
 
 
 def test_malformed_arguments_are_never_repeated() -> None:
-    assert not repeats_arguments(Reply("not json", (ToolCall("call_a", "refund", "not json"),)))
+    assert not repeated_call(Reply("not json", (ToolCall("call_a", "refund", "not json"),)))

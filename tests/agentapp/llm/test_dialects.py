@@ -1,5 +1,6 @@
 """What every provider is told, and what becomes of what it answers."""
 
+import copy
 import json
 from decimal import Decimal
 from typing import Any
@@ -161,12 +162,16 @@ def test_only_known_settings_are_sent(provider: ProviderServer, dialect: Any) ->
     [
         ("openai", "auto", "auto"),
         ("openai", "required", "required"),
+        ("openai", "none", "none"),
         ("openai", "refund", {"type": "function", "function": {"name": "refund"}}),
         ("anthropic", "auto", "auto"),
         ("anthropic", "required", "any"),
         ("anthropic", "refund", "tool"),
+        ("anthropic", "none", "none"),
         ("google", "auto", "VALIDATED"),
         ("google", "required", "ANY"),
+        ("google", "refund", "ANY"),
+        ("google", "none", "NONE"),
     ],
 )
 def test_the_choice_of_tools_is_said_in_each_dialect(
@@ -208,6 +213,71 @@ def test_strictness_is_asked_for_only_where_the_schema_stays_as_it_is(provider: 
     sent = {tool["function"]["name"]: tool["function"] for tool in provider.questions[0].body["tools"]}
     assert {name: tool["parameters"] for name, tool in sent.items()} == {tool.name: tool.input_schema for tool in tools}
     assert [name for name, tool in sent.items() if tool.get("strict")] == ["closed"]
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_an_agent_may_want_every_schema_enforced_or_none(provider: ProviderServer, chosen: bool) -> None:
+    line = {"type": "object", "properties": {"sku": {"type": "string"}, "count": {"type": "integer", "default": 1}}}
+    nested = {
+        "type": "object",
+        "properties": {"lines": {"type": "array", "items": {"$ref": "#/$defs/Line"}}},
+        "$defs": {"Line": line},
+    }
+    labels = {"type": "object", "properties": {"labels": {"type": "object", "additionalProperties": True}}}
+    tools = (ToolSpec("order", "Order.", nested), ToolSpec("label", "Label.", labels))
+    before = copy.deepcopy(tools)
+    dialect = DIALECTS["openai"]
+    provider.answer(Answer(dialect.reply("Hi.")))
+    complete(ask(dialect.model, tools=tools, settings={"strict": chosen}))
+    order, label = (tool["function"] for tool in provider.questions[0].body["tools"])
+    assert tools == before
+    assert label["parameters"]["properties"]["labels"]["additionalProperties"] is True
+    assert not label.get("strict")
+    assert bool(order.get("strict")) is chosen
+    if chosen:
+        assert order["parameters"]["required"] == ["lines"]
+        assert order["parameters"]["additionalProperties"] is False
+        inner = order["parameters"]["$defs"]["Line"]
+        assert (inner["required"], inner["additionalProperties"]) == (["sku", "count"], False)
+    else:
+        assert order["parameters"] == nested
+
+
+def test_a_tool_without_parameters_or_description_is_an_object_with_no_properties(
+    provider: ProviderServer, dialect: Any
+) -> None:
+    provider.answer(Answer(dialect.reply("Hi.")))
+    complete(ask(dialect.model, tools=(ToolSpec("ping", "", {}), ToolSpec("pong", "", {"type": "object"}))))
+    empty = {"type": "object", "properties": {}}
+    assert dialect.read(provider.questions[0]).tools == {"ping": empty, "pong": empty}
+
+
+def test_instructions_and_tools_are_kept_by_anthropic_where_the_agent_says_so(provider: ProviderServer) -> None:
+    dialect = DIALECTS["anthropic"]
+    provider.answer(Answer(dialect.reply("Hi.")), Answer(dialect.reply("Hi.")))
+    complete(ask(dialect.model, tools=TOOLS, settings={"cache": True}))
+    complete(ask(dialect.model, tools=TOOLS))
+    kept, plain = (question.body for question in provider.questions)
+    assert "cache_control" in kept["system"][-1]
+    # One mark at the end stands for every tool before it, and no tool is said twice.
+    assert [("cache_control" in tool, tool["name"]) for tool in kept["tools"]] == [
+        (False, "read_order"),
+        (True, "refund"),
+    ]
+    assert "cache_control" not in json.dumps(plain)
+
+
+def test_the_same_schemas_serve_every_question(provider: ProviderServer, dialect: Any) -> None:
+    """What was sent to one provider leaves nothing behind in the tools of the next question."""
+    before = copy.deepcopy(TOOLS)
+    provider.answer(Answer(dialect.reply("Hi.")), Answer(dialect.reply("Hi.")))
+    complete(ask(dialect.model, tools=TOOLS))
+    complete(ask(dialect.model, tools=TOOLS[:1]))
+    assert before == TOOLS
+    assert [list(dialect.read(question).tools) for question in provider.questions] == [
+        ["read_order", "refund"],
+        ["read_order"],
+    ]
 
 
 def test_nothing_is_added_to_what_a_customer_wrote(provider: ProviderServer, dialect: Any) -> None:

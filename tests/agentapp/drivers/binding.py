@@ -1,0 +1,40 @@
+"""Drivers bound as a run binds them, with the models' door itself behind them."""
+
+from typing import ClassVar
+
+from agentapp import llm
+from agentapp.drivers import get_driver
+from agentapp.drivers.base import Driver, Runtime, StepRequest
+from agentapp.messages import Reply, ToolCall
+
+
+class Door:
+    """The plain way to a model. It keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[llm.Request] = []
+
+    def complete(self, request: llm.Request) -> Reply:
+        self.asked.append(request)
+        return llm.complete(request)
+
+
+def bound(name: str, door: Door | None = None) -> Driver:
+    driver = get_driver(name)
+    driver.bind(door or Door())
+    return driver
+
+
+class Counting:
+    """A driver of a test's own: it calls once, then answers, and notes when it is bound and asked."""
+
+    noted: ClassVar[list[str]] = []
+
+    def bind(self, runtime: Runtime) -> None:
+        self.noted.append("bound")
+
+    def next_step(self, state: StepRequest) -> Reply:
+        self.noted.append(f"step {state.step}")
+        if state.step == 1:
+            return Reply(tool_calls=(ToolCall("c1", "look_up", '{"what": "x"}'),))
+        return Reply(text=f"Turn {state.step}.")
