@@ -77,7 +77,9 @@ def test_a_model_that_only_chats_gets_the_refund_approved_and_made(provider, tmp
 def test_the_same_through_real_workers_on_the_real_stack(provider, tmp_path):
     provider.answer_with = chatting(DIALECTS["openai"])
     dialect = DIALECTS["openai"]
-    variables = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL")}
+    variables = {name: os.environ.get(name, "") for name in ("DATABASE_URL", "REDIS_URL")}
+    if not all(variables.values()):
+        pytest.skip("DATABASE_URL and REDIS_URL are not set")
     address = {dialect.url_variable: provider.url + dialect.url_path, dialect.key_variable: KEY}
     said = manage(tmp_path, "demo", "--check", "--model", dialect.model, "--driver", "react", **address, **variables)
     assert said.returncode == 0, said.stderr
