@@ -14,7 +14,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 from django.utils.text import slugify
 
-from agentapp import executions, runs, tasks
+from agentapp import agent_tools, executions, runs, tasks
 from agentapp.models import Tool, ToolExecution, ToolSource
 from agentapp.tools import base, python_source
 from approvals import configuration, decisions, ledger
@@ -51,6 +51,7 @@ def sync(actor: str, dry_run: bool = False) -> Synced:
         for module, tools in found.items():
             changes += _sync_module(module, tools, actor)
         changes += _mark_missing({tool.name for tools in found.values() for tool in tools}, actor)
+        changes += agent_tools.sync(actor)
         voided, warnings = _outdated().count(), _weaker_than_declared()
     if not dry_run:
         # Each with its own lock on its run; what a crash leaves is found by the next sync.
@@ -103,7 +104,9 @@ def _sync_module(module: str, tools: list[base.Tool], actor: str) -> list[config
         source = ToolSource(name=slugify(module.replace(".", "-"))[-80:], kind="python", location=module)
         changes.append(configuration.save(source, actor))
     for tool in tools:
-        row = Tool.objects.filter(name=tool.name).first()
+        row = Tool.objects.select_related("source").filter(name=tool.name).first()
+        if agent_tools.asks_agent(row):
+            raise agent_tools.NameTaken(f"{module}: {tool.name!r} is the name of the tool that asks an agent.")
         if row is None:
             row = Tool(name=tool.name, **first_safety_columns(tool))
         row.source = source
