@@ -123,7 +123,7 @@ def lock_parent(run_id: uuid.UUID) -> None:
     row, since its end wakes the other. Rows of several runs are locked from the root down.
     """
     parents = Run.objects.filter(pk__in=Run.objects.filter(pk=run_id).values("parent"))
-    parents.select_for_update(of=("self",)).values_list("pk", flat=True).first()
+    parents.select_for_update().values_list("pk", flat=True).first()
 
 
 def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
