@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, agent_tools, executions, loop, runs
+from agentapp import actions, agent_tools, executions, loop, runs, waiting
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
@@ -245,6 +245,19 @@ def test_an_agent_that_answers_while_cards_are_made_is_not_missed(team, monkeypa
     assert run.pk in sweep()
 
 
+def test_an_agent_that_answers_just_before_the_asking_run_lets_go_is_not_missed(team, monkeypatch):
+    team.may_ask("refunds", says("r"))
+    run = team.clerk.start(calls(call("a", "ask_refunds", input="?")), says("done"))
+    real = waiting.park
+
+    def late(*arguments):
+        loop.drive(child_of(run).pk)
+        return real(*arguments)
+
+    monkeypatch.setattr(waiting, "park", late)
+    assert team.clerk.drive(run).state == "succeeded"
+
+
 def test_an_agent_may_ask_only_after_a_person_if_an_admin_says_so(team, dana):
     team.may_ask("refunds", says("r"))
     Tool.objects.filter(name="ask_refunds").update(effect_class="reversible")
@@ -305,6 +318,40 @@ def test_a_rejection_that_stops_the_run_of_an_agent_is_a_refusal_to_the_asking_o
     execution = team.clerk.execution(run, "a")
     assert (execution.result_status, execution.reason) == ("refused", "approval_rejected")
     assert "approval_denied" in told(run)
+
+
+def test_a_request_that_expires_inside_ends_both_as_its_rule_says(team):
+    team.may_ask("refunds", calls(call("x", "pay", account="ana", amount=1)), says("paid"))
+    Rule.objects.create(name="soon", tool="pay", verdict="ask", on_expiry="stop")
+    run = team.run(calls(call("a", "ask_refunds", input="?")), says("done"))
+    Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert team.drive_all(run).state == "succeeded"
+    assert child_of(run).stop_reason == "approval_expired"
+    execution = team.clerk.execution(run, "a")
+    assert (execution.result_status, execution.reason) == ("refused", "approval_expired")
+
+
+def test_a_run_that_a_person_stops_takes_the_agents_it_asked_along(team, dana):
+    team.may_ask("refunds", says("r"))
+    run = team.clerk.run(calls(call("a", "ask_refunds", input="?"), call("p", "pay", account="ana", amount=1)))
+    [approval] = team.clerk.open(run)
+    team.clerk.decide(approval, dana, "reject", message="Stop this.", stop_run=True)
+    assert team.clerk.drive(run).stop_reason == "approval_denied"
+    child = child_of(run)
+    assert (child.state, child.stop_reason) == ("cancelled", "stop_requested")
+    assert "Stop this." in child.stop_message
+    assert team.clerk.execution(run, "a").state == "cancelled"
+    assert sweep() == []
+
+
+def test_an_agents_route_that_is_gone_is_no_route_to_ask_for(team):
+    refunds = team.may_ask("refunds", says("r"))
+    Route.objects.create(agent=refunds, name="urgent")
+    agent_tools.sync("test")
+    Route.objects.all().delete()
+    agent_tools.sync("test")
+    run = team.run(calls(call("a", "ask_refunds", input="?", route="urgent")), says("done"))
+    assert team.clerk.execution(run, "a").reason == "invalid_arguments"
 
 
 def test_a_person_may_cancel_only_the_run_that_answers(team, sam):
