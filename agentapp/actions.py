@@ -15,7 +15,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from agentapp import auth, conversations, executions, runs, tasks
+from agentapp import auth, conversations, executions, runs, subagents, tasks
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
@@ -107,19 +107,14 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
     """Stop a run: at once when it waits, before its next model or tool call when it is running."""
     with ledger.transaction():
+        runs.lock_parent(run_id)
         run = runs.lock(run_id)
         if run is None:
             raise Refused("not_found", "There is no such run.")
         if not auth.may_cancel(user, run):
             raise Refused("forbidden", "Cancelling this run needs the right to cancel runs.")
-        actor = ledger.actor_of(user)
-        if run.state == Run.State.RUNNING:
-            runs.request_cancel(run, actor)
-        elif not run.is_final:
-            executions.cancel_open(run, "The run was cancelled.")
-            decisions.withdraw(run.pk, "The run was cancelled.")
-            signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
-            runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
+        signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
+        subagents.cancel(run, signal, ledger.actor_of(user))
     run.refresh_from_db()
     return run
 

@@ -119,6 +119,12 @@ def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed
     return True
 
 
+def await_run(execution: ToolExecution, run: Run) -> None:
+    """Note the run that answers a call which has just begun."""
+    execution.subrun = run
+    ToolExecution.objects.filter(pk=execution.pk, subrun__isnull=True).update(subrun=run)
+
+
 def repeat(execution: ToolExecution) -> None:
     """Note one more attempt at a call whose tool honours the key, after a worker died in the middle of it."""
     execution.attempts += 1
@@ -212,7 +218,8 @@ def reclassify(execution: ToolExecution, tool: Tool) -> None:
 
 def cancel_open(run: Run, why: str) -> int:
     """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see."""
-    for started in ToolExecution.objects.filter(run=run, state=State.EXECUTING, consequential=True):
+    writes = ToolExecution.objects.filter(run=run, state=State.EXECUTING, consequential=True, subrun__isnull=True)
+    for started in writes:
         lose(started)
     states = [State.PROPOSED, State.WAITING, State.READY, State.EXECUTING]
     executions = list(ToolExecution.objects.filter(run=run, state__in=states))
@@ -230,6 +237,12 @@ def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str
     """Note a fact about one call in its run's chain."""
     subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
     ledger.record(ledger.run_chain(execution.run_id), f"tool_call.{what}", subject, actor)
+
+
+def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[str, Any]) -> None:
+    """Note in the asking run's chain what became of the run that answers one of its calls."""
+    subject = {"run": str(child.pk), "agent": child.agent.name, "execution": str(execution.pk), **data}
+    ledger.record(ledger.run_chain(execution.run_id), f"subagent.{what}", subject)
 
 
 def result_value(execution: ToolExecution) -> Any:

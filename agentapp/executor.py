@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from agentapp import cards, executions, recheck, runs, waiting
+from agentapp import cards, executions, recheck, runs, subagents, waiting
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import ToolResult
@@ -45,10 +45,14 @@ def settle(state: RunState) -> Settled:
         first = rows.open[0]
         reads = _leading_reads(rows)
         late = [read for read in reads if read.state == State.READY]
+        running = [read for read in reads if not subagents.is_asking(read)]
         if late:
             _start_late_reads(state, late)
-        elif reads:
-            _run_reads(state, reads)
+        elif running:
+            _run_reads(state, running)
+        elif subagents.is_asking(first):
+            if not subagents.collect(state, rows) and waiting.wait_for_agents(state, rows):
+                return Settled(parked=True)
         elif first.state == State.OUTCOME_UNKNOWN:
             if waiting.park(state, rows, Run.WaitingFor.OUTCOME):
                 return Settled(parked=True)
@@ -100,7 +104,7 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
             elif tool.consequential:
                 executions.reclassify(read, tool)
             else:
-                executions.begin(read, text, None, allowed_by=_allowed_by(ruling))
+                subagents.begin(state, read, text, None, allowed_by=_allowed_by(ruling))
 
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
@@ -153,9 +157,10 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is not None:
             executions.finish([Outcome(execution, refusal)])
             return
-        if not executions.begin(execution, text, key, allowed_by=_allowed_by(ruling)):
+        if not subagents.begin(state, execution, text, key, allowed_by=_allowed_by(ruling)):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
-    _run_begun(state, execution, tool)
+    if not subagents.is_asking(execution):
+        _run_begun(state, execution, tool)
 
 
 def _allowed_by(ruling: Ruling) -> str:
@@ -208,9 +213,10 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
-        if not executions.begin(execution, text, key):
+        if not subagents.begin(state, execution, text, key):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
-    _run_begun(state, execution, tool)
+    if not subagents.is_asking(execution):
+        _run_begun(state, execution, tool)
 
 
 def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:

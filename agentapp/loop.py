@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import budgets, conversations, executions, limits, runs
+from agentapp import budgets, conversations, executions, limits, runs, subagents
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -202,8 +202,12 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
 def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
     with ledger.transaction():
+        if state.run.parent_id is not None:
+            runs.lock_parent(state.run.pk)
         run = state.locked()
         if final != Run.State.SUCCEEDED:
+            by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
+            subagents.cancel_begun(run, by_person, signal.message)
             executions.cancel_open(run, f"The run has ended: {signal.message}")
             decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
         runs.finish(run, final, signal, answer, partial=partial)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentapp import budgets, runs
+from agentapp import agent_tools, budgets, runs
 from agentapp.cards import with_defaults
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
@@ -52,7 +52,8 @@ def judge(situation: Situation, calls: Sequence[ToolCall]) -> list[Proposal]:
         proposal = _judge_one(situation, call, index, proposals)
         if not proposal.refusal:
             leading = leading and not proposal.asks and proposal.tool is not None and not proposal.tool.consequential
-            if leading:
+            # A call that asks an agent begins together with the run that answers it; see `subagents`.
+            if leading and not agent_tools.asks_agent(proposal.tool):
                 proposal = replace(proposal, starts_now=True)
         proposals.append(proposal)
     return proposals
@@ -90,6 +91,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         if len(text.encode()) > MAX_BYTES:
             raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
         _is_new(situation, tool, sha256(text), before)
+        _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
         ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool))
@@ -131,6 +133,13 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     if tool is not None:
         return tool
     listed = ", ".join(sorted(situation.disclosed)) or "none"
+    subagents = situation.configuration.subagents
+    if name.startswith(agent_tools.PREFIX) and name not in subagents:
+        agents = ", ".join(sorted(set(subagents) & set(situation.disclosed))) or "none"
+        raise _Refused(
+            Reason.TOOL_NOT_DISCLOSED,
+            f"There is no such agent to ask. Agents you can ask: {agents}. Tools you can use: {listed}.",
+        )
     known = situation.configuration.tools.get(name)
     if known is not None and (not known.enabled or known.missing_since is not None):
         raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
@@ -160,7 +169,8 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
         raise _Refused(
             Reason.PREVIOUSLY_REJECTED, "A person has rejected exactly this call in this run. Do not propose it again."
         )
-    if not tool.consequential or tool.repeatable:
+    asks = agent_tools.asks_agent(tool)
+    if not (tool.consequential or asks) or tool.repeatable:
         return
     done = next((e for e in earlier if e.result_status == "ok" and e.idempotency_key), None)
     if done is not None:
@@ -175,3 +185,14 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
     )
     if twice:
         raise _Refused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
+
+
+def _not_too_deep(run: Run, tool: Tool) -> None:
+    """Refuse to ask an agent where agents have asked agents as deep as they may."""
+    most = run.agent_snapshot.get("max_depth", 0)
+    if agent_tools.asks_agent(tool) and run.depth >= most:
+        raise _Refused(
+            Reason.CALL_LIMIT_EXCEEDED,
+            f"Depth limit reached: {run.depth}/{most}. No further agent can be asked from here; "
+            "do it yourself or answer with what you have.",
+        )

@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
+from agentapp import nudges
 from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
@@ -44,6 +47,7 @@ class Start:
     script: list[dict[str, Any]] | None = None
     request_key: str = ""
     request_digest: str = ""
+    parent: Run | None = None
 
 
 def create(start: Start, via: str = "") -> Run:
@@ -53,6 +57,8 @@ def create(start: Start, via: str = "") -> Run:
         agent_snapshot=start.agent_snapshot,
         route=start.route,
         conversation=start.conversation,
+        parent=start.parent,
+        depth=start.parent.depth + 1 if start.parent else 0,
         customer=start.customer,
         title=start.title,
         input=start.input,
@@ -112,6 +118,14 @@ def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
 def lock(run_id: uuid.UUID) -> Run | None:
     """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this."""
     return with_configuration().select_for_update(of=("self",)).filter(pk=run_id).first()
+
+
+def lock_parent(run_id: uuid.UUID) -> None:
+    """Lock the row of the run that asked for this one, if any: whoever may end a run does so before locking its own
+    row, since its end wakes the other. Rows of several runs are locked from the root down.
+    """
+    parents = Run.objects.filter(pk__in=Run.objects.filter(pk=run_id).values("parent"))
+    parents.select_for_update().values_list("pk", flat=True).first()
 
 
 def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
@@ -282,7 +296,10 @@ def wake(run: Run, at: datetime | None) -> None:
 def finish(
     run: Run, state: str, signal: StopSignal, answer: str = "", *, partial: bool = False, actor: str = ledger.SYSTEM
 ) -> bool:
-    """End a run. The caller holds its lock and has closed its open calls. False: it has ended already."""
+    """End a run, and wake the one that asked for it. The caller holds its lock and has closed its open calls.
+
+    False: it has ended already.
+    """
     changed = (
         Run.objects.filter(pk=run.pk)
         .exclude(state__in=Run.FINAL)
@@ -306,7 +323,17 @@ def finish(
         data = {"reason": signal.reason, "message": storable(signal.message)[:500], "source": signal.source[:120]}
         data |= {"context": storable_json(signal.context)} if signal.context else {}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
+        if run.parent_id is not None:
+            _wake_parent(run.parent_id)
     return bool(changed)
+
+
+def _wake_parent(parent_id: uuid.UUID) -> None:
+    """Make the run that waits for an answer look at it. One that is being driven looks before it lets go."""
+    waits = [Run.WaitingFor.SUBAGENT, Run.WaitingFor.APPROVAL]
+    woken = Run.objects.filter(pk=parent_id, state=Run.State.WAITING, waiting_for__in=waits)
+    if woken.update(wake_at=Now(), updated_at=Now()):
+        transaction.on_commit(partial(nudges.nudge, parent_id), robust=True)
 
 
 def request_cancel(run: Run, actor: str) -> bool:

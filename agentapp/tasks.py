@@ -1,14 +1,14 @@
 """Celery: claim, call, return. A message is a nudge; losing or doubling one changes nothing."""
 
-import logging
 import uuid
 
 from celery import shared_task
 
 from agentapp import loop
 from agentapp import sweep as sweeping
+from agentapp.nudges import nudge
 
-log = logging.getLogger(__name__)
+__all__ = ["drive_run", "nudge", "sweep"]
 
 
 @shared_task
@@ -22,11 +22,3 @@ def drive_run(run_id: str) -> None:
 def sweep() -> None:
     for run_id in sweeping.sweep():
         nudge(run_id)
-
-
-def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
-    """Tell a worker that a run may be due. Never raises: the sweep finds what a lost nudge leaves."""
-    try:
-        drive_run.apply_async((str(run_id),), countdown=delay, retry=False)
-    except Exception:  # the broker may be down in any way
-        log.warning("No worker could be told about run %s; the sweep will find it", run_id, exc_info=True)

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 from django.utils.text import slugify
 
-from agentapp import executions, runs, tasks
+from agentapp import agent_tools, executions, runs, tasks
 from agentapp.models import Tool, ToolExecution, ToolSource
 from agentapp.tools import base, python_source
 from approvals import configuration, decisions, ledger
@@ -43,7 +44,7 @@ def is_weaker(effect_class: str, than: str) -> bool:
 def sync(actor: str, dry_run: bool = False) -> Synced:
     """Write the contracts of every tool in TOOL_MODULES. A dry run reports the same and changes nothing.
 
-    Raises ImproperlyConfigured when a module cannot be read; nothing is written then.
+    Raises ImproperlyConfigured when a module cannot be read, or a name is taken; nothing is written then.
     """
     found = python_source.modules()
     changes: list[configuration.Change] = []
@@ -51,6 +52,7 @@ def sync(actor: str, dry_run: bool = False) -> Synced:
         for module, tools in found.items():
             changes += _sync_module(module, tools, actor)
         changes += _mark_missing({tool.name for tools in found.values() for tool in tools}, actor)
+        changes += _sync_agents(actor)
         voided, warnings = _outdated().count(), _weaker_than_declared()
     if not dry_run:
         # Each with its own lock on its run; what a crash leaves is found by the next sync.
@@ -103,7 +105,9 @@ def _sync_module(module: str, tools: list[base.Tool], actor: str) -> list[config
         source = ToolSource(name=slugify(module.replace(".", "-"))[-80:], kind="python", location=module)
         changes.append(configuration.save(source, actor))
     for tool in tools:
-        row = Tool.objects.filter(name=tool.name).first()
+        row = Tool.objects.select_related("source").filter(name=tool.name).first()
+        if agent_tools.asks_agent(row):
+            raise ImproperlyConfigured(f"{module}: {tool.name!r} is the name of the tool that asks an agent.")
         if row is None:
             row = Tool(name=tool.name, **first_safety_columns(tool))
         row.source = source
@@ -111,6 +115,13 @@ def _sync_module(module: str, tools: list[base.Tool], actor: str) -> list[config
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]
+
+
+def _sync_agents(actor: str) -> list[configuration.Change]:
+    try:
+        return agent_tools.sync(actor)
+    except agent_tools.NameTaken as taken:
+        raise ImproperlyConfigured(str(taken)) from taken
 
 
 def _mark_missing(listed: set[str], actor: str) -> list[configuration.Change]:

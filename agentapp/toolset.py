@@ -1,10 +1,11 @@
 """Which tools a step discloses, and the agent's configuration as a run keeps it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from agentapp import agent_tools
 from agentapp.messages import ToolSpec
 from agentapp.models import Agent, Run, Tool
 from approvals.models import Channel, Rule
@@ -18,28 +19,49 @@ class Configuration:
     tools: dict[str, Tool]
     rules: tuple[Rule, ...]
     channels: tuple[Channel, ...]
+    subagents: dict[str, Agent] = field(default_factory=dict)
+    """The agents that the run's agent may ask, by the name of their tool."""
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
         """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
-        names = set(run.agent_snapshot["tools"])
+        names = {*run.agent_snapshot["tools"], *self.subagents}
         if run.route:
             names &= set(run.agent_snapshot["routes"].get(run.route, []))
         return {
             name: tool
             for name, tool in self.tools.items()
-            if name in names and tool.enabled and tool.missing_since is None
+            if name in names
+            and tool.enabled
+            and tool.missing_since is None
+            and agent_tools.asks_agent(tool) == (name in self.subagents)
         }
 
 
 def read_configuration(run: Run, height: int) -> Configuration:
-    """Tools, rules and channels as they stand. Five queries, once per drive and after a change."""
-    tools = Tool.objects.filter(name__in=run.agent_snapshot["tools"])
+    """Tools, rules and channels as they stand. Five queries, and one for an agent that may ask others; once per
+    drive and after a change.
+    """
+    subagents = _subagents(run)
+    tools = Tool.objects.filter(name__in=[*run.agent_snapshot["tools"], *subagents]).select_related("source")
     return Configuration(
         height=height,
         tools={tool.name: tool for tool in tools},
         rules=tuple(Rule.objects.filter(active=True).prefetch_related("groups").order_by("order", "name")),
         channels=tuple(Channel.objects.filter(active=True).prefetch_related("groups")),
+        subagents=subagents,
     )
+
+
+def _subagents(run: Run) -> dict[str, Agent]:
+    """The enabled agents that the run's agent may ask, as the run keeps its lists."""
+    agent = run.agent_snapshot
+    allowed, denied = agent.get("subagents", []), agent.get("denied_subagents", [])
+    if not allowed:
+        return {}
+    enabled = Agent.objects.filter(enabled=True)
+    named = enabled if agent_tools.EVERY_AGENT in allowed else enabled.filter(name__in=allowed)
+    asked = [other for other in named if agent_tools.may_ask(agent["name"], allowed, denied, other.name)]
+    return {agent_tools.tool_name(other.name): other for other in asked}
 
 
 def specs(tools: dict[str, Tool]) -> list[ToolSpec]:

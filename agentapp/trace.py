@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Prefetch
 from django.db.models.functions import Left
 
-from agentapp import auth
+from agentapp import auth, waits
 from agentapp.models import Run, Step, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.timescale import Axis, Kind, Span, partition
@@ -20,6 +20,8 @@ from approvals import ledger
 from approvals.models import Approval, Decision, DecisionType, Event
 
 NAME_CHARS = 90
+
+type Hue = Literal["", "ok", "wait", "bad", "info"]
 
 State = ToolExecution.State
 _FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
@@ -44,18 +46,19 @@ class Mark:
     """A word about a row, and the hue that goes with it."""
 
     word: str
-    hue: Literal["", "ok", "wait", "bad", "info"] = ""
+    hue: Hue = ""
 
 
 @dataclass(frozen=True)
 class Row:
     """One line of the timeline.
 
-    `step` is 0 for the input. `call` is the place of a call in its step, for the call itself and its
-    approvals; `state` is the call's. `seconds` None: it took no time. `planned`: it has not happened yet.
+    `step` is 0 for the input. `call` is the place of a call in its step, for the call itself, its approvals
+    and the run that answers it; `state` is the call's. `seconds` None: it took no time. `planned`: it has not
+    happened yet.
     """
 
-    kind: Literal["message", "model", "call", "approval"]
+    kind: Literal["message", "model", "call", "approval", "run"]
     step: int
     name: str
     call: int | None = None
@@ -68,16 +71,18 @@ class Row:
     failed: bool = False
     planned: bool = False
     approval: Approval | None = None
+    subrun: Run | None = None
 
     @property
     def key(self) -> str:
         """Names the row within its run, the same in every rendering."""
         place = f"{self.step}" if self.call is None else f"{self.step}-{self.call}"
-        return f"{place}-{self.approval.pk.hex[-6:]}" if self.approval else place
+        under = self.approval or self.subrun
+        return f"{place}-{under.pk.hex[-6:]}" if under else place
 
     @property
     def depth(self) -> int:
-        return {"message": 0, "model": 0, "call": 1, "approval": 2}[self.kind]
+        return {"message": 0, "model": 0, "call": 1, "approval": 2, "run": 2}[self.kind]
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,8 @@ class Timeline:
 def steps_of(run: Run) -> list[Step]:
     """A run's steps with their calls, each call with its approval and the decisions about it. Three queries."""
     decisions = Decision.objects.select_related("user").order_by("decided_at")
-    calls = ToolExecution.objects.select_related("tool", "approval").order_by("index")
-    calls = calls.prefetch_related(Prefetch("approval__decisions", queryset=decisions))
+    calls = ToolExecution.objects.select_related("tool", "approval", "subrun__agent").order_by("index")
+    calls = calls.defer(*_SUBRUN_UNREAD).prefetch_related(Prefetch("approval__decisions", queryset=decisions))
     return list(run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls)))
 
 
@@ -165,8 +170,8 @@ def timeline(run: Run, now: datetime, viewer: User | None = None) -> Timeline:
 
 def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
     """One call with all that is kept of it. One query; who decided about it stands in the timeline."""
-    calls = ToolExecution.objects.select_related("step", "tool", "approval", "replay_of__step")
-    return calls.filter(run=run, step__number=step, index=index).first()
+    calls = ToolExecution.objects.select_related("step", "tool", "approval", "replay_of__step", "subrun__agent")
+    return calls.defer(*_SUBRUN_UNREAD).filter(run=run, step__number=step, index=index).first()
 
 
 def step_of(run: Run, number: int) -> Step | None:
@@ -193,10 +198,10 @@ class _Call:
         lost: dict[uuid.UUID, datetime],
         end: datetime,
     ) -> None:
-        self.call, self.approvals = call, approvals.get(call.pk, [])
+        self.call, self.approvals, self.end = call, approvals.get(call.pk, []), end
         self.failed = call.result_status in _FAILED or call.state == State.OUTCOME_UNKNOWN
         self.waits = [
-            Span("people", approval.created_at, _ended(approval, after, call, end))
+            Span("people", approval.created_at, waits.ended(approval, after, call, end))
             for approval, after in zip(self.approvals, [*self.approvals[1:], None], strict=False)
         ]
         self.work: list[Span] = []
@@ -228,12 +233,31 @@ class _Call:
             yield Row(
                 "approval",
                 step,
-                f"{approval.reference}, {_became(approval)}",
+                f"{approval.reference}, {waits.became(approval)}",
                 call=call.index,
                 bars=_bars([wait], axis),
                 seconds=wait.seconds,
                 approval=approval,
             )
+
+        if call.subrun is not None:
+            yield self._subrun_row(axis, call.subrun, step)
+
+    def _subrun_row(self, axis: Axis, subrun: Run, step: int) -> Row:
+        span = Span("tool", subrun.created_at, max(subrun.created_at, subrun.finished_at or self.end))
+        hue = _RUN_HUES.get(subrun.state, "")
+        return Row(
+            "run",
+            step,
+            f"{subrun.agent.name}, {subrun.reference}",
+            call=self.call.index,
+            bars=_bars([span], axis),
+            seconds=span.seconds,
+            tokens=subrun.input_tokens + subrun.output_tokens,
+            cost=subrun.cost,
+            mark=Mark(subrun.get_state_display(), hue),
+            subrun=subrun,
+        )
 
     def _mark(self) -> Mark | None:
         call = self.call
@@ -292,20 +316,22 @@ _OPEN_MARKS: dict[State, Mark] = {
 }
 
 
+# Of a run that answers a call, what its own page shows.
+_SUBRUN_UNREAD = tuple(f"subrun__{name}" for name in ("agent_snapshot", "input", "script", "metadata", "answer"))
+_RUN_HUES: dict[str, Hue] = {
+    Run.State.SUCCEEDED: "ok",
+    Run.State.WAITING: "wait",
+    Run.State.RUNNING: "info",
+    Run.State.FAILED: "bad",
+}
+
+
 def _calls(run: Run) -> Iterable[ToolExecution]:
-    shown = (
-        "run",
-        "step",
-        "index",
-        "name",
-        "state",
-        "result_status",
-        "reason",
-        "attempts",
-        "replay_of",
-        "outcome_note",
-    )
-    return run.executions.only(*shown, "proposed_at", "started_at", "finished_at").order_by("index")
+    what = ("run", "step", "index", "name", "state", "result_status", "reason", "attempts", "replay_of")
+    more = ("outcome_note", "proposed_at", "started_at", "finished_at")
+    asked = ("agent__name", "state", "input_tokens", "output_tokens", "cost", "created_at", "finished_at")
+    calls = run.executions.select_related("subrun__agent").order_by("index")
+    return calls.only(*what, *more, *(f"subrun__{name}" for name in asked))
 
 
 def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
@@ -330,39 +356,6 @@ def _lost(run: Run, calls: Sequence[ToolExecution]) -> dict[uuid.UUID, datetime]
         return {}
     events = Event.objects.filter(chain=ledger.run_chain(run.pk), type="tool_call.outcome_unknown").order_by("seq")
     return {uuid.UUID(data["execution"]): event.at for event in events if (data := said(event))}
-
-
-def _ended(approval: Approval, after: Approval | None, call: ToolExecution, end: datetime) -> datetime:
-    """When a request stopped keeping its call waiting. A decision that is held still does."""
-    if approval.used_at:
-        return approval.used_at
-    if approval.state == Approval.State.SUPERSEDED:
-        return after.created_at if after else end
-    if approval.state == Approval.State.EXPIRED:
-        return min(end, approval.expires_at)
-    if approval.state == Approval.State.WITHDRAWN:
-        return call.finished_at or end
-    return end
-
-
-def _became(approval: Approval) -> str:
-    """What became of a request, in words that follow its name."""
-    words = {
-        Approval.State.PENDING: "waiting",
-        Approval.State.EXPIRED: "expired, no one decided",
-        Approval.State.WITHDRAWN: "withdrawn",
-        Approval.State.SUPERSEDED: "replaced by a newer one",
-        Approval.State.REJECTED: "rejected",
-        Approval.State.RESPONDED: "answered",
-    }
-    said = words.get(Approval.State(approval.state), "approved")
-    deciders = [decision.user for decision in approval.decisions.all() if decision.undone_at is None]
-    names = [user.get_full_name() or user.get_username() for user in deciders]
-    if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
-        return said
-    if approval.state == Approval.State.PENDING:
-        return f"{len(names)} of {approval.approvals_needed} approved"
-    return f"{said} by {' and '.join(names)}"
 
 
 def _said(step: Step, calls: Sequence[ToolExecution]) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from agentapp import cards, executions, recheck, runs
+from agentapp import cards, executions, recheck, runs, subagents
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -65,9 +65,21 @@ def hold(state: RunState, rows: StepRows) -> bool:
             return False
         asked = decisions.request(made, runs.clock(run), state.configuration.channels)
         executions.hold(asking, asked)
-        runs.park(run, state.token, Run.WaitingFor.APPROVAL)
+        # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
+        answered = runs.clock(run) if subagents.any_ended(rows) else None
+        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=answered)
         transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
+
+
+def wait_for_agents(state: RunState, rows: StepRows) -> bool:
+    """Let go of the run until an agent that it asked is done. People are asked about the rest of the step meanwhile.
+
+    False: one is done already, or the run was cancelled.
+    """
+    if any(execution.state == State.PROPOSED for execution in rows.open):
+        return hold(state, rows)
+    return park(state, rows, Run.WaitingFor.SUBAGENT)
 
 
 def _terms(situation: Situation, execution: ToolExecution, tool: Tool, text: str) -> Ruling:
@@ -79,7 +91,7 @@ def _terms(situation: Situation, execution: ToolExecution, tool: Tool, text: str
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
-    """Let go of the run until people have acted. False: they have, while we were looking."""
+    """Let go of the run until people or agents have acted. False: they have, while we were looking."""
     with ledger.transaction():
         run = state.locked()
         first = rows.open[0]
@@ -88,6 +100,11 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
             if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
                 return False
             runs.park(run, state.token, waiting_for)
+            return True
+        if waiting_for == Run.WaitingFor.SUBAGENT:
+            if run.cancel_requested_at is not None or subagents.any_ended(rows):
+                return False
+            runs.park(run, state.token, waiting_for, wake_at=_stop_due(rows))
             return True
         approval = approval_of(first)
         due = approval.runs_at if approval.state in Approval.DECIDED else None

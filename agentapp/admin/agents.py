@@ -3,9 +3,11 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
+from agentapp import agent_tools
 from agentapp.drivers import DRIVERS, settings_problems
-from agentapp.models import Agent, Route
-from approvals.admin import FORM_FIELDS, RecordedAdmin
+from agentapp.models import Agent, Route, Tool
+from approvals import ledger
+from approvals.admin import FORM_FIELDS, RecordedAdmin, actor_of
 
 
 class AgentForm(forms.ModelForm):
@@ -15,12 +17,35 @@ class AgentForm(forms.ModelForm):
         help_text="Who decides a step: a model that calls tools, one that writes what it wants, or a script.",
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "tools" in self.fields:
+            # Agents to be asked are named in `subagents`.
+            tools = Tool.objects.exclude(source__kind=agent_tools.KIND)
+            self.fields["tools"].queryset = tools  # type: ignore[attr-defined]
+
     def clean(self) -> dict[str, Any]:
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        if "driver" in found and "driver_settings" in found:
-            for problem in settings_problems(found["driver"], found["driver_settings"]):
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if "driver" in cleaned and "driver_settings" in cleaned:
+            for problem in settings_problems(cleaned["driver"], cleaned["driver_settings"]):
                 self.add_error("driver_settings", problem)
-        return found
+        agents = list(Agent.objects.exclude(pk=self.instance.pk))
+        known = {agent.name for agent in agents} | {cleaned.get("name")}
+        for column in ("subagents", "denied_subagents"):
+            listed = cleaned.get(column)
+            if listed is None:
+                continue
+            if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+                self.add_error(column, 'A list of names of agents, as in ["refunds"].')
+            elif unknown := [name for name in listed if name not in known and name != agent_tools.EVERY_AGENT]:
+                self.add_error(column, f"There is no agent {unknown[0]!r}.")
+        if not self.errors and "subagents" in cleaned:
+            lists = {column: cleaned[column] for column in ("name", "subagents", "denied_subagents")}
+            try:
+                agent_tools.check_names([*agents, Agent(**lists)])
+            except agent_tools.NameTaken as taken:
+                raise forms.ValidationError(str(taken)) from taken
+        return cleaned
 
 
 class RouteInline(admin.StackedInline):
@@ -29,8 +54,27 @@ class RouteInline(admin.StackedInline):
     formfield_overrides = FORM_FIELDS
 
 
+class AskedAdmin(RecordedAdmin):
+    """What is part of the contract under which one agent is offered to another."""
+
+    def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
+        with ledger.transaction():
+            super().save_related(request, form, formsets, change)
+            agent_tools.sync(actor_of(request))
+
+    def delete_model(self, request: Any, obj: Any) -> None:
+        with ledger.transaction():
+            super().delete_model(request, obj)
+            agent_tools.sync(actor_of(request))
+
+    def delete_queryset(self, request: Any, queryset: Any) -> None:
+        with ledger.transaction():
+            super().delete_queryset(request, queryset)
+            agent_tools.sync(actor_of(request))
+
+
 @admin.register(Agent)
-class AgentAdmin(RecordedAdmin):
+class AgentAdmin(AskedAdmin):
     form = AgentForm
     inlines = [RouteInline]
     list_display = ["name", "driver", "model", "enabled"]
@@ -95,7 +139,7 @@ class AgentAdmin(RecordedAdmin):
 
 
 @admin.register(Route)
-class RouteAdmin(RecordedAdmin):
+class RouteAdmin(AskedAdmin):
     list_display = ["name", "agent", "description"]
     list_filter = ["agent"]
     list_select_related = ["agent"]

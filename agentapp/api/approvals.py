@@ -11,7 +11,7 @@ from ninja import Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StringConstraints
 
-from agentapp import actions, auth, executions
+from agentapp import actions, auth, executions, lineage
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import ApiProblem, not_found, problems
 from agentapp.api.masking import masked, unmasked
@@ -90,6 +90,13 @@ class Effect(BaseModel):
     detail: str
 
 
+class AskerOut(BaseModel):
+    """One agent on the way to the one that asks, and its run."""
+
+    agent: str
+    run: uuid.UUID
+
+
 class ExecutionResult(BaseModel):
     """What came of the call."""
 
@@ -106,6 +113,9 @@ class ExecutionResult(BaseModel):
 class ApprovalDetail(ApprovalOut):
     """Everything the card shows, and everything a decision must echo."""
 
+    path: list[AskerOut] = Field(
+        description="From the agent that was started to the one that asks here: one, unless agents asked agents."
+    )
     tool_version: str
     sentence: str = Field(description="What will happen, from the tool's own template.")
     effects: list[Effect]
@@ -219,12 +229,14 @@ def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, 
 
 
 def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
-    execution = ToolExecution.objects.filter(pk=approval.execution_id).first()
+    execution = ToolExecution.objects.select_related("run").filter(pk=approval.execution_id).first()
+    path = lineage.path_of(execution.run) if execution else ()
     refusal = standing.may_decide(user, approval)
     secret = approval.secret_fields
     starter = approval.starter
     return ApprovalDetail(
         **_shown(approval),
+        path=[AskerOut(agent=asker.agent, run=asker.run) for asker in path],
         tool_version=approval.tool_version,
         sentence="".join(piece["text"] for piece in approval.sentence),
         effects=[Effect(title=line.get("title", ""), detail=line.get("detail", "")) for line in approval.effects],

@@ -9,7 +9,7 @@ from ninja import Header, Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentapp import actions, auth, trace
+from agentapp import actions, auth, lineage, trace
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import Listing, Page, page_of
@@ -81,6 +81,8 @@ class RunOut(BaseModel):
     waiting_for: str | None = Field(
         description="What a waiting run waits for: `approval`, `outcome`, `budget`, `subagent` or `switch`."
     )
+    parent: uuid.UUID | None = Field(description="The run whose agent asked for this one.")
+    depth: int = Field(description="0 for a run that was started from outside.")
     stop_reason: str | None = Field(description="A code: why it ended.")
     customer: str | None
     conversation: str | None
@@ -134,6 +136,7 @@ class TraceOut(BaseModel):
 
     run: RunDetail
     steps: list[StepOut]
+    family_cost: str = Field(description="Of the run and of all that its agents asked for, in US dollars.")
 
 
 class RunListing(Listing):
@@ -227,7 +230,10 @@ def get_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
 def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
     """The run's steps with every proposed call: what was ruled, who decided, what ran, what came of it."""
     run = _visible(request, run_id)
-    return TraceOut(run=run_detail(run), steps=[_step_out(step) for step in trace.steps_of(run)])
+    steps = trace.steps_of(run)
+    asked = any(call.subrun_id for step in steps for call in step.executions.all())
+    cost = lineage.cost_of_family(run).cost if asked else run.cost
+    return TraceOut(run=run_detail(run), steps=[_step_out(step) for step in steps], family_cost=str(cost))
 
 
 @router.post(
@@ -307,6 +313,8 @@ def _shown(run: Run) -> dict[str, Any]:
         "title": run.title,
         "state": run.state,
         "waiting_for": run.waiting_for or None,
+        "parent": run.parent_id,
+        "depth": run.depth,
         "stop_reason": run.stop_reason or None,
         "customer": run.customer or None,
         "conversation": run.conversation.key if run.conversation else None,

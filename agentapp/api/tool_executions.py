@@ -12,7 +12,7 @@ from agentapp import actions, auth, executions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked, masked_text
-from agentapp.models import ToolExecution
+from agentapp.models import Run, ToolExecution
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Tool executions"])
@@ -48,6 +48,19 @@ class CallApproval(BaseModel):
     decisions: list[DecisionOut]
 
 
+class SubrunOut(BaseModel):
+    """The run of another agent that answers a call, in short."""
+
+    id: uuid.UUID
+    reference: str
+    agent: str
+    state: str
+    stop_reason: str | None
+    cost: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
 class ToolExecutionOut(BaseModel):
     """One proposed call. Secret arguments are masked."""
 
@@ -67,6 +80,7 @@ class ToolExecutionOut(BaseModel):
     evidence_ref: str | None
     allowed_by: str | None = Field(description="What let it run without a person.")
     approval: CallApproval | None
+    subrun: SubrunOut | None = Field(description="The run that answers it, when the call asks another agent.")
     attempts: int
     outcome_note: str | None
     proposed_at: datetime
@@ -106,12 +120,12 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
     if not visible.exists():
         raise not_found()
     actions.resolve_outcome(execution_id, body.outcome, body.note, user)
-    rows = ToolExecution.objects.select_related("tool", "approval")
+    rows = ToolExecution.objects.select_related("tool", "approval", "subrun__agent")
     return execution_out(rows.prefetch_related("approval__decisions__user").get(pk=execution_id))
 
 
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
-    """Reads `tool`, `approval` and the approval's decisions, which the caller has fetched."""
+    """Reads `tool`, `approval`, its decisions, and `subrun` with its agent, which the caller has fetched."""
     secret = secret_fields_of(execution)
     return ToolExecutionOut(
         id=execution.pk,
@@ -130,6 +144,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,
         approval=_call_approval(execution.approval) if execution.approval else None,
+        subrun=_subrun(execution.subrun) if execution.subrun else None,
         attempts=execution.attempts,
         outcome_note=execution.outcome_note or None,
         proposed_at=execution.proposed_at,
@@ -156,6 +171,19 @@ def decision_out(decision: Decision) -> DecisionOut:
         via=decision.via,
         decided_at=decision.decided_at,
         undone_at=decision.undone_at,
+    )
+
+
+def _subrun(run: Run) -> SubrunOut:
+    return SubrunOut(
+        id=run.pk,
+        reference=run.reference,
+        agent=run.agent.name,
+        state=run.state,
+        stop_reason=run.stop_reason or None,
+        cost=str(run.cost),
+        created_at=run.created_at,
+        finished_at=run.finished_at,
     )
 
 

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import models
 
+from agentapp import agent_tools
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS, settings_problems
 from agentapp.models import Agent, Route, Tool
@@ -69,7 +70,10 @@ def load(text: str, actor: str, dry_run: bool = False) -> list[configuration.Cha
         ]
         for section, planned in plans.items():
             for plan in planned:
-                changes += _write(section, plan, actor)
+                if not _comes_with_its_agent(plan):
+                    changes += _write(section, plan, actor)
+            if section == "agents":
+                changes += _write_agent_tools(plans, actor)
     return [change for change in changes if change]
 
 
@@ -106,14 +110,14 @@ def _plan(data: dict[str, Any]) -> dict[str, list[Planned]]:
         for name in data
         if name not in SECTIONS
     ]
-    known = _known_names(data)
+    known = _known_names(data, problems)
     plans: dict[str, list[Planned]] = {section: [] for section in SECTIONS}
     for section in SECTIONS:
         for name, raw in _entries(data, section, problems):
             path = f"{section}.{name}"
             entry, found = _shaped(section, path, raw, known)
             if entry is not None:
-                row, found = _wanted_row(section, path, name, entry)
+                row, found = _wanted_row(section, path, name, entry, known)
                 plans[section].append(Planned(row, entry))
             problems += found
     if problems:
@@ -142,15 +146,20 @@ def _shaped(section: str, path: str, raw: Any, known: Known) -> tuple[Any, list[
         return None, _pydantic_problems(path, error)
 
 
-def _wanted_row(section: str, path: str, name: str, entry: dict[str, Any]) -> tuple[models.Model, list[Problem]]:
+def _wanted_row(
+    section: str, path: str, name: str, entry: dict[str, Any], known: Known
+) -> tuple[models.Model, list[Problem]]:
     """The row as the entry wants it, and what the database would refuse about it."""
     model = MODELS[section]
     row: Any = model._default_manager.filter(name=name).first()
     is_new = row is None
+    with_agent = section == "tools" and name in known.agent_tools
     if row is None:
-        row = model(name=name)
+        row = agent_tools.planned(name) if with_agent else model(name=name)
     for column, value in columns(entry).items():
         setattr(row, column, value)
+    if with_agent:
+        return row, _row_problems(path, row, set(entry))
     if is_new and section == "tools":
         return row, [Problem(path, "There is no such tool. If its module is new, run sync_tools first.")]
     problems = _row_problems(path, row, None if is_new else set(entry))
@@ -160,7 +169,11 @@ def _wanted_row(section: str, path: str, name: str, entry: dict[str, Any]) -> tu
         if row.driver in DRIVERS and {"driver", "driver_settings"} & set(entry):
             wrong = settings_problems(row.driver, row.driver_settings)
             problems += [Problem(f"{path}.driver_settings", message) for message in wrong]
-        problems += _route_problems(path, row, entry)
+        problems += _route_problems(path, row, entry, known)
+        asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
+        problems += [
+            Problem(f"{path}.tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking
+        ]
     return row, problems
 
 
@@ -188,9 +201,14 @@ def _channel_problems(path: str, row: Channel) -> list[Problem]:
     return []
 
 
-def _route_problems(path: str, agent: Agent, entry: dict[str, Any]) -> list[Problem]:
+def _route_problems(path: str, agent: Agent, entry: dict[str, Any], known: Known) -> list[Problem]:
     problems = []
     own = set(entry["tools"]) if "tools" in entry else set(_names(agent, "tools"))
+    own |= {
+        agent_tools.tool_name(other)
+        for other in known.agents
+        if agent_tools.may_ask(agent.name, agent.subagents, agent.denied_subagents, other)
+    }
     for name, route in entry.get("routes", {}).items():
         where = f"{path}.routes.{name}"
         row = Route(name=name, **columns(route))
@@ -226,6 +244,29 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     return changes
 
 
+def _comes_with_its_agent(plan: Planned) -> bool:
+    """Whether a row is the tool of an agent that the file makes, too: it is there when the agent is."""
+    return isinstance(plan.row, Tool) and plan.row._state.adding
+
+
+def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[configuration.Change | None]:
+    """Bring the tools that ask agents up to date, and write what the file says about new ones."""
+    changes: list[configuration.Change | None] = []
+    try:
+        changes += agent_tools.sync(actor)
+    except agent_tools.NameTaken as taken:
+        raise ConfigurationRefused([Problem("agents", str(taken))]) from taken
+    for plan in filter(_comes_with_its_agent, plans["tools"]):
+        row = Tool.objects.get(name=plan.row.name)
+        for column, value in columns(plan.entry).items():
+            setattr(row, column, value)
+        changes.append(configuration.save(row, actor))
+    for plan in plans["agents"]:
+        if "routes" in plan.entry:  # again: their routes may name these tools
+            changes += _write_routes(plan.row, plan.entry["routes"], actor)
+    return changes
+
+
 def _current(row: models.Model) -> models.Model:
     """The row to store: a role's group that was planned as new may have been made meanwhile."""
     if isinstance(row, Group) and row._state.adding:
@@ -254,7 +295,24 @@ def _permissions(names: list[str]) -> list[Permission]:
     return list(Permission.objects.filter(chosen))
 
 
-def _known_names(data: dict[str, Any]) -> Known:
+def _agent_tools(data: dict[str, Any], problems: list[Problem]) -> set[str]:
+    """The tools by which agents will be asked when the file is loaded."""
+    agents = {agent.name: agent for agent in Agent.objects.all()}
+    entries = data.get("agents")
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        agent = agents.setdefault(str(name), Agent(name=str(name)))
+        for column in ("subagents", "denied_subagents"):
+            listed = entry.get(column) if isinstance(entry, dict) else None
+            if isinstance(listed, list):
+                setattr(agent, column, [str(other) for other in listed])
+    try:
+        return set(agent_tools.check_names(agents.values()))
+    except agent_tools.NameTaken as taken:
+        problems.append(Problem("agents", str(taken)))
+        return set()
+
+
+def _known_names(data: dict[str, Any], problems: list[Problem]) -> Known:
     def named(section: str) -> set[str]:
         entries = data.get(section)
         return {str(name) for name in entries} if isinstance(entries, dict) else set()
@@ -264,14 +322,16 @@ def _known_names(data: dict[str, Any]) -> Known:
     route_maps = [entry.get("routes") for entry in entries if isinstance(entry, dict)]
     routes = {str(name) for found in route_maps if isinstance(found, dict) for name in found}
     permissions = Permission.objects.values_list("content_type__app_label", "codename")
+    asking = _agent_tools(data, problems)
     return Known(
+        agent_tools=frozenset(asking),
         agents=frozenset({*Agent.objects.values_list("name", flat=True), *named("agents")}),
         channel_kinds=frozenset(channels.CHANNELS),
         drivers=frozenset(DRIVERS),
         groups=frozenset({*Group.objects.values_list("name", flat=True), *named("groups"), *ROLES}),
         permissions=frozenset(f"{app}.{codename}" for app, codename in permissions),
         routes=frozenset({*Route.objects.values_list("name", flat=True), *routes}),
-        tools=frozenset(Tool.objects.values_list("name", flat=True)),
+        tools=frozenset({*Tool.objects.values_list("name", flat=True), *asking}),
     )
 
 

@@ -22,6 +22,7 @@ class Known:
     """The names that a file may use: of rows there are, and of rows it makes."""
 
     agents: frozenset[str]
+    agent_tools: frozenset[str]
     channel_kinds: frozenset[str]
     drivers: frozenset[str]
     groups: frozenset[str]

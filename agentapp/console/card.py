@@ -12,12 +12,12 @@ from django.db.models import Prefetch, Q, QuerySet
 from django.http import Http404, QueryDict
 from django.utils import timezone
 
-from agentapp import auth
+from agentapp import auth, lineage
 from agentapp.console import queue, schema_form
 from agentapp.console.differences import Line, differences
 from agentapp.console.history import history
 from agentapp.console.schema_form import SchemaForm
-from agentapp.models import Tool, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import sentences
 from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, DecisionType, Risk
@@ -102,6 +102,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
     shown = show(approval, draft.posted if may_edit else None)
+    path = path_of(approval)
     return {
         "approval": approval,
         "standing": standing,
@@ -120,6 +121,8 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "successor": approval.superseded_by.first() if standing == "superseded" else None,
         "can_undo": mine is not None and standing == "held",
         "executed": execution_of(approval),
+        "path": path,
+        "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
         "outcome_text": outcome_text(approval),
         "arms": approval.risk in REASONS_FOR_RISK,
         "rejections": REJECTIONS,
@@ -202,6 +205,13 @@ def execution_of(approval: Approval) -> ToolExecution | None:
     """The call a request is about. None when it has been set aside and asks anew under another request."""
     execution: ToolExecution | None = getattr(approval, "execution", None)
     return execution
+
+
+def path_of(approval: Approval) -> tuple[lineage.Asker, ...]:
+    """The agents from the one a person started to the one that asks here. Empty: they are the same."""
+    execution = execution_of(approval)
+    run = execution.run if execution is not None else Run.objects.filter(pk=approval.run_id).first()
+    return lineage.path_of(run) if run is not None and run.parent_id is not None else ()
 
 
 def tool_of(approval: Approval) -> Tool | None:

@@ -61,7 +61,7 @@ class Inspected:
 
 def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row | None:
     """The row a person asked for; else the one to look at first. None: there is no such row."""
-    rows = [row for row in line.rows if row.kind != "approval" and row.step <= run.step_count]
+    rows = [row for row in line.rows if row.kind not in ("approval", "run") and row.step <= run.step_count]
     if step is not None:
         return next((row for row in rows if row.step == step and row.call == call), None)
     if run.state in (Run.State.FAILED, Run.State.STOPPED) and line.first_failure:

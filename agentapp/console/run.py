@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agentapp import actions, auth, trace
+from agentapp import actions, auth, lineage, trace
 from agentapp.console import inspector, words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
@@ -48,6 +48,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
         "may_pause": not found.is_final and auth.may_pause(user, found),
         "may_raise_budget": auth.may_raise_budget(user, found),
+        "family": lineage.cost_of_family(found) if any(row.subrun for row in line.rows) else None,
         "max_cost": found.agent_snapshot.get("max_cost"),
         "here": request.get_full_path(),
     }
@@ -93,7 +94,7 @@ def run_cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _find(user: User, run_id: uuid.UUID) -> Run:
     """The run, if this person may see it. Whether it exists is not told to others."""
     height = Event.objects.filter(chain=ledger.run_chain(run_id)).order_by("-seq").values("seq")[:1]
-    runs = auth.visible_runs(user).select_related("agent", "starter", "conversation")
+    runs = auth.visible_runs(user).select_related("agent", "starter", "conversation", "parent")
     return get_object_or_404(runs.annotate(event_count=Coalesce(Subquery(height), Value(0))), pk=run_id)
 
 

@@ -184,6 +184,8 @@ def _waiting_on(runs: Sequence[Run]) -> list[str]:
 def _waiting_words(run: Run, pending: int) -> str:
     if run.state == Run.State.QUEUED:
         return "A worker"
+    if run.waiting_for == Run.WaitingFor.SUBAGENT:
+        return "Another agent"
     if run.waiting_for == Run.WaitingFor.OUTCOME:
         return "A person: outcome unknown"
     if run.waiting_for == Run.WaitingFor.BUDGET:

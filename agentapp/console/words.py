@@ -76,6 +76,8 @@ _EVENTS: dict[str, str] = {
     "tool_call.set_aside": "Call set aside, asks again",
     "tool_call.reopened": "Call tried again",
     "tool_call.late_answer": "Tool answered late",
+    "subagent.spawned": "Agent asked",
+    "subagent.completed": "Agent answered",
     "approval.requested": "Approval asked for",
     "approval.changed": "Approval counted",
     "approval.undone": "Decision undone",

@@ -6,17 +6,18 @@ from typing import Any
 
 from agentapp.drivers.base import ModelError, Runtime, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
+from agentapp.script import ScriptError, check_script
 from approvals.digest import MalformedJSON, canonical
 
 
 class ScriptedDriver:
-    """Step n is the n-th reply of the run's script."""
+    """Step n is the n-th reply of the run's script; without one, of the agent's: `script` in its driver settings."""
 
     def bind(self, runtime: Runtime) -> None:
         """Nobody is asked."""
 
     def next_step(self, state: StepRequest) -> Reply:
-        script = state.script or []
+        script = state.script if state.script is not None else _script_of(state)
         if not 1 <= state.step <= len(script):
             raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
         reply = script[state.step - 1]
@@ -30,6 +31,17 @@ class ScriptedDriver:
             model="scripted",
             finish_reason="tool_call" if calls else "stop",
         )
+
+
+def _script_of(state: StepRequest) -> list[dict[str, Any]]:
+    """What an agent always says, as for one that other agents ask in a test or a demo."""
+    script: list[dict[str, Any]] = state.agent.get("driver_settings", {}).get("script", [])
+    try:
+        if script:
+            check_script(script)
+    except ScriptError as error:
+        raise ModelError(f"The agent's script cannot be replayed: {error}", code="script_invalid") from error
+    return script
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

@@ -34,6 +34,24 @@ def test_a_run_without_a_script_has_no_reply() -> None:
         replay(None)
 
 
+def settings_of(script: Any) -> dict[str, Any]:
+    return {"driver_settings": {"script": script}}
+
+
+def test_without_a_script_of_its_own_a_run_replays_its_agents() -> None:
+    always, own = settings_of([{"text": "Always."}]), [{"text": "This once."}]
+    driver = bound("scripted")
+    assert driver.next_step(StepRequest("run", 1, always, None, (), ())).text == "Always."
+    assert driver.next_step(StepRequest("run", 1, always, own, (), ())).text == "This once."
+
+
+@pytest.mark.parametrize("script", ["Hello.", [1], [{"text": 1}], {"text": "Hello."}])
+def test_an_agents_script_that_is_none_is_an_error_that_says_so(script: Any) -> None:
+    with pytest.raises(ModelError, match="The agent's script cannot be replayed") as caught:
+        bound("scripted").next_step(StepRequest("run", 1, settings_of(script), None, (), ()))
+    assert not caught.value.retryable
+
+
 def test_arguments_become_canonical_text_and_texts_stay_as_they_are() -> None:
     calls = [
         {"id": "a", "name": "refund", "arguments": {"order": "A-1", "amount": 12.50}},

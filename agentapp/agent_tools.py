@@ -1,0 +1,138 @@
+"""Agents as tools: the only writer of the rows by which one agent is offered to another.
+
+An agent that another may ask has a tool `ask_<name>`, like any other in all that admins set: effect
+class, approval, rules, switches. Its contract comes from the agent's own row.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.utils import timezone
+
+from agentapp.models import Agent, Tool, ToolSource
+from approvals import configuration, ledger
+from approvals.digest import canonical, sha256
+from approvals.models import EffectClass
+
+KIND = "agent"
+PREFIX = "ask_"
+MAX_INPUT_CHARS = 100_000
+EVERY_AGENT = "*"
+
+
+class NameTaken(ValueError):
+    """Two things would have to have one name; the message says which."""
+
+
+def tool_name(agent: str) -> str:
+    """The name of the tool that asks an agent."""
+    return PREFIX + agent.replace("-", "_")
+
+
+def asks_agent(tool: Tool | None) -> bool:
+    """Whether a tool asks an agent. Reads `source`, which the caller has fetched."""
+    return tool is not None and tool.source.kind == KIND
+
+
+def may_ask(name: str, allowed: Iterable[str], denied: Iterable[str], other: str) -> bool:
+    """Whether the agent of this name may ask the other: allowed, not denied, and not itself."""
+    allowed, denied = set(allowed), set(denied)
+    if other == name or other in denied or EVERY_AGENT in denied:
+        return False
+    return other in allowed or EVERY_AGENT in allowed
+
+
+def offered(agents: Iterable[Agent]) -> dict[str, Agent]:
+    """The agents that some other may ask, by the name of their tool. Raises NameTaken."""
+    rows = list(agents)
+    found: dict[str, Agent] = {}
+    for other in rows:
+        if not any(may_ask(row.name, row.subagents, row.denied_subagents, other.name) for row in rows):
+            continue
+        name = tool_name(other.name)
+        if name in found:
+            raise NameTaken(f"The agents {found[name].name!r} and {other.name!r} would both be asked by {name!r}.")
+        found[name] = other
+    return found
+
+
+def check_names(agents: Iterable[Agent]) -> dict[str, Agent]:
+    """`offered`, after looking that no other tool has one of the names. Raises NameTaken."""
+    found = offered(agents)
+    taken = Tool.objects.filter(name__in=found).exclude(source__kind=KIND).values_list("name", flat=True).first()
+    if taken is not None:
+        raise NameTaken(
+            f"There is a tool {taken!r} already, so no agent can ask {found[taken].name!r}, whose tool would have "
+            "the same name. Rename one of the two."
+        )
+    return found
+
+
+def contract_columns(agent: Agent, routes: Iterable[str]) -> dict[str, Any]:
+    """The columns that follow from the agent."""
+    contract: dict[str, Any] = {
+        "description": agent.description or f"Ask the agent {agent.name} for help.",
+        "input_schema": _input_schema(sorted(routes)),
+        "title_template": f"Ask the agent {agent.name}",
+        "sentence_template": f"The agent {agent.name} will be asked: {{input}}",
+        "effects_template": [],
+        "button_template": "Ask it",
+        "declared_effect_class": str(EffectClass.READ),
+    }
+    return {**contract, "version": sha256(canonical({"agent": agent.name, **contract})), "missing_since": None}
+
+
+def planned(name: str) -> Tool:
+    """A row as it begins, for the checks of a file that makes its agent too. Not stored."""
+    return Tool(name=name, source=ToolSource(name="agents", kind=KIND, location="agents"), **_FIRST_SAFETY)
+
+
+def sync(actor: str) -> list[configuration.Change]:
+    """Write a tool for every agent that another may ask, and mark those nobody may ask any more.
+
+    Raises NameTaken; nothing is written then.
+    """
+    with ledger.transaction():
+        found = check_names(Agent.objects.prefetch_related("routes").order_by("name"))
+        rows = {row.name: row for row in Tool.objects.filter(source__kind=KIND)}
+        changes = _write(found, rows, actor) if found else []
+        for name in sorted(rows.keys() - found.keys()):
+            if rows[name].missing_since is None:
+                rows[name].missing_since = timezone.now()
+                changes.append(configuration.save(rows[name], actor))
+    return [change for change in changes if change]
+
+
+# The calls of the agent that is asked pass the gate themselves.
+_FIRST_SAFETY: dict[str, Any] = {"effect_class": str(EffectClass.READ), "max_attempts": 1, "version": "0"}
+
+
+def _write(found: Mapping[str, Agent], rows: Mapping[str, Tool], actor: str) -> list[configuration.Change | None]:
+    changes: list[configuration.Change | None] = []
+    source = ToolSource.objects.filter(kind=KIND).first()
+    if source is None:
+        source = ToolSource(name="agents", kind=KIND, location="agents")
+        if ToolSource.objects.filter(name=source.name).exists():
+            source.name = "agents-that-can-be-asked"
+        changes.append(configuration.save(source, actor))
+    for name, agent in found.items():
+        row = rows.get(name) or Tool(name=name, **_FIRST_SAFETY)
+        row.source = source
+        for column, value in contract_columns(agent, (route.name for route in agent.routes.all())).items():
+            setattr(row, column, value)
+        changes.append(configuration.save(row, actor))
+    return changes
+
+
+def _input_schema(routes: list[str]) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "input": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": MAX_INPUT_CHARS,
+            "description": "What it is to do, with everything it must know: it sees nothing of this conversation.",
+        }
+    }
+    if routes:
+        properties["route"] = {"type": "string", "enum": routes, "description": "What kind of task it is."}
+    return {"type": "object", "properties": properties, "required": ["input"], "additionalProperties": False}

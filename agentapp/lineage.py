@@ -1,0 +1,49 @@
+"""Who asked whom: the runs above a run, and what those below it took. Reads only."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from agentapp.models import Run
+
+
+@dataclass(frozen=True)
+class Asker:
+    """One run on the way from the one a person started to the one that acts."""
+
+    run: uuid.UUID
+    agent: str
+
+
+@dataclass(frozen=True)
+class FamilyCost:
+    """What a run took together with every run below it."""
+
+    cost: Decimal
+    is_partial: bool
+
+
+def path_of(run: Run) -> tuple[Asker, ...]:
+    """The runs from the first to this one, each by its agent's name then. One query for each run above it."""
+    path, at = [_asker(run)], run
+    while at.parent_id is not None:
+        at = Run.objects.only("parent", "agent_snapshot").get(pk=at.parent_id)
+        path.append(_asker(at))
+    return tuple(reversed(path))
+
+
+def cost_of_family(run: Run) -> FamilyCost:
+    """One query for each level below the run, however many runs there are."""
+    cost, is_partial = run.cost, run.cost_is_partial
+    above: Sequence[uuid.UUID] = [run.pk]
+    while above:
+        below = list(Run.objects.filter(parent__in=above).values_list("pk", "cost", "cost_is_partial"))
+        cost += sum((row[1] for row in below), Decimal(0))
+        is_partial = is_partial or any(row[2] for row in below)
+        above = [row[0] for row in below]
+    return FamilyCost(cost, is_partial)
+
+
+def _asker(run: Run) -> Asker:
+    return Asker(run.pk, run.agent_snapshot["name"])

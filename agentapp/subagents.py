@@ -1,0 +1,153 @@
+"""An agent asks an agent: the run that answers a call begins, is waited for, and its answer comes back.
+
+Of the other run only its last answer becomes part of the asking one. Where rows of several runs are
+locked together, it is from the root down.
+"""
+
+import uuid
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+
+from agentapp import executions, nudges, runs
+from agentapp.executions import Outcome
+from agentapp.messages import StopSignal, ToolResult
+from agentapp.models import Agent, Run, ToolExecution
+from agentapp.reasons import Reason, StopReason
+from agentapp.state import RunState
+from agentapp.toolset import snapshot_of
+from agentapp.transcript import StepRows
+from approvals import decisions, ledger
+from approvals.digest import parse, storable
+
+MAX_TITLE_CHARS = 120
+
+# How a run may end when people or rules kept it from its work, and nothing is broken.
+_REFUSED: dict[str, str] = {
+    StopReason.APPROVAL_DENIED: Reason.APPROVAL_REJECTED,
+    StopReason.APPROVAL_EXPIRED: Reason.APPROVAL_EXPIRED,
+}
+
+
+def is_asking(execution: ToolExecution) -> bool:
+    """Whether a call waits for the answer of another agent."""
+    return execution.state == ToolExecution.State.EXECUTING and execution.subrun_id is not None
+
+
+def begin(state: RunState, execution: ToolExecution, text: str, key: str | None, allowed_by: str = "") -> bool:
+    """`executions.begin`; a call that asks an agent begins together with the run that answers it.
+
+    The caller holds the lock on the run's row. False: the call is not in a state from which it may start.
+    """
+    if not executions.begin(execution, text, key, allowed_by):
+        return False
+    agent = state.configuration.subagents.get(execution.name)
+    if agent is not None and execution.subrun_id is None:
+        _spawn(state.run, execution, agent, parse(text))
+    return True
+
+
+def collect(state: RunState, rows: StepRows) -> bool:
+    """Answer the calls whose agents are done. False: none is."""
+    asking = _asking(rows)
+    with ledger.transaction():
+        run = state.locked()
+        ended = Run.objects.filter(pk__in=asking, state__in=Run.FINAL).select_related("agent").order_by("pk")
+        answers = [(asking[child.pk], child, answer_of(child)) for child in ended.defer("agent_snapshot", "script")]
+        executions.finish([Outcome(execution, result) for execution, _, result in answers])
+        for execution, child, result in answers:
+            executions.record_subagent(execution, "completed", child, {"state": child.state, "status": result.status})
+        if any(result.status != "ok" for _, _, result in answers):
+            runs.mark_tool_error(run)
+    return bool(answers)
+
+
+def any_ended(rows: StepRows) -> bool:
+    """Whether an agent that a call of the step waits for is done. No query for a step that waits for none."""
+    asking = _asking(rows)
+    return bool(asking) and Run.objects.filter(pk__in=asking, state__in=Run.FINAL).exists()
+
+
+def answer_of(child: Run) -> ToolResult:
+    """What a call is answered with when the run it began has ended. Reads `agent`, which the caller has fetched."""
+    who, metadata = child.agent.name, {"run": str(child.pk), "stop_reason": child.stop_reason}
+    if child.answer and (child.state == Run.State.SUCCEEDED or child.answer_is_partial):
+        message = ""
+        if child.answer_is_partial:
+            message = f"This answer of {who} is partial ({child.stop_reason}): {child.stop_message}"
+        return ToolResult(data=child.answer, message=message, metadata=metadata)
+    why = (
+        f"{who} ended without an answer ({child.stop_reason}): {child.stop_message} What it did until then stays done."
+    )
+    if child.state == Run.State.CANCELLED:
+        return ToolResult(status="refused", reason=Reason.CANCELLED, message=why, metadata=metadata)
+    if child.stop_reason in _REFUSED:
+        reason = (
+            Reason.APPROVAL_REJECTED if child.stop_reason == StopReason.APPROVAL_DENIED else Reason.APPROVAL_EXPIRED
+        )
+        return ToolResult(status="refused", reason=reason, message=why, metadata=metadata)
+    return ToolResult(status="fatal_error", reason=Reason.TOOL_FAILURE, message=why, metadata=metadata)
+
+
+def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
+    """End a run and those it began: at once, or before the next model or tool call of the worker that holds it.
+
+    The caller holds the lock on its row, and before that has locked its parent's.
+    """
+    if run.state == Run.State.RUNNING:
+        runs.request_cancel(run, actor)
+    elif not run.is_final:
+        cancel_begun(run, signal.reason, signal.message, actor)
+        executions.cancel_open(run, signal.message)
+        decisions.withdraw(run.pk, signal.message)
+        runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
+
+
+def cancel_begun(run: Run, reason: str, message: str, actor: str = ledger.SYSTEM) -> None:
+    """End the runs that answer this run's calls. The caller holds the lock on its row, and ends it."""
+    going = Run.objects.filter(parent=run).exclude(state__in=Run.FINAL).order_by("pk")
+    for child_id in going.values_list("pk", flat=True):
+        child = runs.lock(child_id)
+        if child is not None:
+            why = StopSignal(reason, f"The run that asked for it has ended: {message}", source=run.reference)
+            cancel(child, why, actor)
+
+
+def _asking(rows: StepRows) -> dict[uuid.UUID, ToolExecution]:
+    """The calls of a step that wait for other agents, by the run that answers each."""
+    return {e.subrun_id: e for e in rows.open if is_asking(e) and e.subrun_id is not None}
+
+
+def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[str, Any]) -> None:
+    text = storable(arguments["input"])
+    # How deep agents may ask agents is said by the agent that a person started.
+    snapshot = {**snapshot_of(agent), "max_depth": parent.agent_snapshot.get("max_depth", agent.max_depth)}
+    start = runs.Start(
+        agent=agent,
+        agent_snapshot=snapshot,
+        input=text,
+        title=_title(execution.name, text),
+        starter=parent.starter,
+        token=parent.token,
+        route=arguments.get("route", ""),
+        customer=parent.customer,
+        # Rules and tools read it, for whoever acts.
+        metadata=parent.metadata,
+        parent=parent,
+    )
+    child = runs.create(start, via=f"asked by {parent.reference}")
+    executions.await_run(execution, child)
+    executions.record_subagent(execution, "spawned", child, {"depth": child.depth})
+    ledger.record(
+        ledger.run_chain(child.pk),
+        "subagent.spawned",
+        {"parent": str(parent.pk), "execution": str(execution.pk), "depth": child.depth},
+    )
+    transaction.on_commit(partial(nudges.nudge, child.pk), robust=True)
+
+
+def _title(name: str, text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    title = f"{name}: {first}"
+    return title if len(title) <= MAX_TITLE_CHARS else title[: MAX_TITLE_CHARS - 1].rstrip() + "…"

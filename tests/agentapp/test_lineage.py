@@ -1,0 +1,47 @@
+"""The runs above a run, and what those below it took."""
+
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from agentapp import lineage
+from agentapp.models import Run
+from tests.conftest import call, calls, says
+from tests.teams import Team
+
+
+def costing(cost: float, reply: dict) -> dict:
+    return {**reply, "usage": {"cost": cost}}
+
+
+@pytest.fixture
+def family(clerk) -> list[Run]:
+    """A run whose agent asked one whose agent asked one, from the root down."""
+    team = Team(clerk)
+    team.may_ask("refunds", calls(call("a", "ask_ledger", input="?")), costing(0.25, says("r")), asks=("ledger",))
+    team.may_ask("ledger", costing(0.5, says("l")))
+    team.run(calls(call("a", "ask_refunds", input="?")), costing(1, says("done")))
+    return list(Run.objects.order_by("depth"))
+
+
+def test_the_path_of_a_run_goes_from_the_root_to_it(family):
+    assert [(asker.agent, asker.run) for asker in lineage.path_of(family[2])] == [
+        ("clerk", family[0].pk),
+        ("refunds", family[1].pk),
+        ("ledger", family[2].pk),
+    ]
+    assert [asker.agent for asker in lineage.path_of(family[0])] == ["clerk"]
+
+
+def test_the_cost_of_a_family_is_that_of_all_below_and_none_above(family):
+    assert [lineage.cost_of_family(run).cost for run in family] == [Decimal("1.75"), Decimal("0.75"), Decimal("0.5")]
+    Run.objects.filter(pk=family[2].pk).update(cost_is_partial=True)
+    assert lineage.cost_of_family(family[0]).is_partial
+
+
+def test_the_cost_of_a_family_takes_one_query_for_each_level(family):
+    with CaptureQueriesContext(connection) as queries:
+        lineage.cost_of_family(family[0])
+    assert len(queries) == 3
