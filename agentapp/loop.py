@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,11 +15,12 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import conversations, executions, runs
+from agentapp import conversations, executions, points, runs
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
-from agentapp.messages import Reply, StopSignal
+from agentapp.hooks import HookFailed
+from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
@@ -49,7 +50,7 @@ def drive(run_id: uuid.UUID) -> Again | None:
     state = RunState.load(run)
     try:
         with _lease_kept(state):
-            return _go(state)
+            return _hooked(state)
     except runs.LeaseLost as lost:
         log.warning("Stopped driving %s: %s", run_id, lost)
     except (OperationalError, InterfaceError):
@@ -58,6 +59,21 @@ def drive(run_id: uuid.UUID) -> Again | None:
         log.exception("Driving %s failed", run_id)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
         _end(state, Run.State.FAILED, StopReason.ERROR, message)
+    return None
+
+
+def _hooked(state: RunState) -> Again | None:
+    """Go on until the run ends, waits, or a hook ends it."""
+    try:
+        points.begin(state)
+        return _go(state)
+    except (StopRun, HookFailed) as raised:
+        _end_by(state, points.signal_of(raised))
+    except (runs.LeaseLost, DatabaseError):
+        raise
+    except Exception as error:
+        points.on_error(state, type(error).__name__, str(error))
+        raise
     return None
 
 
@@ -72,9 +88,16 @@ def _go(state: RunState) -> Again | None:
             if settled.parked:
                 return None
             if settled.stop is not None:
-                _end(state, Run.State.STOPPED, settled.stop.reason, settled.stop.message)
+                _end_by(state, settled.stop)
                 return None
             continue
+        if state.step_under_way:
+            state.step_under_way = False
+            points.after_step(state)
+        signal = points.stop_wanted(state, state.steps[-1]) if state.steps else None
+        if signal is not None:
+            _end_by(state, signal)
+            return None
         limit = limit_reached(state.run)
         if limit is not None:
             _end(state, Run.State.STOPPED, limit.reason, limit.message)
@@ -106,11 +129,21 @@ def limit_reached(run: Run) -> StopSignal | None:
 
 def _take_step(state: RunState) -> bool:
     """Ask for one decision and store it with its calls. True: the run has ended."""
+    points.before_step(state)
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
-    reply = _ask(state, disclosed)
+    try:
+        reply = _ask(state, disclosed)
+    except (ModelError, StopRun, HookFailed, runs.LeaseLost, DatabaseError):
+        raise
+    except Exception:
+        _record_failed_step(state, started_at)
+        raise
     finished_at = datetime.now(UTC)
-    proposals = judge(Situation(state.run, state.configuration, disclosed, state.steps), reply.tool_calls)
+    guarded = points.guard(state, reply.tool_calls)
+    reply = replace(reply, tool_calls=tuple(guarded.calls))
+    situation = Situation(state.run, state.configuration, disclosed, state.steps)
+    proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
     with ledger.transaction():
         step = runs.record_step(state.run, state.token, reply, sorted(disclosed), started_at, finished_at)
         if step is None:
@@ -119,13 +152,30 @@ def _take_step(state: RunState) -> bool:
         rows = StepRows(step, executions.propose(state.run, step, proposals))
     state.steps.append(rows)
     _add_usage(state.run, reply)
+    points.tokens_reported(state, reply)
+    if guarded.raised is not None:
+        raise guarded.raised
     if reply.tool_calls:
+        state.step_under_way = True
+        return False
+    if points.after_step(state):
         return False
     if reply.text.strip():
         _end(state, Run.State.SUCCEEDED, StopReason.COMPLETED, answer=reply.text)
     else:
         _end(state, Run.State.FAILED, StopReason.ERROR, "The model gave neither an answer nor a call.")
     return True
+
+
+def _record_failed_step(state: RunState, started_at: datetime) -> None:
+    """A driver broke down in the middle of a decision: the step stands on record, and its hooks run."""
+    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."))
+    with ledger.transaction():
+        step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
+    if step is not None:
+        state.steps.append(StepRows(step, []))
+        _add_usage(state.run, reply)
+        points.after_step(state)
 
 
 def _ask(state: RunState, disclosed: dict[str, Any]) -> Reply:
@@ -158,6 +208,7 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     """Ask again later, from the queue and not from a sleeping worker; or give up."""
     failures = state.run.model_failures + 1
     if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
+        points.on_error(state, type(error).__name__, str(error))
         _end(state, Run.State.FAILED, StopReason.ERROR, str(error))
         return None
     backoff = random.uniform(0.5, 1) * 2**failures  # noqa: S311
@@ -166,16 +217,30 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     return Again(delay)
 
 
-def _end(state: RunState, final: str, reason: str, message: str = "", answer: str = "") -> None:
+def _end_by(state: RunState, signal: StopSignal) -> None:
+    """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
+    if signal.reason == StopReason.ERROR:
+        points.on_error(state, "HookFailed", signal.message)
+        _end(state, Run.State.FAILED, signal.reason, signal.message, signal=signal)
+    else:
+        _end(state, Run.State.STOPPED, signal.reason, signal.message, signal=signal)
+
+
+def _end(
+    state: RunState, final: str, reason: str, message: str = "", answer: str = "", signal: StopSignal | None = None
+) -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
+    signal = signal or StopSignal(reason, message)
+    points.on_stop(state, final, signal)
     with ledger.transaction():
         run = state.locked()
         if final != Run.State.SUCCEEDED:
             executions.cancel_open(run, f"The run has ended: {message}")
             decisions.withdraw(run.pk, f"The run has ended: {message}")
-        runs.finish(run, final, reason, message, answer)
+        runs.finish(run, final, reason, message, answer, source=signal.source, context=signal.context)
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
+    points.after_execution(state, final, signal, answer)
 
 
 @contextmanager

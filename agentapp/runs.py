@@ -4,8 +4,9 @@ A function returns whether it changed a row; False means somebody else got there
 normal. Functions that take a lease token raise LeaseLost when the run is no longer held by it.
 """
 
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,8 +19,11 @@ from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now
-from approvals.digest import storable, storable_json
+from approvals.digest import MalformedJSON, parse, storable, storable_json
 from approvals.models import Event
+
+MAX_CONTEXT_CHARS = 16 * 1024
+"""Of what a stop gives along. More cannot be read back, and is not kept."""
 
 
 class LeaseLost(Exception):
@@ -227,8 +231,20 @@ def wake(run: Run, at: datetime | None) -> None:
     Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
 
 
-def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "", actor: str = ledger.SYSTEM) -> bool:
-    """End a run. The caller holds its lock and has closed its open calls. False: it has ended already."""
+def finish(
+    run: Run,
+    state: str,
+    reason: str,
+    message: str = "",
+    answer: str = "",
+    actor: str = ledger.SYSTEM,
+    source: str = "",
+    context: Mapping[str, Any] | None = None,
+) -> bool:
+    """End a run. The caller holds its lock and has closed its open calls. False: it has ended already.
+
+    `source` and `context` say what asked for it, as a stop signal does.
+    """
     changed = (
         Run.objects.filter(pk=run.pk)
         .exclude(state__in=Run.FINAL)
@@ -237,6 +253,7 @@ def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "
             waiting_for="",
             stop_reason=reason,
             stop_message=storable(message),
+            stop_source=storable(source)[:120],
             answer=storable(answer),
             lease_token=None,
             lease_until=None,
@@ -246,7 +263,9 @@ def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "
         )
     )
     if changed:
-        data = {"reason": reason, "message": storable(message)[:500]}
+        data: dict[str, Any] = {"reason": reason, "message": storable(message)[:500]}
+        if source:
+            data |= {"source": storable(source)[:120], "context": _plain(context or {})}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
     return bool(changed)
 
@@ -273,6 +292,14 @@ def _credible(usage: Usage) -> Usage:
         cached_tokens=min(max(usage.cached_tokens, 0), MAX_TOKENS),
         cost=None if usage.cost is None or not 0 <= usage.cost <= MAX_COST else usage.cost,
     )
+
+
+def _plain(context: Mapping[str, Any]) -> Any:
+    """What a tool or a hook gave along with its stop, as the ledger can keep it."""
+    try:
+        return parse(json.dumps(storable_json(dict(context)), allow_nan=False, default=str)[:MAX_CONTEXT_CHARS])
+    except (ValueError, MalformedJSON, RecursionError):
+        return {"unreadable": True}
 
 
 def _in(seconds: float) -> Any:

@@ -1,6 +1,6 @@
 """What a driver is bound to for one drive of a run: the way to its models."""
 
-from agentapp import llm
+from agentapp import llm, points
 from agentapp.messages import Reply
 from agentapp.state import RunState
 
@@ -13,4 +13,8 @@ class DriveRuntime:
 
     def complete(self, request: llm.Request) -> Reply:
         """Ask a model and wait for the whole reply. Raises ModelError."""
-        return llm.complete(request)
+        return points.inference(self.state, request, llm.complete)
+
+    def replay(self, request: llm.Request, reply: Reply) -> Reply:
+        """Take a reply from a script as if a model had given it."""
+        return points.inference(self.state, request, lambda _: reply)

@@ -1,10 +1,11 @@
 """What a worker has in hand while it drives a run: rows it has read, under the lease it holds."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentapp import runs
 from agentapp.drivers.base import Driver
+from agentapp.hooks import Hooks
 from agentapp.models import Message, Run, Tool
 from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
@@ -20,6 +21,10 @@ class RunState:
     earlier: list[Message]
     driver: Driver | None = None
     """Bound when the first step of this drive is decided."""
+    hooks: Hooks = field(default_factory=Hooks)
+    """Loaded when the drive begins."""
+    step_under_way: bool = False
+    """The last step has had calls to settle, and the hooks behind it have not run."""
 
     @classmethod
     def load(cls, run: Run) -> "RunState":
@@ -27,7 +32,9 @@ class RunState:
         if run.lease_token is None:
             raise runs.LeaseLost(f"{run.pk} is held by nobody")
         height: int = run.configuration_height  # type: ignore[attr-defined]
-        return cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
+        state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
+        state.step_under_way = bool(state.steps and state.steps[-1].open)
+        return state
 
     def locked(self) -> Run:
         """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""

@@ -15,6 +15,8 @@ from approvals.digest import MalformedJSON, parse
 
 MAX_RESULT_CHARS = 16 * 1024
 FENCE = "<<<"
+GO_ON = "This is not finished yet. Go on."
+CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
 
 _STATUS = ToolExecution.ResultStatus
 
@@ -53,9 +55,12 @@ def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepR
     ]
     messages.append(UserMessage(run.input))
     for rows in steps:
-        calls = tuple(ToolCall(e.call_id, e.name, e.arguments_text) for e in rows.executions)
+        calls = tuple(_as_proposed(execution) for execution in rows.executions)
         messages.append(AssistantMessage(rows.step.text, calls, rows.step.provider_parts))
         messages += [answer(execution) for execution in rows.executions]
+        if not rows.executions:
+            # A step without calls that is not the last: a hook wanted the run to go on.
+            messages.append(UserMessage(GO_ON))
     return tuple(messages)
 
 
@@ -64,7 +69,14 @@ def answer(execution: ToolExecution) -> ToolMessage:
     if not execution.is_answered:
         raise ValueError(f"The call {execution.call_id} has no answer yet.")
     text = _answer_text(execution)
-    return ToolMessage(execution.call_id, execution.name, text, ok=execution.result_status == _STATUS.OK)
+    return ToolMessage(execution.call_id, _as_proposed(execution).name, text, ok=execution.result_status == _STATUS.OK)
+
+
+def _as_proposed(execution: ToolExecution) -> ToolCall:
+    """The call in the model's own words, which its provider knows, whatever a hook made of it."""
+    if execution.proposed_name:
+        return ToolCall(execution.call_id, execution.proposed_name, execution.proposed_text)
+    return ToolCall(execution.call_id, execution.name, execution.arguments_text)
 
 
 def changes(execution: ToolExecution) -> list[tuple[str, Any, Any]]:
@@ -90,7 +102,12 @@ def _answer_text(execution: ToolExecution) -> str:
     if execution.result_status != _STATUS.OK:
         again = "" if execution.result_status == _STATUS.RETRYABLE_ERROR else " It must not be tried again as it is."
         return f"Error ({execution.result_status}, {execution.reason}): {_fenced_error(execution)}{again}"
-    parts = [_change_note(execution), execution.message, _shown_value(execution)]
+    parts = [
+        CHANGED_BY_HOOK if execution.proposed_name else "",
+        _change_note(execution),
+        execution.message,
+        _shown_value(execution),
+    ]
     return "\n".join(part for part in parts if part)
 
 

@@ -3,6 +3,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
+from agentapp import hooks
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route
 from approvals.admin import FORM_FIELDS, RecordedAdmin
@@ -14,6 +15,13 @@ class AgentForm(forms.ModelForm):
         initial="tool_calling",
         help_text="How the next step is decided: by a model that calls tools, or by a script.",
     )
+
+    def clean_hooks(self) -> Any:
+        paths = self.cleaned_data["hooks"]
+        problems = hooks.check(paths or [])
+        if problems:
+            raise forms.ValidationError(problems)
+        return paths
 
 
 class RouteInline(admin.StackedInline):

@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from agentapp import llm
 from agentapp.drivers.base import ModelError, Runtime, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
 from approvals.digest import MalformedJSON, canonical
 
 
 class ScriptedDriver:
-    """Step n is the n-th reply of the run's script."""
+    """Step n is the n-th reply of the run's script, past the same hooks as a model's."""
+
+    runtime: Runtime | None = None
 
     def bind(self, runtime: Runtime) -> None:
-        """Nobody is asked."""
+        self.runtime = runtime
 
     def next_step(self, state: StepRequest) -> Reply:
         script = state.script or []
@@ -21,13 +24,17 @@ class ScriptedDriver:
             raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
         reply = script[state.step - 1]
         calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
-        return Reply(
+        scripted = Reply(
             text=reply.get("text", ""),
             tool_calls=calls,
             usage=_usage(reply.get("usage", {})),
             model="scripted",
             finish_reason="tool_call" if calls else "stop",
         )
+        if self.runtime is None:
+            return scripted
+        request = llm.Request("scripted", state.agent["instructions"], state.messages, state.tools)
+        return self.runtime.replay(request, scripted)
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
