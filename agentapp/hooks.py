@@ -156,8 +156,8 @@ class AfterExecution(Context):
 class OnError(Context):
     """An error is about to end the run as failed."""
 
-    error: str
-    message: str = ""
+    message: str
+    source: str = ""
 
 
 @dataclass(frozen=True)

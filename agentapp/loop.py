@@ -69,11 +69,6 @@ def _hooked(state: RunState) -> Again | None:
         return _go(state)
     except (StopRun, HookFailed) as raised:
         _end_by(state, points.signal_of(raised))
-    except (runs.LeaseLost, DatabaseError):
-        raise
-    except Exception as error:
-        points.on_error(state, type(error).__name__, str(error))
-        raise
     return None
 
 
@@ -208,7 +203,6 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     """Ask again later, from the queue and not from a sleeping worker; or give up."""
     failures = state.run.model_failures + 1
     if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
-        points.on_error(state, type(error).__name__, str(error))
         _end(state, Run.State.FAILED, StopReason.ERROR, str(error))
         return None
     backoff = random.uniform(0.5, 1) * 2**failures  # noqa: S311
@@ -219,11 +213,8 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
 
 def _end_by(state: RunState, signal: StopSignal) -> None:
     """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
-    if signal.reason == StopReason.ERROR:
-        points.on_error(state, "HookFailed", signal.message)
-        _end(state, Run.State.FAILED, signal.reason, signal.message, signal=signal)
-    else:
-        _end(state, Run.State.STOPPED, signal.reason, signal.message, signal=signal)
+    final = Run.State.FAILED if signal.reason == StopReason.ERROR else Run.State.STOPPED
+    _end(state, final, signal.reason, signal.message, signal=signal)
 
 
 def _end(
@@ -231,7 +222,7 @@ def _end(
 ) -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
     signal = signal or StopSignal(reason, message)
-    points.on_stop(state, final, signal)
+    points.before_end(state, final, signal)
     with ledger.transaction():
         run = state.locked()
         if final != Run.State.SUCCEEDED:

@@ -79,7 +79,12 @@ def after_step(state: RunState) -> bool:
     return go_on
 
 
-def on_stop(state: RunState, final: str, signal: StopSignal) -> None:
+def before_end(state: RunState, final: str, signal: StopSignal) -> None:
+    """The run is about to end; when it fails, the hooks for errors come first."""
+    if final == Run.State.FAILED:
+        failed = hooks.OnError(run=facts(state.run), message=signal.message, source=signal.source)
+        _run_to_the_end(state, "on_error", failed)
+        observe.emit("execution.failed", state.run.pk, {"message": signal.message})
     context = hooks.OnStop(
         run=facts(state.run, final), reason=signal.reason, message=signal.message, source=signal.source
     )
@@ -93,12 +98,6 @@ def after_execution(state: RunState, final: str, signal: StopSignal, answer: str
     )
     _run_to_the_end(state, "after_execution", context)
     observe.emit("execution.completed", state.run.pk, {"state": str(final), "reason": str(signal.reason)})
-
-
-def on_error(state: RunState, error: str, message: str) -> None:
-    context = hooks.OnError(run=facts(state.run), error=error, message=message)
-    _run_to_the_end(state, "on_error", context)
-    observe.emit("execution.failed", state.run.pk, {"error": error, "message": message})
 
 
 def tokens_reported(state: RunState, reply: Reply) -> None:

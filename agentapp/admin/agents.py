@@ -17,8 +17,8 @@ class AgentForm(forms.ModelForm):
     )
 
     def clean_hooks(self) -> Any:
-        paths = self.cleaned_data["hooks"]
-        problems = hooks.check(paths or [])
+        paths = self.cleaned_data["hooks"] or []
+        problems = hooks.check(paths)
         if problems:
             raise forms.ValidationError(problems)
         return paths
