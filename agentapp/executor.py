@@ -317,7 +317,11 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
         deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
         attempt=attempt,
         state=MappingProxyType(
-            {"input": run.input, "metadata": MappingProxyType(run.metadata), "shared": state.hooks.shared}
+            {
+                "input": run.input,
+                "metadata": MappingProxyType(run.metadata),
+                "shared": MappingProxyType(state.hooks.shared),
+            }
         ),
     )
 

@@ -108,6 +108,18 @@ def test_a_class_is_made_once_for_each_drive(spied, dana):
     assert [made.steps for made in clerk_hooks.MADE] == [2, 1]
 
 
+def test_a_run_keeps_its_hooks_and_the_next_has_those_of_its_agent_by_then(spied):
+    script = calls(call("a", "look_up", what="x")), says("done")
+    started = spied.start(*script)
+    Agent.objects.update(hooks=["tests.clerk_hooks.ten"])
+    spied.drive(started)
+    heard = len(clerk_hooks.SEEN)
+    assert heard > 0
+    spied.run(*script)
+    assert len(clerk_hooks.SEEN) == heard
+    assert effects_of("look_up") == [{"what": "x"}, {"what": "x ten"}]
+
+
 def test_hooks_are_told_plain_values_and_no_rows(spied):
     spied.run(calls(call("a", "look_up", what="x")), says("done"), customer="C-1", metadata={"vip": True})
     for _, context in clerk_hooks.SEEN:
@@ -235,7 +247,7 @@ def test_a_stop_in_the_middle_keeps_what_is_done_and_answers_what_is_open(spied)
 
 
 def test_a_stop_that_a_worker_did_not_live_to_carry_out_is_carried_out_by_the_next(spied, monkeypatch):
-    DO["after_tool_use"] = raises(StopRun("Seen enough."))
+    DO["after_tool_use"] = raises(StopRun("Seen enough.", {"n": 1}, "the clock"))
     run = spied.start(calls(call("a", "look_up", what="x")), says("done"))
 
     def dies(*args):
@@ -247,6 +259,7 @@ def test_a_stop_that_a_worker_did_not_live_to_carry_out_is_carried_out_by_the_ne
     Run.objects.update(state="queued", lease_token=None, lease_until=None)
     run = spied.drive(run)
     assert (run.state, run.stop_message, run.step_count) == ("stopped", "Seen enough.", 1)
+    assert (run.stop_source, event(run, "run.stopped")["context"]) == ("the clock", {"n": 1})
 
 
 def test_a_tool_can_stop_the_run_and_its_finished_siblings_stay(spied):
