@@ -303,7 +303,12 @@ class Hooks:
         changers = []
         for each in self._at[point]:
             given = dataclasses.replace(context, shared=self.shared)
-            returned, changed = self._run_one(each, point, given)
+            try:
+                returned, changed = self._run_one(each, point, given)
+            except (StopRun, HookFailed) as raised:
+                _tell(each, point, context, (), type(raised).__name__)
+                raise
+            _tell(each, point, context, changed)
             for name in changed:
                 if name not in POINTS[point].mutable:
                     self._check_contract(each, point, name, violated)
@@ -311,8 +316,6 @@ class Hooks:
                 changers.append(each.name)
                 context = returned
                 self.shared = returned.shared
-            observed = {"hook": each.name, "point": point, "changed": changed}
-            observe.emit("hook.executed", uuid.UUID(context.run.id), observed)
         return context, tuple(changers)
 
     def _run_one[C: Context](self, each: Hook, point: str, context: C) -> tuple[C, list[str]]:
@@ -349,6 +352,11 @@ class Hooks:
             raise HookFailed(f"Hook {each.name!r} cannot mutate {name!r} on {point!r}.", f"hook:{each.name}")
         if self.contract == "diagnostics" and violated is not None:
             violated(each.name, point, name)
+
+
+def _tell(each: Hook, point: str, context: Context, changed: Sequence[str], raised: str = "") -> None:
+    data = {"hook": each.name, "point": point, "changed": list(changed), "raised": raised}
+    observe.emit("hook.executed", uuid.UUID(context.run.id), data)
 
 
 def changed_fields(before: Context, after: Context) -> list[str]:

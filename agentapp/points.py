@@ -179,12 +179,13 @@ def guard(state: RunState, calls: Sequence[ToolCall]) -> Guarded:
             guarded.raised = raised
             why = "A hook stopped the run." if isinstance(raised, StopRun) else str(raised)
             guarded.answered = {
-                place: guarded.answered.get(place) or _cancelled(each, why) for place, each in enumerate(guarded.calls)
+                place: guarded.answered.get(place) or _cancelled(state, each, why)
+                for place, each in enumerate(guarded.calls)
             }
             break
         if blocked and state.run.agent_snapshot.get("stop_on_tool_block"):
             rest = range(index + 1, len(guarded.calls))
-            guarded.answered |= {place: _cancelled(guarded.calls[place], AFTER_BLOCK) for place in rest}
+            guarded.answered |= {place: _cancelled(state, guarded.calls[place], AFTER_BLOCK) for place in rest}
             break
     return guarded
 
@@ -219,7 +220,7 @@ def _changed_call(call: ToolCall, before: hooks.BeforeToolUse, after: hooks.Befo
     text = call.arguments_text
     if repr(after.arguments) != repr(before.arguments):
         try:
-            text = canonical(after.arguments or {})
+            text = canonical(after.arguments)
         except (MalformedJSON, TypeError, ValueError) as error:
             raise HookFailed(f"Hook {source!r} made arguments that are not plain JSON: {error}", source) from error
     return ToolCall(call.id, after.name, text)
@@ -290,9 +291,10 @@ def _stops(result: ToolResult) -> bool:
     return "stop" in result.control and result.data is None
 
 
-def _cancelled(call: ToolCall, why: str) -> Proposal:
+def _cancelled(state: RunState, call: ToolCall, why: str) -> Proposal:
+    tool = state.configuration.tools.get(call.name)
     return Proposal(
-        call, refusal=ToolResult(status="refused", reason=Reason.CANCELLED, message=why, trust="trusted_system")
+        call, tool, refusal=ToolResult(status="refused", reason=Reason.CANCELLED, message=why, trust="trusted_system")
     )
 
 

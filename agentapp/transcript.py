@@ -5,7 +5,7 @@ fence that says it is data, metadata never appears, and long results are cut wit
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from approvals.digest import MalformedJSON, parse
 
 MAX_RESULT_CHARS = 16 * 1024
 FENCE = "<<<"
+# Behind a step without calls that did not end the run: a hook wanted more.
 GO_ON = "This is not finished yet. Go on."
 CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
 
@@ -48,7 +49,7 @@ def load_conversation(run: Run) -> list[Message]:
     return list(Message.objects.filter(conversation=run.conversation_id).exclude(run=run).order_by("seq"))
 
 
-def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepRows]) -> tuple[ChatMessage, ...]:
+def compile_messages(run: Run, earlier: Sequence[Message], steps: Sequence[StepRows]) -> tuple[ChatMessage, ...]:
     """The history a model is sent: earlier messages, the input, then steps with their answers."""
     messages: list[ChatMessage] = [
         UserMessage(m.content) if m.role == Message.Role.USER else AssistantMessage(m.content) for m in earlier
@@ -58,8 +59,7 @@ def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepR
         calls = tuple(_as_proposed(execution) for execution in rows.executions)
         messages.append(AssistantMessage(rows.step.text, calls, rows.step.provider_parts))
         messages += [answer(execution) for execution in rows.executions]
-        if not rows.executions:
-            # A step without calls that is not the last: a hook wanted the run to go on.
+        if not rows.executions and not (run.is_final and rows is steps[-1]):
             messages.append(UserMessage(GO_ON))
     return tuple(messages)
 

@@ -81,6 +81,21 @@ def test_every_hook_that_ran_is_told_with_what_it_changed(clerk, taps):
     assert len(seen) == len(clerk_hooks.SEEN) + 1
 
 
+def test_a_hook_that_stops_the_run_or_breaks_is_told_too(clerk, taps):
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
+    executed, _ = taps("hook.executed")
+    steps = {name: taps(name)[0] for name in ("step.started", "step.completed")}
+
+    def breaks(context):
+        raise ValueError
+
+    DO["before_step"] = breaks
+    clerk.run(says("done"))
+    assert {"point": "before_step", "raised": "HookFailed"}.items() <= executed[1].data.items()
+    assert (len(steps["step.started"]), len(steps["step.completed"])) == (1, 0)
+
+
 def test_a_contract_that_was_broken_is_told(clerk, taps):
     clerk_hooks.forget()
     Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
