@@ -103,22 +103,13 @@ class Agent(models.Model):
         max_digits=12, decimal_places=6, null=True, blank=True, help_text="Of one run, in US dollars. Empty: no limit."
     )
     max_daily_cost = models.DecimalField(
-        max_digits=12,
-        decimal_places=6,
-        null=True,
-        blank=True,
-        help_text="Of all its runs in a day (UTC), in US dollars.",
+        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Of all its runs in a day (UTC), in US dollars."
     )
     on_budget = models.CharField(
-        max_length=6,
-        choices=OnBudget,
-        default=OnBudget.STOP,
-        help_text="What happens when a cost limit would be passed.",
+        max_length=6, choices=OnBudget, default=OnBudget.STOP, help_text="What happens when a cost limit would be passed."
     )
     on_reject = models.CharField(max_length=10, choices=OnReject, default=OnReject.CONTINUE)
-    raise_on_tool_failure = models.BooleanField(
-        default=False, help_text="A failed call ends the run as failed, at once."
-    )
+    raise_on_tool_failure = models.BooleanField(default=False, help_text="A failed call ends the run as failed, at once.")
     fail_run_on_tool_error = models.BooleanField(
         default=False, help_text="A run in which any call failed ends as failed, even if the model answered."
     )

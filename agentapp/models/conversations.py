@@ -18,9 +18,7 @@ class Conversation(models.Model):
     key = models.CharField(max_length=200, help_text="The name the outside gives it, as in a ticket number.")
     customer = models.CharField(max_length=200, blank=True)
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.AUTO)
-    version = models.PositiveIntegerField(
-        default=0, help_text="Grows with every message: who writes says which it saw."
-    )
+    version = models.PositiveIntegerField(default=0, help_text="Grows with every message: who writes says which it saw.")
     summary = models.TextField(blank=True, help_text="Of the messages up to `summary_until`, for a model's eyes.")
     summary_until = models.PositiveIntegerField(default=0, help_text="The place of the last message in the summary.")
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")

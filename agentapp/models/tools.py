@@ -58,9 +58,7 @@ class Tool(models.Model):
     business_key_template = models.CharField(
         max_length=300, blank=True, help_text="What makes two calls the same act, in any run, as in refund {order_id}."
     )
-    return_direct = models.BooleanField(
-        default=False, help_text="Its result is the run's answer; the model adds nothing."
-    )
+    return_direct = models.BooleanField(default=False, help_text="Its result is the run's answer; the model adds nothing.")
     version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
     missing_since = models.DateTimeField(null=True, blank=True, help_text="Set when its source no longer lists it.")
 
