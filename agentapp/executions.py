@@ -39,6 +39,11 @@ class Proposal:
     refusal: ToolResult | None = None
     replay_of: ToolExecution | None = None
     starts_now: bool = False
+    was_blocked: bool = False
+    proposed: ToolCall | None = None
+    """What the model proposed, where a hook made another call of it."""
+    changed_by: Sequence[str] = ()
+    """The hooks that changed, answered or blocked it."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +53,21 @@ class Outcome:
     execution: ToolExecution
     result: ToolResult
     attempts: int = 0
+    raw: ToolResult | None = None
+    """What the tool gave, where a hook made another result of it."""
 
 
 def propose(run: Run, step: Step, proposals: Sequence[Proposal]) -> list[ToolExecution]:
     """Store a step's calls, each in the state its checks gave it."""
     executions = [_row(run, step, index, proposal) for index, proposal in enumerate(proposals)]
     ToolExecution.objects.bulk_create(executions)
-    for execution in executions:
+    for execution, proposal in zip(executions, proposals, strict=True):
         record(execution, "proposed", {"arguments_digest": execution.arguments_digest, "ruling": execution.ruling})
+        if proposal.proposed is not None:
+            record(execution, "changed_by_hook", _change_facts(proposal))
+        if execution.was_blocked:
+            record(execution, "blocked", {"hooks": list(proposal.changed_by), "reason": execution.reason})
+            continue
         if execution.state == State.EXECUTING:
             record(execution, "started", {"allowed_by": execution.allowed_by, "attempt": execution.attempts})
         elif execution.state == State.FINISHED:
@@ -139,10 +151,13 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         _apply(outcome.execution, outcome.result)
         outcome.execution.attempts = max(outcome.attempts, outcome.execution.attempts)
         outcome.execution.finished_at = Now()
+        outcome.execution.control = storable_json(outcome.result.control)
+        if outcome.raw is not None:
+            outcome.execution.raw_result_text = _result_text(outcome.raw.data)
         rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
-        "attempts", "finished_at",
+        "attempts", "finished_at", "control", "raw_result_text",
     ]  # fmt: skip
     ToolExecution.objects.bulk_update(rows, fields)
     for outcome in outcomes:
@@ -267,8 +282,12 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
         ruling=proposal.ruling,
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
+        was_blocked=proposal.was_blocked,
         proposed_at=Now(),
     )
+    if proposal.proposed:
+        execution.proposed_name = storable(proposal.proposed.name)[:200]
+        execution.proposed_text = storable(proposal.proposed.arguments_text)[:MAX_RESULT_CHARS]
     if refusal:
         _apply(execution, refusal)
         execution.finished_at = Now()
@@ -280,13 +299,30 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
     return execution
 
 
-def _apply(execution: ToolExecution, result: ToolResult) -> None:
+def _change_facts(proposal: Proposal) -> dict[str, Any]:
+    """What a hook made of a call. The arguments themselves may be secret."""
+    before, after = proposal.proposed or proposal.call, proposal.call
+    return {
+        "hooks": list(proposal.changed_by),
+        "proposed": storable(before.name)[:200],
+        "before_digest": sha256(storable(before.arguments_text)),
+        "after_digest": sha256(storable(after.arguments_text)),
+    }
+
+
+def _result_text(data: Any) -> str:
+    """A result as JSON text. What happened must be on record whatever the tool gave back."""
     try:
-        text = json.dumps(storable_json(result.data), ensure_ascii=False)
-    except (ValueError, RecursionError) as error:  # what happened must be on record whatever the tool gave back
+        text = json.dumps(storable_json(data), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
         text = json.dumps({"unreadable": str(error)[:200]})
     if len(text) > MAX_RESULT_CHARS:
         text = json.dumps({"truncated": True, "characters": len(text), "start": text[:16_000]}, ensure_ascii=False)
+    return text
+
+
+def _apply(execution: ToolExecution, result: ToolResult) -> None:
+    text = _result_text(result.data)
     execution.state = State.FINISHED
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]

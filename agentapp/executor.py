@@ -10,10 +10,10 @@ import time
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
-from agentapp import cards, executions, recheck, runs, subagents, waiting
+from agentapp import cards, executions, points, recheck, runs, subagents, waiting
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
-from agentapp.messages import ToolResult
+from agentapp.messages import StopRun, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
@@ -35,6 +35,9 @@ def settle(state: RunState) -> Settled:
     rows = state.steps[-1]
     # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
     for _ in range(10 * len(rows.executions)):
+        signal = points.stop_wanted(state, rows)
+        if signal is not None:
+            return Settled(stop=signal)
         if not rows.open:
             return Settled()
         if state.run.is_told_to_stop:
@@ -112,12 +115,18 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
     results = {key: future.result() for key, future in running.items()}
-    outcomes = [Outcome(read, *results[read.name, read.arguments_digest]) for read in reads]
+    outcomes = [_outcome(state, read, *results[read.name, read.arguments_digest]) for read in reads]
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
+
+
+def _outcome(state: RunState, execution: ToolExecution, result: ToolResult, attempts: int = 0) -> Outcome:
+    """What came of a call, as hooks leave it."""
+    made, raw = points.after_tool_use(state, execution, result)
+    return Outcome(execution, made, attempts, raw)
 
 
 def _attempt_read(state: RunState, execution: ToolExecution) -> tuple[ToolResult, int]:
@@ -230,25 +239,26 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             break
         time.sleep(_pause(attempt, result.retry_after))
     execution.attempts = attempt
+    outcome = _outcome(state, execution, result, attempt)
     try:
         with ledger.transaction():
             run = state.locked()
-            _store(execution, result)
-            if result.status != "ok":
+            _store(outcome)
+            if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except runs.LeaseLost:
         with ledger.transaction():
             run_row = runs.lock(execution.run_id)
-            if executions.finish_late(execution, result) and run_row is not None:
+            if executions.finish_late(execution, outcome.result) and run_row is not None:
                 runs.wake(run_row, runs.clock(run_row))
         raise
 
 
-def _store(execution: ToolExecution, result: ToolResult) -> None:
-    if result.reason == Reason.OUTCOME_UNKNOWN:
-        executions.lose(execution)
+def _store(outcome: Outcome) -> None:
+    if outcome.result.reason == Reason.OUTCOME_UNKNOWN:
+        executions.lose(outcome.execution)
     else:
-        executions.finish([Outcome(execution, result, execution.attempts)])
+        executions.finish([outcome])
 
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
@@ -283,6 +293,8 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
         message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
         return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
+    except StopRun as stop:
+        return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
     except OutcomeUnknown as error:
         return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
     except ToolError as error:
@@ -310,7 +322,13 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
         idempotency_key=execution.idempotency_key or "",
         deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
         attempt=attempt,
-        state=MappingProxyType({"input": run.input, "metadata": MappingProxyType(run.metadata)}),
+        state=MappingProxyType(
+            {
+                "input": run.input,
+                "metadata": MappingProxyType(run.metadata),
+                "shared": MappingProxyType(state.hooks.shared),
+            }
+        ),
     )
 
 

@@ -7,18 +7,19 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import budgets, conversations, executions, limits, runs, subagents
+from agentapp import budgets, conversations, executions, limits, points, runs, subagents
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
-from agentapp.messages import Reply, StopSignal
+from agentapp.hooks import HookFailed
+from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
@@ -50,7 +51,7 @@ def drive(run_id: uuid.UUID) -> Again | None:
     state = RunState.load(run)
     try:
         with _lease_kept(state):
-            return _go(state)
+            return _hooked(state)
     except runs.LeaseLost as lost:
         log.warning("Stopped driving %s: %s", run_id, lost)
     except (OperationalError, InterfaceError):
@@ -62,8 +63,20 @@ def drive(run_id: uuid.UUID) -> Again | None:
     return None
 
 
+def _hooked(state: RunState) -> Again | None:
+    """Go on until the run ends, waits, or a hook ends it."""
+    try:
+        points.begin(state)
+        return _go(state)
+    except (StopRun, HookFailed) as raised:
+        _end_by(state, points.signal_of(raised))
+    return None
+
+
 def _go(state: RunState) -> Again | None:
     until = time.monotonic() + settings.TIME_SLICE_SECONDS
+    if not state.run.is_told_to_stop and _was_last(state) and _conclude(state):
+        return None
     while True:
         if state.run.is_told_to_stop:
             _obey(state)
@@ -73,9 +86,16 @@ def _go(state: RunState) -> Again | None:
             if settled.parked:
                 return None
             if settled.stop is not None:
-                _end(state, Run.State.STOPPED, settled.stop)
+                _end_by(state, settled.stop)
                 return None
             continue
+        if state.step_under_way:
+            state.step_under_way = False
+            points.after_step(state)
+        signal = points.stop_wanted(state, state.steps[-1]) if state.steps else None
+        if signal is not None:
+            _end_by(state, signal)
+            return None
         limit = limits.reached(state.run, state.steps, state.worked_seconds)
         if limit is not None:
             _end(state, Run.State.STOPPED, limit)
@@ -123,14 +143,24 @@ def _within_budget(state: RunState) -> bool:
 
 def _take_step(state: RunState) -> bool:
     """Ask for one decision and store it with its calls. True: the run has ended."""
+    points.before_step(state)
     # Out of rounds: the model answers with what it has, and is offered nothing to call.
-    last = limits.rounds_signal(state.run, state.steps) if limits.rounds_are_used_up(state.run, state.steps) else None
+    may_call = not limits.rounds_are_used_up(state.run, state.steps)
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
-    reply = _ask(state, disclosed, may_call=last is None)
+    try:
+        reply = _ask(state, disclosed, may_call=may_call)
+    except (ModelError, StopRun, HookFailed, runs.LeaseLost, DatabaseError):
+        raise
+    except Exception:
+        _record_failed_step(state, started_at)
+        raise
     finished_at = datetime.now(UTC)
-    callable_now = {} if last else disclosed
-    proposals = judge(Situation(state.run, state.configuration, callable_now, state.steps), reply.tool_calls)
+    guarded = points.guard(state, reply.tool_calls)
+    reply = replace(reply, tool_calls=tuple(guarded.calls))
+    callable_now = disclosed if may_call else {}
+    situation = Situation(state.run, state.configuration, callable_now, state.steps)
+    proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
     with ledger.transaction():
         step = runs.record_step(state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
         if step is None:
@@ -138,23 +168,62 @@ def _take_step(state: RunState) -> bool:
             return False
         budgets.spend(state.run, reply.usage.cost)
         if reply.failure is not None:
-            executions.record_failed_decision(state.run, step, reply.failure)
-            _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, reply.failure.message, source="driver"))
-            return True
-        rows = StepRows(step, executions.propose(state.run, step, proposals))
+            rows = StepRows(step, [executions.record_failed_decision(state.run, step, reply.failure)])
+        else:
+            rows = StepRows(step, executions.propose(state.run, step, proposals))
     state.steps.append(rows)
     _add_usage(state.run, reply)
-    if last is not None:
-        _end(state, Run.State.STOPPED, last, reply.text, partial=bool(reply.text.strip()))
-        return True
-    if reply.tool_calls:
+    points.tokens_reported(state, reply)
+    if guarded.raised is not None:
+        raise guarded.raised
+    return _conclude(state)
+
+
+def _was_last(state: RunState) -> bool:
+    """Whether the run's last step is one that ends it: its worker died before it did."""
+    if not state.steps or state.steps[-1].open:
         return False
-    if reply.text.strip():
-        _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), reply.text)
+    rows = state.steps[-1]
+    return not rows.executions or bool(rows.step.error) or limits.rounds_are_used_up(state.run, state.steps[:-1])
+
+
+def _conclude(state: RunState) -> bool:
+    """End the run if its last step is the last one: it failed, used up the rounds, or has an answer.
+
+    Also asked by the worker that takes over from one that died right behind such a step.
+    """
+    rows = state.steps[-1]
+    answer = rows.step.text
+    if rows.step.error:
+        points.after_step(state)
+        message = rows.executions[0].message if rows.executions else "The driver failed."
+        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="driver"))
+    elif limits.rounds_are_used_up(state.run, state.steps[:-1]):
+        points.after_step(state)
+        signal = limits.rounds_signal(state.run, state.steps[:-1])
+        _end(state, Run.State.STOPPED, signal, answer, partial=bool(answer.strip()))
+    elif rows.executions:
+        state.step_under_way = True
+        return False
+    elif points.after_step(state):
+        return False
+    elif answer.strip():
+        _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), answer)
     else:
         message = "The model gave neither an answer nor a call."
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="model"))
     return True
+
+
+def _record_failed_step(state: RunState, started_at: datetime) -> None:
+    """A driver broke down in the middle of a decision: the step stands on record, and its hooks run."""
+    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."))
+    with ledger.transaction():
+        step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
+    if step is not None:
+        state.steps.append(StepRows(step, []))
+        _add_usage(state.run, reply)
+        points.after_step(state)
 
 
 def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply:
@@ -199,8 +268,14 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     return Again(min(delay, MAX_BACKOFF_SECONDS))
 
 
+def _end_by(state: RunState, signal: StopSignal) -> None:
+    """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
+    _end(state, Run.State.FAILED if signal.reason == StopReason.ERROR else Run.State.STOPPED, signal)
+
+
 def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
+    points.before_end(state, final, signal)
     with ledger.transaction():
         if state.run.parent_id is not None:
             runs.lock_parent(state.run.pk)
@@ -213,6 +288,7 @@ def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, p
         runs.finish(run, final, signal, answer, partial=partial)
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
+    points.after_execution(state, final, signal, answer)
 
 
 @contextmanager

@@ -130,3 +130,14 @@ class StopSignal:
     message: str
     context: dict[str, Any] = field(default_factory=dict)
     source: str = ""
+
+
+class StopRun(Exception):
+    """Raised by a tool or a hook to end the run as stopped. People read the message.
+
+    The call of a tool that raises it counts as done: what could not be done is a ToolError.
+    """
+
+    def __init__(self, message: str, context: dict[str, Any] | None = None, source: str = "") -> None:
+        super().__init__(message)
+        self.context, self.source = context or {}, source

@@ -4,8 +4,9 @@ In order: well-formed, disclosed, arguments fit the schema, not a repetition, pe
 within limits. The result is a Proposal: refused with a reason, ready to run, or to be asked about.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from agentapp import agent_tools, budgets, runs
@@ -44,12 +45,17 @@ class _Refused(Exception):
         self.replay_of = replay_of
 
 
-def judge(situation: Situation, calls: Sequence[ToolCall]) -> list[Proposal]:
-    """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored."""
+def judge(
+    situation: Situation, calls: Sequence[ToolCall], answered: Mapping[int, Proposal] = MappingProxyType({})
+) -> list[Proposal]:
+    """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored.
+
+    `answered` are those that hooks have answered already, by their place.
+    """
     proposals: list[Proposal] = []
     leading = True
     for index, call in enumerate(calls):
-        proposal = _judge_one(situation, call, index, proposals)
+        proposal = answered.get(index) or _judge_one(situation, call, index, proposals)
         if not proposal.refusal:
             leading = leading and not proposal.asks and proposal.tool is not None and not proposal.tool.consequential
             # A call that asks an agent begins together with the run that answers it; see `subagents`.

@@ -4,8 +4,9 @@ A function returns whether it changed a row; False means somebody else got there
 normal. Functions that take a lease token raise LeaseLost when the run is no longer held by it.
 """
 
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -22,8 +23,11 @@ from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now, SecondsSince
-from approvals.digest import storable, storable_json
+from approvals.digest import MalformedJSON, parse, storable, storable_json
 from approvals.models import Event
+
+MAX_CONTEXT_CHARS = 16 * 1024
+"""Of what a stop gives along. More cannot be read back, and is not kept."""
 
 
 class LeaseLost(Exception):
@@ -320,8 +324,9 @@ def finish(
         )
     )
     if changed:
-        data = {"reason": signal.reason, "message": storable(signal.message)[:500], "source": signal.source[:120]}
-        data |= {"context": storable_json(signal.context)} if signal.context else {}
+        data = {"reason": signal.reason, "message": storable(signal.message)[:500]}
+        if signal.source:
+            data |= {"source": storable(signal.source)[:120], "context": _plain(signal.context)}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
         if run.parent_id is not None:
             _wake_parent(run.parent_id)
@@ -363,6 +368,14 @@ def _credible(usage: Usage) -> Usage:
 def _worked() -> Any:
     """The time a worker has held the run, added to that of its other holders."""
     return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))
+
+
+def _plain(context: Mapping[str, Any]) -> Any:
+    """What a tool or a hook gave along with its stop, as the ledger can keep it."""
+    try:
+        return parse(json.dumps(storable_json(dict(context)), allow_nan=False, default=str)[:MAX_CONTEXT_CHARS])
+    except (ValueError, MalformedJSON, RecursionError):
+        return {"unreadable": True}
 
 
 def _in(seconds: float) -> Any:

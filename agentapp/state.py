@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from agentapp import runs
 from agentapp.drivers.base import Driver
+from agentapp.hooks import Hooks
 from agentapp.models import Message, Run, Tool
 from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
@@ -22,6 +23,10 @@ class RunState:
     driver: Driver | None = None
     """Bound when the first step of this drive is decided."""
     began: float = field(default_factory=time.monotonic)
+    hooks: Hooks = field(default_factory=Hooks)
+    """Loaded when the drive begins."""
+    step_under_way: bool = False
+    """The last step has had calls to settle, and the hooks behind it have not run."""
 
     @classmethod
     def load(cls, run: Run) -> "RunState":
@@ -29,7 +34,9 @@ class RunState:
         if run.lease_token is None:
             raise runs.LeaseLost(f"{run.pk} is held by nobody")
         height: int = run.configuration_height  # type: ignore[attr-defined]
-        return cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
+        state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
+        state.step_under_way = bool(state.steps and state.steps[-1].open)
+        return state
 
     def locked(self) -> Run:
         """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""

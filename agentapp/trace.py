@@ -29,6 +29,7 @@ _REFUSED_IN_WORDS: dict[str, str] = {
     Reason.APPROVAL_REJECTED: "Rejected",
     Reason.APPROVAL_EXPIRED: "Expired",
     Reason.POLICY_DENIED: "Denied by rule",
+    Reason.BLOCKED_BY_HOOK: "Blocked by hook",
 }
 
 

@@ -5,7 +5,7 @@ fence that says it is data, metadata never appears, and long results are cut wit
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from approvals.digest import MalformedJSON, parse
 
 MAX_RESULT_CHARS = 16 * 1024
 FENCE = "<<<"
+# Behind a step without calls that did not end the run: a hook wanted more.
+GO_ON = "This is not finished yet. Go on."
+CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
 
 _STATUS = ToolExecution.ResultStatus
 
@@ -46,7 +49,7 @@ def load_conversation(run: Run) -> list[Message]:
     return list(Message.objects.filter(conversation=run.conversation_id).exclude(run=run).order_by("seq"))
 
 
-def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepRows]) -> tuple[ChatMessage, ...]:
+def compile_messages(run: Run, earlier: Sequence[Message], steps: Sequence[StepRows]) -> tuple[ChatMessage, ...]:
     """The history a model is sent: earlier messages, the input, then steps with their answers."""
     messages: list[ChatMessage] = [
         UserMessage(m.content) if m.role == Message.Role.USER else AssistantMessage(m.content) for m in earlier
@@ -56,9 +59,11 @@ def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepR
         if rows.step.error:
             messages += _undecided(rows)
             continue
-        calls = tuple(ToolCall(e.call_id, e.name, e.arguments_text) for e in rows.executions)
+        calls = tuple(_as_proposed(execution) for execution in rows.executions)
         messages.append(AssistantMessage(rows.step.text, calls, rows.step.provider_parts))
         messages += [answer(execution) for execution in rows.executions]
+        if not rows.executions and not (run.is_final and rows is steps[-1]):
+            messages.append(UserMessage(GO_ON))
     return tuple(messages)
 
 
@@ -74,7 +79,14 @@ def answer(execution: ToolExecution) -> ToolMessage:
     if not execution.is_answered:
         raise ValueError(f"The call {execution.call_id} has no answer yet.")
     text = _answer_text(execution)
-    return ToolMessage(execution.call_id, execution.name, text, ok=execution.result_status == _STATUS.OK)
+    return ToolMessage(execution.call_id, _as_proposed(execution).name, text, ok=execution.result_status == _STATUS.OK)
+
+
+def _as_proposed(execution: ToolExecution) -> ToolCall:
+    """The call in the model's own words, which its provider knows, whatever a hook made of it."""
+    if execution.proposed_name:
+        return ToolCall(execution.call_id, execution.proposed_name, execution.proposed_text)
+    return ToolCall(execution.call_id, execution.name, execution.arguments_text)
 
 
 def changes(execution: ToolExecution) -> list[tuple[str, Any, Any]]:
@@ -100,7 +112,12 @@ def _answer_text(execution: ToolExecution) -> str:
     if execution.result_status != _STATUS.OK:
         again = "" if execution.result_status == _STATUS.RETRYABLE_ERROR else " It must not be tried again as it is."
         return f"Error ({execution.result_status}, {execution.reason}): {_fenced_error(execution)}{again}"
-    parts = [_change_note(execution), execution.message, _shown_value(execution)]
+    parts = [
+        CHANGED_BY_HOOK if execution.proposed_name else "",
+        _change_note(execution),
+        execution.message,
+        _shown_value(execution),
+    ]
     return "\n".join(part for part in parts if part)
 
 

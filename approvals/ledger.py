@@ -6,11 +6,12 @@ change or a gap made by hand is found and named by `verify`.
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
@@ -38,6 +39,10 @@ class Fact:
     type: str
     actor: str
     data: dict[str, Any]
+
+
+listeners: list[Callable[[Sequence[Fact]], None]] = []
+"""Called with the facts of each transaction that wrote any, once it has committed."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,8 @@ def transaction() -> Iterator[None]:
             yield
             for chain in dict.fromkeys(fact.chain for fact in facts):
                 _append(chain, [fact for fact in facts if fact.chain == chain])
+            if facts and listeners:
+                db_transaction.on_commit(partial(_tell, facts), robust=True)
     finally:
         _facts.reset(token)
 
@@ -97,6 +104,16 @@ def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str
     if facts is None:
         raise RuntimeError("An event belongs to the transaction of its change: use ledger.transaction().")
     facts.append(Fact(chain, type, actor, data or {}))
+
+
+def _tell(facts: Sequence[Fact]) -> None:
+    # What a listener records belongs to a transaction of its own: the one it hears of is over.
+    token = _facts.set(None)
+    try:
+        for listener in tuple(listeners):
+            listener(facts)
+    finally:
+        _facts.reset(token)
 
 
 def _append(chain: str, facts: Sequence[Fact]) -> None:

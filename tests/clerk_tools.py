@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentapp.tools.base import EffectLine, OutcomeUnknown, ToolContext, ToolError, tool
+from agentapp.tools.base import EffectLine, OutcomeUnknown, StopRun, ToolContext, ToolError, tool
 
 EFFECTS: list[tuple[str, dict[str, Any], str]] = []
 """Every effect, in order: tool, arguments, idempotency key."""
@@ -154,3 +154,16 @@ def undeclared(text: str) -> str:
     """Nobody said what this does."""
     note("undeclared", text=text)
     return text
+
+
+@tool(effect="read")
+def hand_over(to: str) -> str:
+    """Hand the customer over, which ends the run."""
+    note("hand_over", to=to)
+    raise StopRun(f"Handed over to {to}.", {"to": to})
+
+
+@tool(effect="read")
+def shared(context: ToolContext) -> str:
+    """What hooks have handed on."""
+    return str(dict(context.state["shared"]))

@@ -1,6 +1,10 @@
 """What the pages say is true: links lead somewhere, snippets run, names exist."""
 
+import json
 import re
+import sys
+import types
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,12 +13,15 @@ import pytest
 import yaml
 from django.core.management import get_commands
 
+from agentapp import hooks, observe
 from agentapp.drivers import DRIVERS
 from agentapp.drivers.react import SETTINGS_SCHEMA
 from agentapp.drivers.react_decision import read_decision
-from agentapp.messages import ToolSpec
+from agentapp.messages import ToolResult, ToolSpec, UserMessage
+from agentapp.models import Agent
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+from tests.conftest import call, calls, says
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -152,6 +159,66 @@ def test_the_decisions_of_the_drivers_page_are_read_as_it_says():
     shown = [line.strip() for line in page.splitlines() if line.startswith('    {"thought"')]
     tool = ToolSpec("get_invoice", "", {"type": "object", "properties": {"number": {"type": "string"}}})
     assert [read_decision(text, (tool,), "auto").type for text in shown] == ["call_tool", "final_answer"]
+
+
+@pytest.fixture
+def hooks_page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Everything docs/hooks.md defines, as a module that agents can name."""
+    source = "\n".join(snippets(ROOT / "docs/hooks.md", "python"))
+    module = types.ModuleType("docs_hooks")
+    monkeypatch.setitem(sys.modules, "docs_hooks", module)
+    exec(compile(source, "docs/hooks.md", "exec", dont_inherit=True), vars(module))
+    return module
+
+
+def test_the_hooks_of_the_hooks_page_can_be_loaded(hooks_page):
+    found = [name for name, value in vars(hooks_page).items() if isinstance(value, hooks.Hook)]
+    assert len(found) == 7
+    assert hooks.check([f"docs_hooks.{name}" for name in [*found, "Audit"]]) == []
+
+
+def test_the_hooks_of_the_hooks_page_do_what_it_says(hooks_page):
+    run = hooks.RunFacts(id=str(uuid.uuid4()), agent="support", state="running", customer="C-666")
+
+    def before(name: str, **arguments: Any) -> hooks.BeforeToolUse:
+        return hooks.BeforeToolUse(
+            run=run, step=1, call_id="a", name=name, arguments=arguments, arguments_text=json.dumps(arguments)
+        )
+
+    assert hooks_page.no_bulk_mail(before("send_mail", to=["a"])) is None
+    assert hooks_page.no_bulk_mail(before("send_mail", to=["a"] * 13)).blocked
+    assert hooks_page.cap_vouchers(before("send_voucher", amount=500)).arguments == {"amount": 10}
+    assert hooks_page.known_rates(before("exchange_rate", currency="EUR")).result.data == 1.08
+    after = hooks.AfterToolUse(
+        run=run, step=1, call_id="a", name="x", arguments={}, result=ToolResult(data="card 4111")
+    )
+    assert hooks_page.hide_cards(after).result.data == "card ****"
+    with pytest.raises(hooks.StopRun, match="account is closed"):
+        hooks_page.closed_accounts(hooks.BeforeExecution(run=run))
+
+
+def test_the_hooks_of_the_hooks_page_work_in_a_run(hooks_page, clerk):
+    names = ("Audit", "ask_for_the_order", "say_what_is_missing", "hide_cards", "no_bulk_mail")
+    Agent.objects.update(hooks=[f"docs_hooks.{name}" for name in names], hook_contract="strict")
+    sent = []
+    end = observe.on_event("inference.started", lambda event: sent.append(event.data["request"].messages[-1]))
+    run = clerk.run(
+        calls(call("a", "look_up", what="x")), says("It is on its way."), says("Your order 7 is on its way.")
+    )
+    end()
+    assert run.answer == "Your order 7 is on its way."
+    assert sent[-1] == UserMessage("Name the number of the order.")
+    assert not observe.is_watched()
+
+
+def test_the_hooks_page_lists_the_points_with_what_each_may_change():
+    page = (ROOT / "docs/hooks.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ?([^|]*)\|$", page, re.MULTILINE)
+    listed = {point: set(re.findall(r"`(\w+)`", fields)) for point, fields in rows}
+    assert listed == {name: set(point.mutable) - {"shared"} for name, point in hooks.POINTS.items()}
+    assert [name for name, point in hooks.POINTS.items() if not point.mutable] == [
+        "on_stop", "after_execution", "on_error",
+    ]  # fmt: skip
 
 
 def test_the_operating_page_lists_every_setting():

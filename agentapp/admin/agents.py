@@ -3,7 +3,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
-from agentapp import agent_tools
+from agentapp import agent_tools, hooks
 from agentapp.drivers import DRIVERS, settings_problems
 from agentapp.models import Agent, Route, Tool
 from approvals import ledger
@@ -16,6 +16,13 @@ class AgentForm(forms.ModelForm):
         initial="tool_calling",
         help_text="Who decides a step: a model that calls tools, one that writes what it wants, or a script.",
     )
+
+    def clean_hooks(self) -> Any:
+        paths = self.cleaned_data["hooks"] or []
+        problems = hooks.check(paths)
+        if problems:
+            raise forms.ValidationError(problems)
+        return paths
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

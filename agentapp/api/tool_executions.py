@@ -69,8 +69,12 @@ class ToolExecutionOut(BaseModel):
     call_id: str
     tool: str
     effect_class: str
-    args: Any = Field(description="As proposed. A text when the model sent something that is not JSON.")
+    args: Any = Field(
+        description="As proposed, or as a hook made them. A text when the model sent something that is not JSON."
+    )
     executed_args: Any = Field(description="What ran, when it ran. Differs from `args` when a person edited.")
+    was_changed_by_hook: bool
+    was_blocked: bool = Field(description="A hook blocked it.")
     state: str
     result_status: str | None
     reason: str | None = Field(description="A code: why it was refused or failed.")
@@ -135,6 +139,8 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         effect_class=execution.effect_class,
         args=masked_text(execution.arguments_text, secret),
         executed_args=masked(json.loads(execution.executed_text), secret) if execution.executed_text else None,
+        was_changed_by_hook=bool(execution.proposed_name),
+        was_blocked=execution.was_blocked,
         state=execution.state,
         result_status=execution.result_status or None,
         reason=execution.reason or None,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
+from agentapp import hooks
 from agentapp.models import Agent, Tool
 from approvals import policy
 from approvals.digest import canonical, parse, storable
@@ -76,6 +77,11 @@ def _are_decisions(value: list[str]) -> list[str]:
         policy.validate_allowed_decisions(value)
     except ValidationError as error:
         raise ValueError(error.messages[0]) from error
+    return value
+
+
+def _is_hook(value: str) -> str:
+    hooks.find(value)
     return value
 
 
@@ -145,7 +151,7 @@ class AgentEntry(TypedDict, total=False):
     subagents: list[Annotated[str, _known("agents", "agent", everybody=True)]]
     denied_subagents: list[Annotated[str, _known("agents", "agent")]]
     max_depth: int
-    hooks: list[Text]
+    hooks: list[Annotated[Text, AfterValidator(_is_hook)]]
     hook_contract: Annotated[str, _among(Agent.HookContract.values)]
     max_iterations: int
     on_limit: Annotated[str, _among(Agent.OnLimit.values)]

@@ -12,7 +12,7 @@ from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.trace import Row, Timeline
 from approvals.models import Approval
 
-PARTS = {"arguments": "arguments_text", "ran": "executed_text", "result": "result_text"}
+PARTS = {"arguments": "arguments_text", "proposed": "proposed_text", "ran": "executed_text", "result": "result_text"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,10 @@ class Asked:
     call: ToolExecution
     arguments: JSON
 
+    @property
+    def part(self) -> str:
+        return "proposed" if self.call.proposed_name else "arguments"
+
 
 @dataclass(frozen=True)
 class Inspected:
@@ -52,6 +56,8 @@ class Inspected:
     asked: Sequence[Asked] = ()
     call: ToolExecution | None = None
     arguments: JSON | None = None
+    proposed: JSON | None = None
+    """The model's own arguments, where a hook made another call of them."""
     result: JSON | None = None
     changes: Sequence[Change] = ()
     approvals: Sequence[Approval] = ()
@@ -71,7 +77,10 @@ def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row 
 
 
 def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
-    """Everything kept about one row. Two queries at most. None: it is gone."""
+    """Everything kept about one row. Two queries at most, and one more for a call whose tool a hook changed.
+
+    None: it is gone.
+    """
     if row.kind == "message":
         return Inspected("message", row)
     if row.call is None:
@@ -80,7 +89,7 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
             return None
         # What stands for a decision that failed was never asked for.
         calls = [] if step.error else step.executions.all()
-        asked = [Asked(call, arguments_of(call)) for call in calls]
+        asked = [Asked(call, proposed_of(call) or arguments_of(call)) for call in calls]
         return Inspected("model", row, step=step, asked=asked, reason=words.reason(step.error) if step.error else "")
     call = trace.call_of(run, row.step, row.call)
     if call is None:
@@ -91,6 +100,7 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
         row,
         call=call,
         arguments=arguments_of(call),
+        proposed=proposed_of(call),
         result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text not in ("", "null") else None,
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
         approvals=line.approvals.get(call.pk, []),
@@ -100,13 +110,18 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
 
 
 def arguments_of(call: ToolExecution) -> JSON:
-    """The arguments as proposed."""
+    """The arguments as proposed, or as a hook made them."""
     return _json(call.arguments_text, _secrets(call.tool, call.approval))
+
+
+def proposed_of(call: ToolExecution) -> JSON | None:
+    """The model's own arguments, where a hook changed the call."""
+    return _json(call.proposed_text, _secrets_of(call, "proposed")) if call.proposed_name else None
 
 
 def full_text(call: ToolExecution, part: str) -> str:
     """All of a call's arguments or result as indented JSON, secrets masked."""
-    shown = _json(getattr(call, PARTS[part]), _secrets(call.tool, call.approval))
+    shown = _json(getattr(call, PARTS[part]), _secrets_of(call, part))
     return json.dumps(shown.value, ensure_ascii=False, indent=2) if shown.is_json else shown.text
 
 
@@ -121,6 +136,14 @@ def _json(text: str, secrets: set[str]) -> JSON:
 def _secrets(tool: Tool | None, approval: Approval | None) -> set[str]:
     """What was secret when it was asked, and what is secret now."""
     return {*(tool.secret_fields if tool else ()), *(approval.secret_fields if approval else ())}
+
+
+def _secrets_of(call: ToolExecution, part: str) -> set[str]:
+    """A hook may have made a call of another tool; then the tool the model had named has its secrets too."""
+    named = None
+    if part == "proposed" and call.proposed_name != call.name:
+        named = Tool.objects.filter(name=call.proposed_name).first()
+    return _secrets(call.tool, call.approval) | _secrets(named, None)
 
 
 def _changes(approval: Approval) -> list[Change]:

@@ -34,6 +34,10 @@ class Runtime(Protocol):
         """Ask a model and wait for the whole reply. Raises ModelError."""
         ...
 
+    def replay(self, request: llm.Request, reply: Reply) -> Reply:
+        """Take a reply from a script as if a model had given it."""
+        ...
+
 
 class Driver(Protocol):
     """A strategy that decides steps, and leaves every call to the executor. It never runs a tool.

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from agentapp import llm
 from agentapp.drivers.base import ModelError, Runtime, StepRequest
 from agentapp.messages import Reply, ToolCall, Usage
 from agentapp.script import ScriptError, check_script
@@ -11,10 +12,15 @@ from approvals.digest import MalformedJSON, canonical
 
 
 class ScriptedDriver:
-    """Step n is the n-th reply of the run's script; without one, of the agent's: `script` in its driver settings."""
+    """Step n is the n-th reply of the run's script; without one, of the agent's: `script` in its driver settings.
+
+    It passes the same hooks as a model's.
+    """
+
+    runtime: Runtime | None = None
 
     def bind(self, runtime: Runtime) -> None:
-        """Nobody is asked."""
+        self.runtime = runtime
 
     def next_step(self, state: StepRequest) -> Reply:
         script = state.script if state.script is not None else _script_of(state)
@@ -24,13 +30,17 @@ class ScriptedDriver:
         if "error" in reply:
             raise ModelError(reply["error"], code="scripted")
         calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
-        return Reply(
+        scripted = Reply(
             text=reply.get("text", ""),
             tool_calls=calls,
             usage=_usage(reply.get("usage", {})),
             model="scripted",
             finish_reason="tool_call" if calls else "stop",
         )
+        if self.runtime is None:
+            return scripted
+        request = llm.Request("scripted", state.agent.get("instructions", ""), state.messages, state.tools)
+        return self.runtime.replay(request, scripted)
 
 
 def _script_of(state: StepRequest) -> list[dict[str, Any]]:

@@ -212,7 +212,9 @@ class ToolExecution(models.Model):
     tool_version = models.CharField(max_length=64, blank=True)
     effect_class = models.CharField(max_length=20, choices=EffectClass, default=EffectClass.IRREVERSIBLE)
     consequential = models.BooleanField(default=True)
-    arguments_text = models.TextField(help_text="Exactly as proposed.")
+    arguments_text = models.TextField(help_text="Exactly as proposed, or as a hook made it.")
+    proposed_name = models.CharField(max_length=200, blank=True, help_text="The model's name, where a hook changed it.")
+    proposed_text = models.TextField(blank=True, help_text="The model's arguments, where a hook changed the call.")
     arguments_digest = models.CharField(max_length=64, blank=True)
     executed_text = models.TextField(blank=True, help_text="The canonical arguments that ran, when it ran.")
 

@@ -14,8 +14,10 @@ from typing import Any, Literal, overload
 
 from pydantic import ValidationError
 
-from agentapp.messages import ToolResult, Trust
+from agentapp.messages import StopRun, ToolResult, Trust
 from agentapp.tools.schema import FunctionContract, contract_of, plain_json, validator
+
+__all__ = ["EffectLine", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool"]
 
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
 

@@ -230,6 +230,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
         ("tools: {pay_out: {timeout_seconds: 0}}", "tools.pay_out: A tool needs a deadline of at least one second."),
         ("agents: {a: {driver: magic}}", "agents.a.driver: There is no driver 'magic'."),
+        ("agents: {a: {hooks: [no.such.hook]}}", "agents.a.hooks.0: The hook 'no.such.hook' cannot be imported"),
+        ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks.0: 'tests.clerk_hooks.plain' is no hook"),
         ("agents: {a: {tools: [fly]}}", "agents.a.tools.0: There is no tool 'fly'."),
         (
             "agents: {a: {routes: {r: {tools: [pay_out]}}}}",

@@ -301,8 +301,8 @@ def test_a_partial_answer_says_that_it_is_one(team):
     child = child_of(run)
     with ledger.transaction():
         runs.lock_parent(child.pk)
-        runs.finish(runs.lock(child.pk), "stopped", "steps_limit", "Step limit reached: 5/5.", "Half of it.")
-    Run.objects.filter(pk=child.pk).update(answer_is_partial=True)
+        signal = StopSignal("steps_limit", "Step limit reached: 5/5.")
+        runs.finish(runs.lock(child.pk), "stopped", signal, "Half of it.", partial=True)
     assert team.drive_all(run).state == "succeeded"
     assert team.clerk.execution(run, "a").result_status == "ok"
     assert "partial (steps_limit)" in told(run)

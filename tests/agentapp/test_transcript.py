@@ -1,10 +1,13 @@
 """What a model is shown: a history any provider accepts, with one answer for each call."""
 
+from dataclasses import replace
+
 import pytest
 
 from agentapp.messages import AssistantMessage, ToolMessage, UserMessage
-from agentapp.models import ToolExecution
-from agentapp.transcript import MAX_RESULT_CHARS, answer, compile_messages, load_conversation, load_steps
+from agentapp.models import Agent, ToolExecution
+from agentapp.transcript import GO_ON, MAX_RESULT_CHARS, answer, compile_messages, load_conversation, load_steps
+from tests import clerk_hooks
 from tests.conftest import call, calls, says
 
 
@@ -49,3 +52,13 @@ def test_metadata_is_never_shown_to_the_model(clerk):
     run = clerk.run(calls(call("a", "look_up", what="x")), says("ok"))
     ToolExecution.objects.update(metadata={"key": "canary"})
     assert "canary" not in answer(clerk.execution(run, "a")).text
+
+
+def test_an_answer_that_did_not_end_the_run_is_followed_by_the_wish_for_more_and_the_last_is_not(clerk):
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
+    clerk_hooks.DO["after_step"] = lambda context: replace(context, continue_run=context.step == 1)
+    run = clerk.run(says("half"), says("whole"))
+    assert history(run) == (
+        UserMessage(run.input), AssistantMessage("half"), UserMessage(GO_ON), AssistantMessage("whole"),
+    )  # fmt: skip

@@ -82,9 +82,21 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"driver": "react", "driver_settings": '{"max_retries": -1}'}, "less than the minimum of 0"),
         ({"driver": "react", "driver_settings": '{"retries": 1}'}, "retries is not a setting"),
         ({"max_steps": "-1"}, "greater than or equal to 0"),
+        ({"hooks": '["tests.clerk_hooks.gone"]'}, "cannot be imported"),
+        ({"hooks": '["tests.clerk_hooks.plain"]'}, "is no hook"),
+        ({"hooks": '"tests.clerk_hooks.Spy"'}, "Hooks are a list of dotted paths."),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
     ],
 )
 def test_an_agent_that_could_not_run_is_refused(staff: Client, fields: dict[str, str], message: str) -> None:
     assert message in errors_of(submit(staff, address(Agent, "add"), **agent(**fields)))
     assert not Agent.objects.exists()
+
+
+def test_an_agent_keeps_its_hooks_and_an_empty_field_means_none(staff: Client) -> None:
+    save(staff, address(Agent, "add"), **agent(hooks='["tests.clerk_hooks.Spy"]'))
+    stored = Agent.objects.get()
+    assert stored.hooks == ["tests.clerk_hooks.Spy"]
+    save(staff, address(Agent, "change", stored.pk), hooks="")
+    stored.refresh_from_db()
+    assert stored.hooks == []

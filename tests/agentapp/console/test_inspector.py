@@ -111,3 +111,24 @@ def test_a_long_text_is_cut_and_loaded_whole_on_demand(mias: Client, sam: User) 
     assert whole["X-Content-Type-Options"] == "nosniff"
     assert mias.get(f"/runs/{run.id}/1/0/metadata.json").status_code == 404
     assert mias.get(f"/runs/{run.id}/1/5/result.json").status_code == 404
+
+
+def test_a_call_that_a_hook_changed_shows_what_the_model_had_asked_for_without_its_secrets(
+    mias: Client, sam: User
+) -> None:
+    make_tool("charge_card", "irreversible", secret_fields=["card"])
+    run = RunBuilder(sam)
+    asked = ToolCall("a", "charge_card", '{"amount": "1.00", "card": "4242424242424242"}')
+    made = proposal(make_tool("get_order"), {"order_id": 1001}, proposed=asked, changed_by=["shop.hooks.look_first"])
+    run.step("", made)
+    shown = text(mias, run, "?step=1&call=0")
+    assert "Arguments, as a hook made them" in shown
+    assert "The model had asked for <code>charge_card</code>" in shown
+    assert "1001" in shown
+    assert "1.00" in shown
+    assert "Asked for <code>charge_card</code>" in text(mias, run, "?step=1")
+    for query in ("?step=1", "?step=1&call=0", "?view=conversation", "?view=events"):
+        assert "4242424242424242" not in text(mias, run, query)
+    whole = mias.get(f"/runs/{run.id}/1/0/proposed.json").content.decode()
+    assert "1.00" in whole
+    assert "4242424242424242" not in whole

@@ -18,6 +18,9 @@ class Door:
         self.asked.append(request)
         return llm.complete(request)
 
+    def replay(self, request: llm.Request, reply: Reply) -> Reply:
+        return reply
+
 
 def bound(name: str, door: Door | None = None) -> Driver:
     driver = get_driver(name)

@@ -1,0 +1,331 @@
+"""Where the loop stops for the hooks of a run, and tells who watches. No transaction is open at any of these points."""
+
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentapp import hooks, llm, observe, runs
+from agentapp.executions import Proposal
+from agentapp.hooks import HookFailed
+from agentapp.messages import Reply, StopRun, StopSignal, ToolCall, ToolResult
+from agentapp.models import Run, ToolExecution
+from agentapp.proposals import MAX_CALLS_PER_STEP
+from agentapp.reasons import Reason, StopReason
+from agentapp.state import RunState
+from agentapp.transcript import StepRows
+from approvals import ledger
+from approvals.digest import MalformedJSON, canonical, parse
+
+log = logging.getLogger(__name__)
+
+BLOCKED = "A hook blocked this call. It did not run."
+AFTER_BLOCK = "A call before it was blocked, and that ends the run."
+
+
+def facts(run: Run, state: str = "") -> hooks.RunFacts:
+    return hooks.RunFacts(
+        id=str(run.pk),
+        agent=run.agent_snapshot["name"],
+        state=state or run.state,
+        route=run.route,
+        conversation_id=str(run.conversation_id or ""),
+        customer=run.customer,
+        starter=run.starter.get_username() if run.starter else "",
+        title=run.title,
+        input=run.input,
+        metadata=run.metadata,
+        steps=run.step_count,
+        input_tokens=run.input_tokens,
+        output_tokens=run.output_tokens,
+        cost=run.cost,
+    )
+
+
+# --- The run and its steps -----------------------------------------------------------------------
+
+
+def begin(state: RunState) -> None:
+    """Load the run's hooks; before its first step, let those run that come before everything."""
+    state.hooks = hooks.load(state.run.agent_snapshot)
+    if not state.steps and not state.run.model_failures:
+        observe.emit("execution.started", state.run.pk, {"agent": state.run.agent_snapshot["name"]})
+        _run(state, "before_execution", lambda: hooks.BeforeExecution(run=facts(state.run)))
+
+
+def before_step(state: RunState) -> None:
+    number, tools = state.run.step_count + 1, tuple(sorted(state.disclosed))
+    observe.emit("step.started", state.run.pk, {"step": number})
+    _run(state, "before_step", lambda: hooks.BeforeStep(run=facts(state.run), step=number, tools=tools))
+
+
+def after_step(state: RunState) -> bool:
+    """A step is over. True: a hook wants the run to go on although the model would end it."""
+    rows = state.steps[-1]
+    before = hooks.AfterStep(
+        run=facts(state.run),
+        step=rows.step.number,
+        text=rows.step.text,
+        calls=tuple(execution.name for execution in rows.executions),
+        error=rows.step.error,
+    )
+    after, _ = _run(state, "after_step", lambda: before)
+    go_on = after is not None and after.continue_run
+    observe.emit("step.completed", state.run.pk, {"step": rows.step.number, "error": rows.step.error})
+    wanted = {"step": rows.step.number, "calls": len(rows.executions), "requested": go_on}
+    observe.emit("continuation.evaluated", state.run.pk, {**wanted, "continues": go_on or bool(rows.executions)})
+    return go_on
+
+
+def before_end(state: RunState, final: str, signal: StopSignal) -> None:
+    """The run is about to end; when it fails, the hooks for errors come first."""
+    if final == Run.State.FAILED:
+        failed = hooks.OnError(run=facts(state.run), message=signal.message, source=signal.source)
+        _run_to_the_end(state, "on_error", failed)
+        observe.emit("execution.failed", state.run.pk, {"message": signal.message})
+    context = hooks.OnStop(
+        run=facts(state.run, final), reason=signal.reason, message=signal.message, source=signal.source
+    )
+    _run_to_the_end(state, "on_stop", context)
+    observe.emit("execution.stopped", state.run.pk, dataclasses.asdict(signal))
+
+
+def after_execution(state: RunState, final: str, signal: StopSignal, answer: str) -> None:
+    context = hooks.AfterExecution(
+        run=facts(state.run, final), reason=signal.reason, message=signal.message, answer=answer
+    )
+    _run_to_the_end(state, "after_execution", context)
+    observe.emit("execution.completed", state.run.pk, {"state": str(final), "reason": str(signal.reason)})
+
+
+def tokens_reported(state: RunState, reply: Reply) -> None:
+    used = reply.usage
+    if used.input_tokens or used.output_tokens:
+        data = {"step": state.run.step_count, "input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        observe.emit("tokens.reported", state.run.pk, data)
+
+
+# --- The model -----------------------------------------------------------------------------------
+
+
+def inference(state: RunState, request: llm.Request, ask: Callable[[llm.Request], Reply]) -> Reply:
+    """A model's reply to a request, both as hooks make them."""
+    if not observe.is_watched() and not any(
+        state.hooks.at(point) for point in ("before_inference_request", "after_inference_response")
+    ):
+        return ask(request)
+    run, step, about = state.run, state.run.step_count + 1, uuid.uuid4().hex
+    before = hooks.BeforeInferenceRequest(run=facts(run), step=step, inference_id=about, request=request)
+    asked, _ = _run(state, "before_inference_request", lambda: before)
+    request = asked.request if asked else request
+    observe.emit("inference.started", run.pk, {"inference": about, "step": step, "request": request})
+    try:
+        reply = ask(request)
+    except llm.ModelError as error:
+        observe.emit("inference.failed", run.pk, {"inference": about, "step": step, "message": str(error)})
+        raise
+    after = hooks.AfterInferenceResponse(run=facts(run), step=step, inference_id=about, request=request, reply=reply)
+    answered, _ = _run(state, "after_inference_response", lambda: after)
+    reply = _honest(reply, answered.reply) if answered else reply
+    observe.emit("inference.completed", run.pk, {"inference": about, "step": step, "reply": reply})
+    return reply
+
+
+def _honest(given: Reply, made: Reply) -> Reply:
+    """What was spent was spent; and what the provider wants back unchanged is worth nothing beside other words."""
+    same = (given.text, given.tool_calls) == (made.text, made.tool_calls)
+    parts = None if not same and made.provider_parts == given.provider_parts else made.provider_parts
+    return dataclasses.replace(made, usage=given.usage, provider_parts=parts)
+
+
+# --- Calls ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Guarded:
+    """A step's calls as hooks leave them, to be checked."""
+
+    calls: list[ToolCall]
+    answered: dict[int, Proposal] = field(default_factory=dict)
+    """By place: calls that hooks have blocked or answered. They are not checked, and do not run."""
+    proposed: dict[int, ToolCall] = field(default_factory=dict)
+    """By place: what the model had proposed where a hook changed it."""
+    changers: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    raised: StopRun | HookFailed | None = None
+    """What is to be raised again once the step is stored."""
+
+    def marked(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """The checked proposals, each with what hooks did to it."""
+        return [
+            dataclasses.replace(
+                proposal, proposed=self.proposed.get(index), changed_by=list(self.changers.get(index, ()))
+            )
+            for index, proposal in enumerate(proposals)
+        ]
+
+
+def guard(state: RunState, calls: Sequence[ToolCall]) -> Guarded:
+    """Let hooks change, answer or block calls, before anything about them is checked."""
+    guarded = Guarded([call if call.id else dataclasses.replace(call, id=f"call_{uuid.uuid4().hex}") for call in calls])
+    if not state.hooks.at("before_tool_use"):
+        return guarded
+    # What is beyond the limit is refused whatever a hook would make of it.
+    for index, call in enumerate(guarded.calls[:MAX_CALLS_PER_STEP]):
+        try:
+            blocked = _guard_one(state, guarded, index, call)
+        except (StopRun, HookFailed) as raised:
+            guarded.raised = raised
+            why = "A hook stopped the run." if isinstance(raised, StopRun) else str(raised)
+            guarded.answered = {
+                place: guarded.answered.get(place) or _cancelled(state, each, why)
+                for place, each in enumerate(guarded.calls)
+            }
+            break
+        if blocked and state.run.agent_snapshot.get("stop_on_tool_block"):
+            rest = range(index + 1, len(guarded.calls))
+            guarded.answered |= {place: _cancelled(state, guarded.calls[place], AFTER_BLOCK) for place in rest}
+            break
+    return guarded
+
+
+def _guard_one(state: RunState, guarded: Guarded, index: int, call: ToolCall) -> bool:
+    """Let hooks see one call. True: they blocked it."""
+    arguments = _object(call.arguments_text)
+    before = hooks.BeforeToolUse(
+        run=facts(state.run), step=state.run.step_count + 1, call_id=call.id, name=call.name, arguments=arguments,
+        arguments_text=call.arguments_text,
+    )  # fmt: skip
+    after, changers = _run(state, "before_tool_use", lambda: before)
+    if after is None or not changers:
+        return False
+    guarded.changers[index] = changers
+    changed = _changed_call(call, before, after, changers[-1])
+    if changed != call:
+        guarded.proposed[index], guarded.calls[index] = call, changed
+    tool = state.configuration.tools.get(changed.name)
+    if after.blocked:
+        answer = ToolResult(
+            status="refused", reason=Reason.BLOCKED_BY_HOOK, message=after.message or BLOCKED, trust="trusted_system"
+        )
+        guarded.answered[index] = Proposal(changed, tool, refusal=answer, was_blocked=True)
+    elif after.result is not None:
+        trusted = dataclasses.replace(after.result, trust=after.result.trust or "untrusted_content")
+        guarded.answered[index] = Proposal(changed, tool, refusal=trusted)
+    return after.blocked
+
+
+def _changed_call(call: ToolCall, before: hooks.BeforeToolUse, after: hooks.BeforeToolUse, source: str) -> ToolCall:
+    text = call.arguments_text
+    if repr(after.arguments) != repr(before.arguments):
+        try:
+            text = canonical(after.arguments)
+        except (MalformedJSON, TypeError, ValueError) as error:
+            raise HookFailed(f"Hook {source!r} made arguments that are not plain JSON: {error}", source) from error
+    return ToolCall(call.id, after.name, text)
+
+
+def after_tool_use(
+    state: RunState, execution: ToolExecution, result: ToolResult
+) -> tuple[ToolResult, ToolResult | None]:
+    """A result as hooks make it, and what the tool gave where they changed it.
+
+    Nothing makes a known outcome of an unknown one, and a tool that stopped the run has the last word.
+    """
+    if not state.hooks.at("after_tool_use") or result.reason == Reason.OUTCOME_UNKNOWN or _stops(result):
+        return result, None
+    before = hooks.AfterToolUse(
+        run=facts(state.run),
+        step=state.steps[-1].step.number,
+        call_id=execution.call_id,
+        name=execution.name,
+        arguments=_object(execution.executed_text) or {},
+        result=result,
+    )
+    try:
+        after, _ = _run(state, "after_tool_use", lambda: before)
+    except StopRun as stop:
+        return stopping(result, stop), None
+    except HookFailed as failed:
+        # The call has run, and that stays on record; the run ends when it is stored.
+        return stopping(result, failed), None
+    changed = after is not None and bool(hooks.changed_fields(before, dataclasses.replace(after, shared=before.shared)))
+    return (after.result, result) if after is not None and changed else (result, None)
+
+
+def stopping(result: ToolResult, raised: StopRun | HookFailed, source: str = "") -> ToolResult:
+    """A result that ends the run once it is stored, in whichever worker."""
+    signal = signal_of(raised, source)
+    return dataclasses.replace(result, control={**result.control, "stop": dataclasses.asdict(signal)})
+
+
+def signal_of(raised: StopRun | HookFailed, source: str = "") -> StopSignal:
+    if isinstance(raised, StopRun):
+        return StopSignal(StopReason.STOP_REQUESTED, str(raised), raised.context, raised.source or source)
+    return StopSignal(StopReason.ERROR, str(raised), source=raised.source)
+
+
+def stop_wanted(state: RunState, rows: StepRows) -> StopSignal | None:
+    """What a call of a step that has been answered ends the run with, if any does."""
+    for execution in rows.executions:
+        asked = execution.control.get("stop") if execution.is_answered else None
+        if isinstance(asked, dict):
+            message, context = str(asked.get("message", "")), asked.get("context")
+            failed = asked.get("reason") == StopReason.ERROR
+            return StopSignal(
+                StopReason.ERROR if failed else StopReason.STOP_REQUESTED,
+                message or "A tool asked to stop.",
+                context if isinstance(context, dict) else {},
+                str(asked.get("source") or f"tool:{execution.name}"),
+            )
+    if rows.open or not state.run.agent_snapshot.get("stop_on_tool_block"):
+        return None
+    blocked = next((execution for execution in rows.executions if execution.was_blocked), None)
+    if blocked is None:
+        return None
+    return StopSignal(StopReason.BLOCKED_BY_HOOK, f"A hook blocked {blocked.name}: {blocked.message}", source="hook")
+
+
+def _stops(result: ToolResult) -> bool:
+    return "stop" in result.control and result.data is None
+
+
+def _cancelled(state: RunState, call: ToolCall, why: str) -> Proposal:
+    tool = state.configuration.tools.get(call.name)
+    return Proposal(
+        call, tool, refusal=ToolResult(status="refused", reason=Reason.CANCELLED, message=why, trust="trusted_system")
+    )
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = parse(text or "{}")
+    except MalformedJSON:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# --- Running them --------------------------------------------------------------------------------
+
+
+def _run[C: hooks.Context](state: RunState, point: str, make: Callable[[], C]) -> tuple[C | None, tuple[str, ...]]:
+    """Run a point's hooks over its context. None: it has none, and the context was not even made."""
+    if not state.hooks.at(point):
+        return None, ()
+
+    def violated(name: str, at: str, what: str) -> None:
+        with ledger.transaction():
+            if runs.lock(state.run.pk) is not None:
+                data = {"hook": name, "point": at, "field": what}
+                ledger.record(ledger.run_chain(state.run.pk), "hook.contract_violated", data)
+
+    return state.hooks.run(point, make(), violated)
+
+
+def _run_to_the_end(state: RunState, point: str, context: hooks.Context) -> None:
+    """Hooks of a run that is ending: what they raise is in the log, and the run ends all the same."""
+    try:
+        _run(state, point, lambda: context)
+    except (StopRun, HookFailed) as raised:
+        log.warning("A hook of %s raised on %s: %s", state.run.pk, point, raised)
