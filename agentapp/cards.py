@@ -9,6 +9,7 @@ from django.conf import settings
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import python_source, sentences
+from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
 from approvals.cards import Card
 from approvals.digest import canonical, parse
@@ -86,17 +87,8 @@ def build(
 
 
 def proposed_text(execution: ToolExecution, tool: Tool) -> str:
-    """The proposed arguments in canonical form, with the schema's defaults filled in."""
-    return canonical(with_defaults(tool.input_schema, parse(execution.arguments_text)))
-
-
-def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with what the schema says about the ones left out, so that people see all that will run."""
-    filled = dict(arguments)
-    for name, described in schema.get("properties", {}).items():
-        if isinstance(described, dict) and "default" in described:
-            filled.setdefault(name, described["default"])
-    return filled
+    """The proposed arguments in canonical form, as they will run."""
+    return canonical(effective(tool, parse(execution.arguments_text or "{}")))
 
 
 def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:

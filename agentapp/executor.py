@@ -5,12 +5,14 @@ nothing overtakes an earlier write of its step, whether it runs or waits. What n
 put on cards, all of a step at once, and the run lets go of its worker.
 """
 
+import copy
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import MappingProxyType
 
-from agentapp import cards, executions, recheck, runs, waiting
+from agentapp import cards, endings, executions, recheck, runs, waiting
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import ToolResult
@@ -20,6 +22,8 @@ from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
+from agentapp.tools.results import checked, of_error
+from agentapp.toolset import specs
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -28,6 +32,7 @@ from approvals.models import Approval, Verdict
 from approvals.policy import Ruling
 
 State = ToolExecution.State
+NOTHING = Decimal(0)
 
 
 def settle(state: RunState) -> Settled:
@@ -35,7 +40,7 @@ def settle(state: RunState) -> Settled:
     rows = state.steps[-1]
     # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
     for _ in range(10 * len(rows.executions)):
-        if not rows.open:
+        if not rows.open or endings.of_calls(state.run, rows.executions) is not None:
             return Settled()
         if state.run.cancel_requested_at is not None:
             return Settled()
@@ -108,10 +113,15 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
     results = {key: future.result() for key, future in running.items()}
-    outcomes = [Outcome(read, *results[read.name, read.arguments_digest]) for read in reads]
+    called = {read.pk for read in distinct.values()}
+    outcomes = [
+        Outcome(read, *results[read.name, read.arguments_digest], cost=_cost(read) if read.pk in called else NOTHING)
+        for read in reads
+    ]
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
+        runs.add_cost(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -228,6 +238,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(execution, result)
+            runs.add_cost(run, _cost(execution))
             if result.status != "ok":
                 runs.mark_tool_error(run)
     except runs.LeaseLost:
@@ -240,9 +251,14 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
 
 def _store(execution: ToolExecution, result: ToolResult) -> None:
     if result.reason == Reason.OUTCOME_UNKNOWN:
-        executions.lose(execution)
+        executions.lose(execution, _cost(execution))
     else:
-        executions.finish([Outcome(execution, result, execution.attempts)])
+        executions.finish([Outcome(execution, result, execution.attempts, _cost(execution))])
+
+
+def _cost(execution: ToolExecution) -> Decimal:
+    """What one call takes, however it ends."""
+    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
@@ -271,7 +287,8 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
         )
     context = _context(state, execution, tool, attempt)
     try:
-        return within(tool.timeout_seconds, implementation.run, parse(text), context)
+        result = within(tool.timeout_seconds, implementation.run, parse(text), context)
+        return checked(result, tool.output_schema, acted=tool.consequential)
     except DeadlineExceeded:
         if tool.consequential:
             return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
@@ -280,8 +297,7 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
     except OutcomeUnknown as error:
         return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
     except ToolError as error:
-        status = "retryable_error" if error.retryable else "fatal_error"
-        return ToolResult(status=status, reason=Reason.TOOL_FAILURE, message=str(error), retry_after=error.retry_after)  # type: ignore[arg-type]
+        return of_error(error)
     except Exception as error:  # a tool's own code may fail in any way
         message = f"{type(error).__name__}: {error}"[:2000]
         if tool.consequential:
@@ -304,7 +320,8 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
         idempotency_key=execution.idempotency_key or "",
         deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
         attempt=attempt,
-        state=MappingProxyType({"input": run.input, "metadata": MappingProxyType(run.metadata)}),
+        state=MappingProxyType({"input": run.input, "metadata": MappingProxyType(copy.deepcopy(run.metadata))}),
+        tools=tuple(specs(state.disclosed)),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import conversations, executions, runs
+from agentapp import conversations, endings, executions, runs
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -66,6 +66,10 @@ def _go(state: RunState) -> Again | None:
     while True:
         if state.run.cancel_requested_at is not None:
             _end(state, Run.State.CANCELLED, StopReason.USER_REQUESTED, "Cancelled by a person.")
+            return None
+        ending = endings.of_calls(state.run, state.steps[-1].executions) if state.steps else None
+        if ending is not None:
+            _end(state, ending.state, ending.reason, ending.message, ending.answer)
             return None
         if state.steps and state.steps[-1].open:
             settled = settle(state)
@@ -170,6 +174,7 @@ def _end(state: RunState, final: str, reason: str, message: str = "", answer: st
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
     with ledger.transaction():
         run = state.locked()
+        final, reason, message = endings.strictly(run, final, reason, message)
         if final != Run.State.SUCCEEDED:
             executions.cancel_open(run, f"The run has ended: {message}")
             decisions.withdraw(run.pk, f"The run has ended: {message}")

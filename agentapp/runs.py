@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -263,6 +264,13 @@ def request_cancel(run: Run, actor: str) -> bool:
 
 def mark_tool_error(run: Run) -> None:
     Run.objects.filter(pk=run.pk, had_tool_errors=False).update(had_tool_errors=True)
+
+
+def add_cost(run: Run, cost: Decimal) -> None:
+    """Count what tool calls took into the run. The caller holds its lock; nothing is written for nothing."""
+    if cost:
+        Run.objects.filter(pk=run.pk).update(cost=F("cost") + cost)
+        run.cost += cost
 
 
 def _credible(usage: Usage) -> Usage:
