@@ -267,9 +267,10 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
     assert tool is not None
     honours_key = tool.idempotency == Tool.Idempotency.KEY and execution.idempotency_key is not None
     with ledger.transaction():
-        state.locked()
+        run = state.locked()
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
-            executions.lose(execution)
+            executions.lose(execution, _cost(execution))
+            runs.add_cost(run, _cost(execution))
             return
         executions.repeat(execution)
     _run_begun(state, execution, tool)

@@ -74,6 +74,22 @@ class ToolExecutionOut(BaseModel):
     finished_at: datetime | None
 
 
+class ResultOut(BaseModel):
+    """All that is kept of what a call gave back. A model is shown the result, cut, and none of the rest."""
+
+    id: uuid.UUID
+    tool: str
+    state: str
+    result_status: str | None
+    reason: str | None
+    message: str | None
+    result: Any
+    artifact: Any = Field(description="What the tool gave for the application, beside its result.")
+    metadata: dict[str, Any]
+    retry_after: float | None = Field(description="Seconds, when the tool said when to try again.")
+    cost: str = Field(description="In US dollars.")
+
+
 class OutcomeIn(BaseModel):
     """What became of a call whose outcome was unknown."""
 
@@ -108,6 +124,34 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
     actions.resolve_outcome(execution_id, body.outcome, body.note, user)
     rows = ToolExecution.objects.select_related("tool", "approval")
     return execution_out(rows.prefetch_related("approval__decisions__user").get(pk=execution_id))
+
+
+@router.get(
+    "/tool-executions/{execution_id}/result",
+    auth=Bearer("runs:read"),
+    response={200: ResultOut, **problems(404)},
+    operation_id="get_result",
+    summary="Read all of a result",
+)
+def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
+    """The whole of what a model was shown a part of, and the artifact that it was not shown."""
+    visible = ToolExecution.objects.filter(run__in=auth.visible_runs(person(request)))
+    execution = visible.filter(pk=execution_id).first()
+    if execution is None:
+        raise not_found()
+    return ResultOut(
+        id=execution.pk,
+        tool=execution.name,
+        state=execution.state,
+        result_status=execution.result_status or None,
+        reason=execution.reason or None,
+        message=execution.message or None,
+        result=executions.result_value(execution),
+        artifact=json.loads(execution.artifact_text) if execution.artifact_text else None,
+        metadata=execution.metadata,
+        retry_after=execution.retry_after,
+        cost=str(execution.cost),
+    )
 
 
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
