@@ -12,7 +12,7 @@ from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.tools.arguments import effective
+from agentapp.tools.arguments import effective, misfit
 from agentapp.tools.schema import InvalidSchema, check_arguments
 from agentapp.toolset import Configuration
 from agentapp.transcript import StepRows
@@ -137,6 +137,10 @@ def _fits(tool: Tool, arguments: dict[str, Any]) -> None:
         # Names only: the model knows what it sent, and a value may be a secret.
         sentences += f" You sent {', '.join(sorted(arguments)) or 'nothing'}."
         raise _Refused(Reason.MISSING_ARGUMENTS if missing else Reason.INVALID_ARGUMENTS, sentences)
+    # Before people are asked: nobody should approve what cannot run.
+    refused_by_types = misfit(tool.name, arguments)
+    if refused_by_types:
+        raise _Refused(Reason.INVALID_ARGUMENTS, f"{tool.name}: {refused_by_types}")
 
 
 def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal]) -> None:

@@ -29,6 +29,12 @@ def injected_names(tool_name: str) -> frozenset[str]:
     return implementation.hidden if implementation is not None else frozenset()
 
 
+def misfit(tool_name: str, arguments: dict[str, Any]) -> str:
+    """What a tool's own types find wrong, which a schema cannot say. Empty when nothing is."""
+    implementation = python_source.get(tool_name)
+    return implementation.misfit(arguments) if implementation is not None else ""
+
+
 def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments with what the schema says about the ones left out, so that people see all that will run."""
     filled = dict(arguments)

@@ -137,10 +137,10 @@ class Tool:
         try:
             values = self._values(arguments)
         except ValidationError as error:
+            refusal = InvalidArguments(self._misfit(error))
             if self.on_invalid is False:
-                raise InvalidArguments(f"The arguments do not fit: {_problems(error)}.") from error
-            message = results.worded(self.on_invalid, error, "Tool input validation error")
-            return results.of_error(InvalidArguments(message))
+                raise refusal from error
+            return results.of_error(refusal)
         values |= self._filled_in(context)
         try:
             value = self.function(**values)
@@ -152,6 +152,21 @@ class Tool:
             message = results.worded(self.on_error, error, str(error) or "Tool execution error")
             return results.of_error(error, message)
         return results.of_value(value, self.response)
+
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """What is wrong with arguments that fit the schema and not the types; empty when nothing is."""
+        try:
+            self._values(arguments)
+        except ValidationError as error:
+            return self._misfit(error)
+        except Exception:  # a validator is a tool's own code; what it does wrong is said when the tool runs
+            log.exception("The arguments of %s could not be looked at", self.name)
+        return ""
+
+    def _misfit(self, error: ValidationError) -> str:
+        if self.on_invalid is False:
+            return f"The arguments do not fit: {_problems(error)}."
+        return results.worded(self.on_invalid, error, "Tool input validation error")
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, Any]:
         own = copy.deepcopy(arguments)

@@ -1,6 +1,9 @@
 """Arguments a tool's schema does not name are refused or dropped, and what is judged is what is shown and run."""
 
+from datetime import date
+
 import pytest
+from pydantic import BaseModel, model_validator
 
 from agentapp.models import Tool
 from agentapp.tools.base import tool
@@ -32,6 +35,40 @@ def test_a_tool_may_drop_arguments_there_are_not_and_people_see_what_is_left(cle
     clerk.drive(run)
     assert effects_of("pay") == [{"account": "ana", "amount": 1.0}]
     assert "to" in clerk.execution(run, "b").arguments_text, "what was proposed is kept as it came"
+
+
+def test_what_only_the_types_refuse_is_refused_before_people_are_asked(clerk, offer):
+    class Booking(BaseModel):
+        day: date
+        nights: int
+
+        @model_validator(mode="after")
+        def _is_short(self) -> "Booking":
+            if self.nights > 14:
+                raise ValueError("two weeks at most")
+            return self
+
+    @tool(effect="irreversible", args_schema=Booking)
+    def book(day: date, nights: int) -> str:
+        """Book a room."""
+        return "booked"
+
+    @tool(effect="irreversible", args_schema=Booking, on_invalid="Rooms are booked for two weeks at most.")
+    def book_kindly(day: date, nights: int) -> str:
+        """Book a room."""
+        return "booked"
+
+    offer(book, book_kindly)
+    stay = {"day": "2026-12-24", "nights": 4711}
+    run = clerk.run(calls(call("a", "book", **stay), call("b", "book_kindly", **stay)), says("done"))
+    assert run.state == "succeeded", "nobody was asked"
+    first, second = clerk.execution(run, "a"), clerk.execution(run, "b")
+    assert (first.result_status, first.reason) == (second.result_status, second.reason) == (
+        "refused", "invalid_arguments",
+    )  # fmt: skip
+    assert "two weeks at most" in first.message
+    assert "4711" not in first.message
+    assert second.message == "book_kindly: Rooms are booked for two weeks at most."
 
 
 def test_a_call_with_dropped_arguments_is_the_same_call_as_without(clerk, dana):

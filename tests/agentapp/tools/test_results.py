@@ -9,7 +9,7 @@ import pytest
 from agentapp.messages import ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import results
-from agentapp.tools.base import ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from agentapp.transcript import answer
 from approvals import ledger
 from approvals.models import Rule
@@ -120,6 +120,17 @@ def test_a_tools_own_wording_wins_over_the_executors(clerk, offer):
     _, execution = outcome(clerk, call("a", "borrow"))
     assert (execution.message, execution.result_status) == ("The library is closed.", "retryable_error")
     assert "10.0.0.7" not in answer(execution).text
+
+
+def test_no_wording_hides_that_an_outcome_is_unknown(clerk, offer):
+    @tool(effect="irreversible", on_error=True, on_invalid=True)
+    def wire(to: str) -> str:
+        """Wire money."""
+        raise OutcomeUnknown("the line went dead")
+
+    offer(wire)
+    run, execution = outcome(clerk, call("a", "wire", to="ana"), allow="wire")
+    assert (run.waiting_for, execution.state) == ("outcome", "outcome_unknown")
 
 
 def test_an_envelope_with_a_status_there_is_not_is_a_failure():
