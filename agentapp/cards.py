@@ -13,6 +13,7 @@ from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
 from approvals.cards import Card
 from approvals.digest import canonical, parse
+from approvals.masking import masked
 from approvals.models import Approval, DecisionType
 from approvals.policy import Ruling
 
@@ -48,7 +49,7 @@ def build(
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
-    shown = sentences.masked(arguments, tool.secret_fields)
+    shown = masked(arguments, tool.secret_fields)
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return Card(
         run_id=run.pk,

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from agentapp import actions, auth, executions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
-from agentapp.api.masking import masked, masked_text
+from agentapp.api.masking import masked_text
 from agentapp.models import ToolExecution
+from approvals.masking import masked
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Tool executions"])
@@ -136,9 +137,10 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
 def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
     """The whole of what a model was shown a part of, and the artifact that it was not shown."""
     visible = ToolExecution.objects.filter(run__in=auth.visible_runs(person(request)))
-    execution = visible.filter(pk=execution_id).first()
+    execution = visible.select_related("tool", "approval").filter(pk=execution_id).first()
     if execution is None:
         raise not_found()
+    secret = secret_fields_of(execution)
     return ResultOut(
         id=execution.pk,
         tool=execution.name,
@@ -146,9 +148,9 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=executions.result_value(execution),
-        artifact=json.loads(execution.artifact_text) if execution.artifact_text else None,
-        metadata=execution.metadata,
+        result=masked(executions.result_value(execution), secret),
+        artifact=masked(json.loads(execution.artifact_text), secret) if execution.artifact_text else None,
+        metadata=masked(execution.metadata, secret),
         retry_after=execution.retry_after,
         cost=str(execution.cost),
     )
@@ -169,7 +171,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=executions.result_value(execution),
+        result=masked(executions.result_value(execution), secret),
         trust=execution.trust,
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,

@@ -111,3 +111,17 @@ def test_a_long_text_is_cut_and_loaded_whole_on_demand(mias: Client, sam: User) 
     assert whole["X-Content-Type-Options"] == "nosniff"
     assert mias.get(f"/runs/{run.id}/1/0/metadata.json").status_code == 404
     assert mias.get(f"/runs/{run.id}/1/5/result.json").status_code == 404
+
+
+def test_an_artifact_is_shown_to_people_with_its_secrets_masked(mias: Client, sam: User) -> None:
+    drawer = make_tool("draw", "read", secret_fields=["card"])
+    run = RunBuilder(sam)
+    (call,) = run.step("", proposal(drawer, {"what": "bars"}))
+    run.answer(call, ToolResult(data="drawn", artifact={"file": "bars.svg", "card": "4242"}))
+    page = text(mias, run, "?step=1&call=0")
+    assert "not shown to the model" in page
+    assert "bars.svg" in page
+    assert "4242" not in page
+    whole = mias.get(f"/runs/{run.id}/1/0/artifact.json").content.decode()
+    assert "bars.svg" in whole
+    assert "4242" not in whole
