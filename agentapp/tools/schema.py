@@ -88,8 +88,6 @@ def contract_of_model(
     contract = _contract(name, model, description or inspect.cleandoc(model.__doc__ or ""))
     for field, text in described.items():
         contract.schema["properties"].get(field, {}).setdefault("description", text)
-    if model.model_config.get("extra") != "allow":
-        contract.schema.setdefault("additionalProperties", False)
     return contract
 
 
@@ -122,12 +120,29 @@ def _contract(name: str, model: type[BaseModel], description: str) -> FunctionCo
     schema.pop("title", None)
     schema.pop("description", None)
     schema.setdefault("properties", {})
+    _close(schema)
     for field, described in schema["properties"].items():
         if "default" in described and problems_of(
             {**described, "$defs": schema.get("$defs", {})}, described["default"]
         ):
             raise ValueError(f"The default of {field!r} of the tool {name!r} does not fit its own type.")
     return FunctionContract(description, schema, model)
+
+
+def _close(schema: Any) -> None:
+    """Let no object in a schema take what it does not name: pydantic would drop it after people have seen it."""
+    if not isinstance(schema, dict):
+        return
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    for part in ("properties", "$defs"):
+        for inner in schema.get(part, {}).values():
+            _close(inner)
+    for part in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for inner in schema.get(part, []):
+            _close(inner)
+    for part in ("items", "additionalProperties"):
+        _close(schema.get(part))
 
 
 def check_arguments(schema: dict[str, Any], arguments: Any) -> list[ArgumentProblem]:

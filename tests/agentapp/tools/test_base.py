@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from agentapp.tools.base import Injected, Tool, ToolContext, ToolError, tool
 from agentapp.tools.results import InvalidArguments
+from agentapp.tools.schema import check_arguments
 
 
 def context(call_id: str = "call_1", **more: Any) -> ToolContext:
@@ -222,6 +223,28 @@ def test_types_become_json_schema_with_their_limits():
     assert schema["$defs"]["Line"]["properties"]["count"] == {"minimum": 1, "maximum": 9, "type": "integer"}
     assert schema["$defs"]["Line"]["required"] == ["sku", "count"]
     assert (schema["required"], schema["additionalProperties"]) == (["lines"], False)
+
+
+def test_no_object_at_any_depth_takes_what_it_does_not_name():
+    class Line(BaseModel):
+        sku: str
+        gift: "Line | None" = None
+
+    class Free(BaseModel, extra="allow"):
+        note: str
+
+    @tool
+    def order(lines: list[Line], free: Free, by_day: dict[str, Line]) -> str:
+        """Order."""
+        return "ordered"
+
+    definitions = order.input_schema["$defs"]
+    assert definitions["Line"]["additionalProperties"] is False
+    assert definitions["Free"]["additionalProperties"] is True
+    good = {"lines": [{"sku": "a", "gift": {"sku": "b"}}], "free": {"note": "", "x": 1}, "by_day": {"Mo": {"sku": "c"}}}
+    assert not check_arguments(order.input_schema, good)
+    extra = {**good, "lines": [{"sku": "a", "gift": {"sku": "b", "price": 0}}]}
+    assert [problem.field for problem in check_arguments(order.input_schema, extra)] == ["lines/0/gift"]
 
 
 def test_a_tool_without_parameters_has_an_empty_object_schema():
