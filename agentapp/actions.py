@@ -26,6 +26,7 @@ from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration, snapshot_of
 from approvals import decisions, ledger, standing
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
+from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
 MAX_INPUT_CHARS = 100_000
@@ -371,4 +372,4 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     if ruling.verdict == Verdict.DENY:
         raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return text, sentences.title(tool, sentences.masked(arguments, tool.secret_fields), snapshot)
+    return text, sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)

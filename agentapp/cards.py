@@ -9,9 +9,11 @@ from django.conf import settings
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import python_source, sentences
+from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
 from approvals.cards import Card
 from approvals.digest import canonical, parse
+from approvals.masking import masked
 from approvals.models import Approval, DecisionType
 from approvals.policy import Ruling
 
@@ -47,7 +49,7 @@ def build(
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
-    shown = sentences.masked(arguments, tool.secret_fields)
+    shown = masked(arguments, tool.secret_fields)
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return Card(
         run_id=run.pk,
@@ -86,17 +88,8 @@ def build(
 
 
 def proposed_text(execution: ToolExecution, tool: Tool) -> str:
-    """The proposed arguments in canonical form, with the schema's defaults filled in."""
-    return canonical(with_defaults(tool.input_schema, parse(execution.arguments_text)))
-
-
-def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with what the schema says about the ones left out, so that people see all that will run."""
-    filled = dict(arguments)
-    for name, described in schema.get("properties", {}).items():
-        if isinstance(described, dict) and "default" in described:
-            filled.setdefault(name, described["default"])
-    return filled
+    """The proposed arguments in canonical form, as they will run."""
+    return canonical(effective(tool, parse(execution.arguments_text or "{}")))
 
 
 def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ The caller is inside `ledger.transaction()` and holds the lock on the run's row.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from django.db.models import F
@@ -13,13 +14,12 @@ from django.db.models import F
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
+from agentapp.tools.results import KEPT_CHARS, MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS
 from approvals import ledger
 from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
 from approvals.models import Approval, EffectClass
 
-# What is kept of a result. The model is shown less; see `transcript`.
-MAX_RESULT_CHARS = 256 * 1024
 MAX_REASON_CHARS = 40
 
 State = ToolExecution.State
@@ -53,6 +53,7 @@ class Outcome:
     execution: ToolExecution
     result: ToolResult
     attempts: int = 0
+    cost: Decimal = Decimal(0)
     raw: ToolResult | None = None
     """What the tool gave, where a hook made another result of it."""
 
@@ -151,28 +152,29 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         _apply(outcome.execution, outcome.result)
         outcome.execution.attempts = max(outcome.attempts, outcome.execution.attempts)
         outcome.execution.finished_at = Now()
-        outcome.execution.control = storable_json(outcome.result.control)
+        outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
-            outcome.execution.raw_result_text = _result_text(outcome.raw.data)
+            outcome.execution.raw_result_text = _kept(outcome.raw.data, MAX_RESULT_CHARS)
         rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
-        "attempts", "finished_at", "control", "raw_result_text",
+        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text",
     ]  # fmt: skip
     ToolExecution.objects.bulk_update(rows, fields)
     for outcome in outcomes:
         record(outcome.execution, "completed", _result_facts(outcome.execution))
 
 
-def lose(execution: ToolExecution) -> bool:
+def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
     """A worker died in the middle of this call, or its tool did not answer: nobody knows what it did.
 
     False: it is not running.
     """
     changed = ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(
-        state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN
+        state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, cost=F("cost") + cost
     )
     if changed:
+        execution.cost += cost
         execution.state, execution.reason = State.OUTCOME_UNKNOWN, Reason.OUTCOME_UNKNOWN
         record(execution, "outcome_unknown", {"attempt": execution.attempts})
     return bool(changed)
@@ -310,28 +312,31 @@ def _change_facts(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _result_text(data: Any) -> str:
-    """A result as JSON text. What happened must be on record whatever the tool gave back."""
-    try:
-        text = json.dumps(storable_json(data), ensure_ascii=False)
-    except (ValueError, RecursionError) as error:
-        text = json.dumps({"unreadable": str(error)[:200]})
-    if len(text) > MAX_RESULT_CHARS:
-        text = json.dumps({"truncated": True, "characters": len(text), "start": text[:16_000]}, ensure_ascii=False)
-    return text
-
-
 def _apply(execution: ToolExecution, result: ToolResult) -> None:
-    text = _result_text(result.data)
     execution.state = State.FINISHED
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
     execution.message = storable(result.message)[:MAX_RESULT_CHARS]
-    execution.result_text = text
+    execution.result_text = _kept(result.data, MAX_RESULT_CHARS)
+    execution.artifact_text = "" if result.artifact is None else _kept(result.artifact, MAX_ARTIFACT_CHARS)
+    execution.control = storable_json(result.control)
+    execution.retry_after = result.retry_after
     execution.metadata = storable_json(result.metadata)
     execution.trust = result.trust or execution.trust
-    reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{execution.call_id}"
+    called = execution.idempotency_key or execution.call_id
+    reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{called}"
     execution.evidence_ref = storable(reference)[:200]
+
+
+def _kept(value: Any, limit: int) -> str:
+    """A value as JSON text, or as much of it as is kept: what happened must be on record whatever the tool gave."""
+    try:
+        text = json.dumps(storable_json(value), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        text = json.dumps({"unreadable": str(error)[:200]})
+    if len(text) <= limit:
+        return text
+    return json.dumps({"truncated": True, "characters": len(text), "start": text[:KEPT_CHARS]}, ensure_ascii=False)
 
 
 def _result_facts(execution: ToolExecution) -> dict[str, Any]:

@@ -5,12 +5,14 @@ nothing overtakes an earlier write of its step, whether it runs or waits. What n
 put on cards, all of a step at once, and the run lets go of its worker.
 """
 
+import copy
 import random
 import time
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from types import MappingProxyType
 
-from agentapp import cards, executions, points, recheck, runs, subagents, waiting
+from agentapp import cards, endings, executions, points, recheck, runs, subagents, waiting
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import StopRun, ToolResult
@@ -20,6 +22,8 @@ from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
+from agentapp.tools.results import checked, of_error
+from agentapp.toolset import specs
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -28,6 +32,7 @@ from approvals.models import Approval, Verdict
 from approvals.policy import Ruling
 
 State = ToolExecution.State
+NOTHING = Decimal(0)
 
 
 def settle(state: RunState) -> Settled:
@@ -38,7 +43,7 @@ def settle(state: RunState) -> Settled:
         signal = points.stop_wanted(state, rows)
         if signal is not None:
             return Settled(stop=signal)
-        if not rows.open:
+        if not rows.open or endings.of_calls(state.run, rows.executions) is not None:
             return Settled()
         if state.run.is_told_to_stop:
             return Settled()
@@ -115,18 +120,27 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
     results = {key: future.result() for key, future in running.items()}
-    outcomes = [_outcome(state, read, *results[read.name, read.arguments_digest]) for read in reads]
+    called = {read.pk for read in distinct.values()}
+    outcomes = [
+        _outcome(
+            state, read, *results[read.name, read.arguments_digest], cost=_cost(read) if read.pk in called else NOTHING
+        )
+        for read in reads
+    ]
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
+        runs.add_cost(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
 
-def _outcome(state: RunState, execution: ToolExecution, result: ToolResult, attempts: int = 0) -> Outcome:
+def _outcome(
+    state: RunState, execution: ToolExecution, result: ToolResult, attempts: int = 0, cost: Decimal = NOTHING
+) -> Outcome:
     """What came of a call, as hooks leave it."""
     made, raw = points.after_tool_use(state, execution, result)
-    return Outcome(execution, made, attempts, raw)
+    return Outcome(execution, made, attempts, cost, raw)
 
 
 def _attempt_read(state: RunState, execution: ToolExecution) -> tuple[ToolResult, int]:
@@ -239,11 +253,12 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             break
         time.sleep(_pause(attempt, result.retry_after))
     execution.attempts = attempt
-    outcome = _outcome(state, execution, result, attempt)
+    outcome = _outcome(state, execution, result, attempt, _cost(execution))
     try:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
+            runs.add_cost(run, outcome.cost)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except runs.LeaseLost:
@@ -256,9 +271,14 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
 
 def _store(outcome: Outcome) -> None:
     if outcome.result.reason == Reason.OUTCOME_UNKNOWN:
-        executions.lose(outcome.execution)
+        executions.lose(outcome.execution, outcome.cost)
     else:
         executions.finish([outcome])
+
+
+def _cost(execution: ToolExecution) -> Decimal:
+    """What one call takes, however it ends."""
+    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
@@ -267,9 +287,10 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
     assert tool is not None
     honours_key = tool.idempotency == Tool.Idempotency.KEY and execution.idempotency_key is not None
     with ledger.transaction():
-        state.locked()
+        run = state.locked()
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
-            executions.lose(execution)
+            executions.lose(execution, _cost(execution))
+            runs.add_cost(run, _cost(execution))
             return
         executions.repeat(execution)
     _run_begun(state, execution, tool)
@@ -287,7 +308,8 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
         )
     context = _context(state, execution, tool, attempt)
     try:
-        return within(tool.timeout_seconds, implementation.run, parse(text), context)
+        result = within(tool.timeout_seconds, implementation.run, parse(text), context)
+        return checked(result, tool.output_schema, acted=tool.consequential)
     except DeadlineExceeded:
         if tool.consequential:
             return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
@@ -298,8 +320,7 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
     except OutcomeUnknown as error:
         return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
     except ToolError as error:
-        status = "retryable_error" if error.retryable else "fatal_error"
-        return ToolResult(status=status, reason=Reason.TOOL_FAILURE, message=str(error), retry_after=error.retry_after)  # type: ignore[arg-type]
+        return of_error(error)
     except Exception as error:  # a tool's own code may fail in any way
         message = f"{type(error).__name__}: {error}"[:2000]
         if tool.consequential:
@@ -325,10 +346,11 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
         state=MappingProxyType(
             {
                 "input": run.input,
-                "metadata": MappingProxyType(run.metadata),
+                "metadata": MappingProxyType(copy.deepcopy(run.metadata)),
                 "shared": MappingProxyType(state.hooks.shared),
             }
         ),
+        tools=tuple(specs(state.disclosed)),
     )
 
 

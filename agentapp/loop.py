@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import budgets, conversations, executions, limits, points, runs, subagents
+from agentapp import budgets, conversations, endings, executions, limits, points, runs, subagents
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -80,6 +80,10 @@ def _go(state: RunState) -> Again | None:
     while True:
         if state.run.is_told_to_stop:
             _obey(state)
+            return None
+        ending = endings.of_calls(state.run, state.steps[-1].executions) if state.steps else None
+        if ending is not None:
+            _end(state, ending.state, ending.signal, ending.answer)
             return None
         if state.steps and state.steps[-1].open:
             settled = settle(state)
@@ -280,6 +284,7 @@ def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, p
         if state.run.parent_id is not None:
             runs.lock_parent(state.run.pk)
         run = state.locked()
+        final, signal = endings.strictly(run, final, signal)
         if final != Run.State.SUCCEEDED:
             by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
             subagents.cancel_begun(run, by_person, signal.message)

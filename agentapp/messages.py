@@ -109,7 +109,7 @@ ChatMessage = UserMessage | AssistantMessage | ToolMessage
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The envelope of every result. `metadata` and `control` are never shown to the model."""
+    """The envelope of every result. `metadata`, `control` and `artifact` are never shown to the model."""
 
     status: ResultStatus = "ok"
     data: Any = None
@@ -120,6 +120,8 @@ class ToolResult:
     trust: Trust | None = None
     evidence_ref: str = ""
     retry_after: float | None = None
+    artifact: Any = None
+    """For the application, as in a file's reference or the rows behind a sum. Never shown to the model."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any
 
 from agentapp import agent_tools, budgets, runs
-from agentapp.cards import with_defaults
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.reasons import Reason
+from agentapp.tools.arguments import effective, misfit
 from agentapp.tools.schema import InvalidSchema, check_arguments
 from agentapp.toolset import Configuration
 from agentapp.transcript import StepRows
@@ -91,7 +91,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
             raise _Refused(Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once; propose fewer.")
         arguments = _well_formed(call)
         tool = _disclosed(situation, call.name)
-        arguments = with_defaults(tool.input_schema, arguments)
+        arguments = effective(tool, arguments)
         _fits(tool, arguments)
         text = canonical(arguments)
         if len(text.encode()) > MAX_BYTES:
@@ -159,8 +159,14 @@ def _fits(tool: Tool, arguments: dict[str, Any]) -> None:
         raise _Refused(Reason.TOOL_DISABLED, f"{tool.name} cannot be used: {error}") from error
     if problems:
         missing = problems[0].kind == "missing"
-        sentences = " ".join(problem.sentence for problem in problems)
+        sentences = f"{tool.name}: " + " ".join(problem.sentence for problem in problems)
+        # Names only: the model knows what it sent, and a value may be a secret.
+        sentences += f" You sent {', '.join(sorted(arguments)) or 'nothing'}."
         raise _Refused(Reason.MISSING_ARGUMENTS if missing else Reason.INVALID_ARGUMENTS, sentences)
+    # Before people are asked: nobody should approve what cannot run.
+    refused_by_types = misfit(tool.name, arguments)
+    if refused_by_types:
+        raise _Refused(Reason.INVALID_ARGUMENTS, f"{tool.name}: {refused_by_types}")
 
 
 def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal]) -> None:
@@ -178,7 +184,7 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
     asks = agent_tools.asks_agent(tool)
     if not (tool.consequential or asks) or tool.repeatable:
         return
-    done = next((e for e in earlier if e.result_status == "ok" and e.idempotency_key), None)
+    done = next((e for e in earlier if e.took_effect and e.idempotency_key), None)
     if done is not None:
         raise _Refused(
             Reason.IDEMPOTENCY_KEY_CONSUMED,

@@ -52,7 +52,7 @@ def key_of(execution: ToolExecution, text: str) -> str:
     same = ToolExecution.objects.filter(
         run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
     ).exclude(pk=execution.pk)  # fmt: skip
-    failed_or_repeatable = same.count() if tool.repeatable else same.exclude(result_status="ok").count()
+    failed_or_repeatable = same.count() if tool.repeatable else same.exclude(ToolExecution.TOOK_EFFECT).count()
     return sha256(f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
 
 

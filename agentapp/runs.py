@@ -355,6 +355,13 @@ def mark_tool_error(run: Run) -> None:
     Run.objects.filter(pk=run.pk, had_tool_errors=False).update(had_tool_errors=True)
 
 
+def add_cost(run: Run, cost: Decimal) -> None:
+    """Count what tool calls took into the run. The caller holds its lock; nothing is written for nothing."""
+    if cost:
+        Run.objects.filter(pk=run.pk).update(cost=F("cost") + cost)
+        run.cost += cost
+
+
 def _credible(usage: Usage) -> Usage:
     """What a provider reports, held to what one reply can have taken: an absurd figure must not stop the run."""
     return Usage(

@@ -12,9 +12,8 @@ from django.http import HttpRequest, HttpResponse
 
 from approvals import channels, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
+from approvals.masking import MASK, masked
 from approvals.models import Approval, Channel, Decision, Event, Notification
-
-MASK = "•••"
 
 
 class StrictJSONField(forms.JSONField):
@@ -227,4 +226,4 @@ def masked_arguments(text: str, secret_fields: list[str]) -> str:
         arguments = None
     if not isinstance(arguments, dict):
         return MASK  # what cannot be read may hold a secret anywhere
-    return canonical({name: MASK if name in secret_fields else value for name, value in arguments.items()})
+    return canonical(masked(arguments, secret_fields))

@@ -2,8 +2,10 @@
 
 import functools
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from django.test import TransactionTestCase
 from agentapp import actions, loop, tool_sync
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.roles import ensure_roles
-from agentapp.tools import python_source
+from agentapp.tools import base, python_source
 from approvals import append_only, decisions
 from approvals.models import Approval, Event
 from tests import clerk_tools
@@ -209,3 +211,26 @@ def clerk(transactional_db: None, settings: Any, sam: User) -> Clerk:
     agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted", max_iterations=50)
     agent.tools.set(install_tools("tests.clerk_tools").values())
     return Clerk(agent, sam)
+
+
+@pytest.fixture
+def offer(clerk: Clerk, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, Tool]]]:
+    """`offer(tool, …)`: give the clerk tools that a test defines. Returns their rows by name."""
+
+    def make(*tools: base.Tool) -> dict[str, Tool]:
+        module = ModuleType("tools_of_a_test")
+        vars(module).update({tool.name: tool for tool in tools})
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        _forget_tools()
+        settings.TOOL_MODULES = ["tests.clerk_tools", module.__name__]
+        rows = install_tools(module.__name__)
+        clerk.agent.tools.add(*rows.values())
+        return rows
+
+    yield make
+    _forget_tools()
+
+
+def _forget_tools() -> None:
+    python_source._by_name.cache_clear()
+    python_source._tools_of.cache_clear()

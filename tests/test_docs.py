@@ -107,7 +107,10 @@ def test_the_readme_and_its_configuration_name_tools_that_exist():
 
 def test_the_tools_of_the_tools_page_are_sound(tools_page):
     tools = {name: value for name, value in tools_page.items() if isinstance(value, Tool)}
-    assert set(tools) == {"get_invoice", "write_off", "ArchiveInvoice", "remind"}
+    assert set(tools) == {
+        "get_invoice", "write_off", "tag_invoice", "look_up_debtor", "balance_sheet", "scan", "ArchiveInvoice",
+        "export", "remind", "ask",
+    }  # fmt: skip
     for tool in tools.values():
         texts = [tool.title, tool.sentence, tool.button]
         texts += [text for line in tool.effects for text in (line.title, line.detail)]
@@ -124,6 +127,26 @@ def test_the_tools_of_the_tools_page_do_what_it_says(tools_page):
         write_off.run({**arguments, "amount": 500.0}, context("k"))
     assert tools_page["remind"].run({"number": "INV-1042"}, context("k")).data == {"reminded": "INV-1042"}
     assert tools_page["ArchiveInvoice"].run({"number": "INV-1042"}, context("k")).data == {"archived": "INV-1042"}
+
+
+def test_the_shapes_of_the_tools_page_do_what_it_says(tools_page, monkeypatch):
+    export, ask, tag = tools_page["export"], tools_page["ask"], tools_page["tag_invoice"]
+    assert (export.name, ask.name) == ("export_invoices", "ask_bookkeeper")
+    assert export.run({"first": "2026-01"}, context("k")).data == "/srv/books/2026-01+1.csv"
+    assert "Examples of arguments" in export.description
+    assert ask.run({"question": "When?"}, context("k")).data == "I will look into it: When?"
+    monkeypatch.setenv("BOOKS_API_KEY", "x")
+    assert set(tag.input_schema["properties"]) == {"number", "tag"}
+    assert tag.run({"number": "INV-1", "tag": "late"}, context("k")).data == "user:1:sam tagged INV-1 with late"
+
+
+def test_the_results_of_the_tools_page_are_what_it_says(tools_page):
+    sheet = tools_page["balance_sheet"].run({"year": 2026}, context("k"))
+    assert (sheet.data, sheet.artifact) == ("2026: 120.00", [{"account": "cash", "sum": 120.0}])
+    scan = tools_page["scan"].run({"number": "INV-1"}, context("k"))
+    assert (scan.data, scan.artifact) == ("One page, signed.", {"file": "scans/INV-1.pdf"})
+    worded = tools_page["look_up_debtor"].run({"name": "Ana"}, context("k"))
+    assert (worded.status, worded.message) == ("fatal_error", "The register is closed; try again tomorrow.")
 
 
 def test_the_errors_of_the_tools_page_are_the_ones_it_describes(tools_page):

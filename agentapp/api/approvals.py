@@ -14,13 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, String
 from agentapp import actions, auth, executions, lineage
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import ApiProblem, not_found, problems
-from agentapp.api.masking import masked, unmasked
+from agentapp.api.masking import unmasked
 from agentapp.api.paging import Listing, Page, page_of
 from agentapp.api.runs import REPLAY_HEADER
 from agentapp.api.tool_executions import DecisionOut, Person, decision_out
 from agentapp.models import ToolExecution
 from approvals import standing
 from approvals.digest import canonical
+from approvals.masking import masked
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Approvals"])

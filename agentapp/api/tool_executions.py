@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from agentapp import actions, auth, executions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
-from agentapp.api.masking import masked, masked_text
+from agentapp.api.masking import masked_text
 from agentapp.models import Run, ToolExecution
+from approvals.masking import masked
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Tool executions"])
@@ -92,6 +93,22 @@ class ToolExecutionOut(BaseModel):
     finished_at: datetime | None
 
 
+class ResultOut(BaseModel):
+    """All that is kept of what a call gave back. A model is shown the result, cut, and none of the rest."""
+
+    id: uuid.UUID
+    tool: str
+    state: str
+    result_status: str | None
+    reason: str | None
+    message: str | None
+    result: Any
+    artifact: Any = Field(description="What the tool gave for the application, beside its result.")
+    metadata: dict[str, Any]
+    retry_after: float | None = Field(description="Seconds, when the tool said when to try again.")
+    cost: str = Field(description="In US dollars.")
+
+
 class OutcomeIn(BaseModel):
     """What became of a call whose outcome was unknown."""
 
@@ -128,6 +145,35 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
     return execution_out(rows.prefetch_related("approval__decisions__user").get(pk=execution_id))
 
 
+@router.get(
+    "/tool-executions/{execution_id}/result",
+    auth=Bearer("runs:read"),
+    response={200: ResultOut, **problems(404)},
+    operation_id="get_result",
+    summary="Read all of a result",
+)
+def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
+    """The whole of what a model was shown a part of, and the artifact that it was not shown."""
+    visible = ToolExecution.objects.filter(run__in=auth.visible_runs(person(request)))
+    execution = visible.select_related("tool", "approval").filter(pk=execution_id).first()
+    if execution is None:
+        raise not_found()
+    secret = secret_fields_of(execution)
+    return ResultOut(
+        id=execution.pk,
+        tool=execution.name,
+        state=execution.state,
+        result_status=execution.result_status or None,
+        reason=execution.reason or None,
+        message=execution.message or None,
+        result=masked(executions.result_value(execution), secret),
+        artifact=masked(json.loads(execution.artifact_text), secret) if execution.artifact_text else None,
+        metadata=masked(execution.metadata, secret),
+        retry_after=execution.retry_after,
+        cost=str(execution.cost),
+    )
+
+
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
     """Reads `tool`, `approval`, its decisions, and `subrun` with its agent, which the caller has fetched."""
     secret = secret_fields_of(execution)
@@ -145,7 +191,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=executions.result_value(execution),
+        result=masked(executions.result_value(execution), secret),
         trust=execution.trust,
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,

@@ -10,10 +10,11 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from agentapp import actions
 from agentapp.console import card, queue
-from agentapp.console.differences import differences, masked
+from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.tools.schema import check_arguments
 from approvals.digest import parse
+from approvals.masking import masked
 from approvals.models import Approval, DecisionType
 
 VIEWS = ("form", "diff", "json")

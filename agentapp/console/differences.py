@@ -4,11 +4,10 @@ import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from approvals.digest import parse
+from approvals.masking import masked
 
-MASK = "••••••••"
 # The real minus, as wide as a plus.
 MINUS = "\u2212"
 
@@ -28,13 +27,6 @@ class Line:
 def pretty(text: str, secret: Sequence[str] = ()) -> str:
     """Arguments as people read them, one value a line."""
     return json.dumps(masked(parse(text), secret), ensure_ascii=False, indent=2)
-
-
-def masked(value: Any, secret: Sequence[str]) -> Any:
-    """Arguments with the values of secret fields replaced."""
-    if not isinstance(value, dict):
-        return value
-    return {name: MASK if name in secret else item for name, item in value.items()}
 
 
 def differences(before: str, after: str, secret: Sequence[str] = ()) -> list[Line]:

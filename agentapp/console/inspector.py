@@ -7,12 +7,19 @@ from typing import Any, Literal
 
 from agentapp import trace
 from agentapp.console import words
-from agentapp.console.json_tree import MASKED, masked, read
+from agentapp.console.json_tree import read
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.trace import Row, Timeline
+from approvals.masking import MASK, masked
 from approvals.models import Approval
 
-PARTS = {"arguments": "arguments_text", "proposed": "proposed_text", "ran": "executed_text", "result": "result_text"}
+PARTS = {
+    "arguments": "arguments_text",
+    "proposed": "proposed_text",
+    "ran": "executed_text",
+    "result": "result_text",
+    "artifact": "artifact_text",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Inspected:
     proposed: JSON | None = None
     """The model's own arguments, where a hook made another call of them."""
     result: JSON | None = None
+    artifact: JSON | None = None
     changes: Sequence[Change] = ()
     approvals: Sequence[Approval] = ()
     allowed_by: str = ""
@@ -102,6 +110,7 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
         arguments=arguments_of(call),
         proposed=proposed_of(call),
         result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text not in ("", "null") else None,
+        artifact=_json(call.artifact_text, _secrets(call.tool, approval)) if call.artifact_text else None,
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
         approvals=line.approvals.get(call.pk, []),
         allowed_by=words.allowed_by(call),
@@ -130,7 +139,7 @@ def _json(text: str, secrets: set[str]) -> JSON:
     if is_json:
         return JSON(masked(value, secrets), length=len(text))
     # What cannot be read cannot be masked piece by piece.
-    return JSON(None, is_json=False, text=MASKED if secrets else text, length=len(text))
+    return JSON(None, is_json=False, text=MASK if secrets else text, length=len(text))
 
 
 def _secrets(tool: Tool | None, approval: Approval | None) -> set[str]:
@@ -153,7 +162,7 @@ def _changes(approval: Approval) -> list[Change]:
         return []
     secrets = set(approval.secret_fields)
     return [
-        Change(name, *((MASKED, MASKED) if name in secrets else (_text(was.get(name)), _text(now.get(name)))))
+        Change(name, *((MASK, MASK) if name in secrets else (_text(was.get(name)), _text(now.get(name)))))
         for name in sorted({*was, *now})
         if was.get(name) != now.get(name)
     ]

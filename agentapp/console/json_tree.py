@@ -9,8 +9,8 @@ from django.utils.safestring import SafeString, mark_safe
 
 from agentapp.console.formats import visible
 from approvals.digest import MAX_DEPTH
+from approvals.masking import MASK
 
-MASKED = "••••••"
 MAX_TEXT = 4096
 MAX_NODES = 600
 # What is nested deeper is not taken apart at all: what takes it apart calls itself for each level.
@@ -27,13 +27,6 @@ def json_tree(value: Any, secrets: Collection[str] = ()) -> SafeString:
     if isinstance(value, dict | list) and value:
         return format_html('<div class="json"><ul>{}</ul></div>', _items(value, secrets, 1, budget))
     return format_html('<div class="json"><ul><li>{}</li></ul></div>', _scalar(value))
-
-
-def masked(value: Any, secrets: Collection[str]) -> Any:
-    """A copy of a JSON value with the values of keys in `secrets` replaced, at any depth."""
-    if isinstance(value, dict):
-        return {key: MASKED if key in secrets else masked(item, secrets) for key, item in value.items()}
-    return [masked(item, secrets) for item in value] if isinstance(value, list) else value
 
 
 def read(text: str) -> tuple[Any, bool]:
@@ -70,7 +63,7 @@ def _item(key: str | None, item: Any, secrets: Collection[str], depth: int, budg
     name = mark_safe("") if key is None else format_html('<span class="k">{}</span>', visible(key))
     colon = mark_safe("") if key is None else mark_safe('<span class="p">: </span>')
     if key is not None and key in secrets:
-        return format_html('<li>{}{}<span class="p">{} masked</span></li>', name, colon, MASKED)
+        return format_html('<li>{}{}<span class="p">{} masked</span></li>', name, colon, MASK)
     if not isinstance(item, dict | list) or not item or _is_short(item):
         return format_html("<li>{}{}{}</li>", name, colon, _scalar(item))
     size = f"{{{len(item)}}}" if isinstance(item, dict) else f"[{len(item)}]"

@@ -15,13 +15,13 @@ from django.http import QueryDict
 from agentapp.console import formats, schemas, typed_text
 from agentapp.console.typed_text import Unreadable
 from approvals.digest import MalformedJSON, parse
+from approvals.masking import MASK
 
 PREFIX = "arg"
 SHOWN = "shown"
 RESTORE = "restore"
 MAX_DEPTH = 3
 LONG_TEXT = 120
-MASK = "••••••••"
 _ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 
 _INPUT_TYPES = {"date": "date", "time": "time", "email": "email", "uri": "url", "date-time": "text", "uuid": "text"}

@@ -1,6 +1,8 @@
 """Runs, their steps and their tool executions. Written by `runs`."""
 
+import json
 from decimal import Decimal
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -201,6 +203,8 @@ class ToolExecution(models.Model):
         FATAL_ERROR = "fatal_error", "Error"
 
     ANSWERED = (State.FINISHED, State.CANCELLED)
+    # It ran, whatever its result was worth.
+    TOOK_EFFECT = Q(result_status="ok") | Q(reason="tool_result_invalid")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions")
@@ -297,3 +301,30 @@ class ToolExecution(models.Model):
     @property
     def is_answered(self) -> bool:
         return self.state in self.ANSWERED
+
+    @property
+    def took_effect(self) -> bool:
+        return self.result_status == self.ResultStatus.OK or self.reason == "tool_result_invalid"
+
+    @property
+    def args(self) -> Any:
+        """The arguments that ran; for a call that did not run, as proposed. None: they cannot be read."""
+        try:
+            return json.loads(self.executed_text or self.arguments_text or "{}")
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def has_error(self) -> bool:
+        return self.is_answered and self.result_status != self.ResultStatus.OK
+
+    @property
+    def error_message(self) -> str:
+        """Why there is no value; empty for a call that went well."""
+        return (self.message or self.reason) if self.has_error else ""
+
+    @property
+    def value(self) -> Any:
+        """What the tool gave. None for a call that failed, or has no result yet."""
+        ok = self.result_status == self.ResultStatus.OK and self.result_text
+        return json.loads(self.result_text) if ok else None

@@ -1,37 +1,35 @@
 """`@tool`, what it makes of a function or class, and the context a tool may ask for."""
 
 import asyncio
+import copy
 import dataclasses
 import hashlib
 import inspect
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from agentapp.messages import StopRun, ToolResult, Trust
-from agentapp.tools.schema import FunctionContract, contract_of, plain_json, validator
+from agentapp.messages import StopRun, ToolResult, ToolSpec, Trust
+from agentapp.tools import results, schema
+from agentapp.tools.injection import Injected, NotConfigured, injected_parameters
+from agentapp.tools.results import InvalidArguments, Response, ToolError, Wording
+
+__all__ = [
+    "EffectLine", "Injected", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool",
+]  # fmt: skip
+
+log = logging.getLogger(__name__)
 
 __all__ = ["EffectLine", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool"]
 
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
-
-
-class ToolError(Exception):
-    """A tool could not do what it was asked. The message is read by the model, so say what to do next.
-
-    `retryable` says that the same call may work later. A tool that raises anything else, or this, has
-    not had its effect: one that cannot know raises OutcomeUnknown.
-    """
-
-    def __init__(self, message: str, *, retryable: bool = False, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.retryable, self.retry_after = retryable, retry_after
 
 
 class OutcomeUnknown(Exception):
@@ -63,6 +61,8 @@ class ToolContext:
     deadline: datetime
     attempt: int = 1
     state: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    tools: tuple[ToolSpec, ...] = ()
+    """What the model may use in this step."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ class Tool:
     description: str
     input_schema: dict[str, Any]
     function: Callable[..., Any]
-    contract: FunctionContract | None
+    contract: schema.FunctionContract | None
     context_parameter: str = ""
+    injected: Mapping[str, Injected] = field(default_factory=lambda: MappingProxyType({}))
     effect: Effect | None = None
     title: str = ""
     sentence: str = ""
@@ -98,10 +99,20 @@ class Tool:
     """Of one call, in US dollars."""
     result_max_kb: int = 16
     stop_on_failure: bool = False
+    response: Response = "content"
+    on_error: Wording = False
+    """What the model reads of a ToolError: False and True its own text, else this text or what this function says."""
+    on_invalid: Wording = False
+    """What the model reads of arguments that fit the schema and not the types: False every problem, as on_error."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as in a unit test. The runtime calls `run`."""
         return self.function(*args, **kwargs)
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The parameters that the runtime fills in."""
+        return frozenset({*self.injected, self.context_parameter} - {""})
 
     @property
     def version(self) -> str:
@@ -123,104 +134,200 @@ class Tool:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool with arguments that passed its schema. Exceptions are the caller's to classify."""
+        """Call the tool with arguments that passed its schema, which it cannot change for the caller.
+
+        Raises ToolError where the tool leaves its errors to the caller, and whatever else the function raises.
+        """
         try:
-            values = self.contract.coerce(arguments) if self.contract else dict(arguments)
+            values = self._values(arguments)
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'/'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
-            )
-            raise ToolError(f"The arguments do not fit: {problems}.") from error
-        if self.context_parameter:
-            values[self.context_parameter] = context
-        value = self.function(**values)
-        if inspect.isawaitable(value):
-            value = asyncio.run(_awaited(value))
-        return value if isinstance(value, ToolResult) else ToolResult(data=plain_json(value))
+            refusal = InvalidArguments(self._misfit(error))
+            if self.on_invalid is False:
+                raise refusal from error
+            return results.of_error(refusal)
+        values |= self._filled_in(context)
+        try:
+            value = self.function(**values)
+            if inspect.isawaitable(value):
+                value = asyncio.run(_awaited(value))
+        except ToolError as error:
+            if self.on_error is False:
+                raise
+            message = results.worded(self.on_error, error, str(error) or "Tool execution error")
+            return results.of_error(error, message)
+        return results.of_value(value, self.response)
+
+    def misfit(self, arguments: dict[str, Any]) -> str:
+        """What is wrong with arguments that fit the schema and not the types; empty when nothing is."""
+        try:
+            self._values(arguments)
+        except ValidationError as error:
+            return self._misfit(error)
+        except Exception:  # a validator is a tool's own code; what it does wrong is said when the tool runs
+            log.exception("The arguments of %s could not be looked at", self.name)
+        return ""
+
+    def _misfit(self, error: ValidationError) -> str:
+        if self.on_invalid is False:
+            return f"The arguments do not fit: {_problems(error)}."
+        return results.worded(self.on_invalid, error, "Tool input validation error")
+
+    def _values(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        own = copy.deepcopy(arguments)
+        return self.contract.coerce(own) if self.contract else own
+
+    def _filled_in(self, context: ToolContext) -> dict[str, Any]:
+        values: dict[str, Any] = {self.context_parameter: context} if self.context_parameter else {}
+        try:
+            return values | {name: source.value(context) for name, source in self.injected.items()}
+        except NotConfigured as error:
+            log.error("%s cannot run: %s", self.name, error)
+            raise ToolError(f"{self.name} is not set up here, so nothing was done. A person must do that.") from error
 
     def snapshot_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The state of the world a decision about this call rests on. Empty when the tool names none."""
         if self.snapshot is None:
             return {}
-        values = self.contract.coerce(arguments) if self.contract else dict(arguments)
+        values = self._values(arguments)
         wanted = inspect.signature(self.snapshot).parameters
         found = self.snapshot(**{name: value for name, value in values.items() if name in wanted})
-        snapshot: dict[str, Any] = plain_json(found)
+        snapshot: dict[str, Any] = schema.plain_json(found)
         return snapshot
+
+
+class Options(TypedDict, total=False):
+    """What `@tool(...)` takes; what each means stands at Tool."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any] | None
+    args_schema: type[BaseModel] | None
+    infer_schema: bool
+    parse_docstring: bool
+    examples: list[dict[str, Any]]
+    effect: Effect | None
+    title: str
+    sentence: str
+    effects: tuple[EffectLine, ...]
+    button: str
+    snapshot: Callable[..., dict[str, Any]] | None
+    idempotency: Literal["none", "key"]
+    repeatable: bool
+    trust: Trust
+    locked: tuple[str, ...]
+    secret: tuple[str, ...]
+    timeout: int
+    max_attempts: int
+    owner: str
+    output_schema: dict[str, Any] | None
+    business_key: str
+    return_direct: bool
+    additional_arguments: Literal["reject", "drop"]
+    cost: Decimal
+    result_max_kb: int
+    stop_on_failure: bool
+    response: Response
+    on_error: Wording
+    on_invalid: Wording
 
 
 @overload
 def tool(target: Callable[..., Any], /) -> Tool: ...
 @overload
-def tool(
-    target: None = None,
-    /,
-    *,
-    name: str = "",
-    description: str = "",
-    input_schema: dict[str, Any] | None = None,
-    effect: Effect | None = None,
-    title: str = "",
-    sentence: str = "",
-    effects: tuple[EffectLine, ...] = (),
-    button: str = "",
-    snapshot: Callable[..., dict[str, Any]] | None = None,
-    idempotency: Literal["none", "key"] = "none",
-    repeatable: bool = False,
-    trust: Trust = "untrusted_content",
-    locked: tuple[str, ...] = (),
-    secret: tuple[str, ...] = (),
-    timeout: int = 30,
-    max_attempts: int = 3,
-    owner: str = "",
-    output_schema: dict[str, Any] | None = None,
-    business_key: str = "",
-    return_direct: bool = False,
-    additional_arguments: Literal["reject", "drop"] = "reject",
-    cost: Decimal = ...,
-    result_max_kb: int = 16,
-    stop_on_failure: bool = False,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(target: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a typed function, sync or async, or of a class with a `run` method.
+def tool(target: str = "", /, **options: Unpack[Options]) -> Callable[[Any], Tool]: ...
+def tool(target: Any = "", /, **options: Any) -> Any:
+    """Make a tool of a typed function, sync or async, or of a class or an object with `run` or `arun`.
 
-    Name, schema, descriptions and defaults come from the signature and its Google-style docstring;
-    `input_schema` replaces them. A parameter annotated ToolContext is filled in by the runtime.
-    `effect` says what a call does to the world; a tool that does not say is taken to do the worst.
-    Raises ValueError when there is no description or the schema is not valid.
+    Used bare, with a name, or with options. Name, schema, descriptions and defaults come from the
+    signature and its Google-style docstring; `input_schema` or `args_schema` (a pydantic model)
+    replace the schema, `infer_schema=False` makes it one text. A parameter annotated ToolContext or
+    Injected is filled in by the runtime. `effect` says what a call does to the world; a tool that
+    does not say is taken to do the worst. Raises ValueError when there is no description, the
+    schema is not valid, or an example does not fit it.
     """
-    if target is not None:
+    if callable(target):
         return _make(target, {})
-    return lambda function: _make(function, options)
+    return lambda made_of: _make(made_of, {"name": target, **options} if target else options)
 
 
-def _make(target: Callable[..., Any], options: dict[str, Any]) -> Tool:
+def _make(target: Any, options: dict[str, Any]) -> Tool:
     options = dict(options)
-    function, fallback_name, fallback_doc = target, target.__name__, inspect.getdoc(target) or ""
-    if inspect.isclass(target):
-        instance: Any = target()
-        function = instance.run
-        fallback_doc = inspect.getdoc(function) or fallback_doc
-        options.setdefault("snapshot", getattr(instance, "snapshot", None))
-    name = options.pop("name", "") or fallback_name
-    description, schema = options.pop("description", ""), options.pop("input_schema", None)
+    function, own_name, docstring = target, getattr(target, "__name__", ""), inspect.getdoc(target) or ""
+    if not inspect.isroutine(target):
+        function, own_name, docstring = _of_class(target, options)
+    name = options.pop("name", "") or own_name
+    injected = injected_parameters(function, {item.name for item in dataclasses.fields(ToolContext)})
     context_parameter = _context_parameter(function)
-    hidden = {context_parameter} if context_parameter else set()
-    contract = None if schema is not None else contract_of(function, name, fallback_doc, hidden)
-    input_schema = schema if schema is not None else contract.schema if contract else {}
-    description = description or (contract.description if contract else fallback_doc.strip())
+    hidden = {*injected, context_parameter} - {""}
+    given, contract = options.pop("input_schema", None), None
+    if given is None:
+        contract = _contract_of(function, name, docstring, hidden, options)
+    for used in ("args_schema", "infer_schema", "parse_docstring"):
+        options.pop(used, None)
+    description = options.pop("description", "") or (contract.description if contract else docstring.strip())
     if not description:
         raise ValueError(f"The tool {name!r} needs a description: a docstring, or description='…'.")
-    validator(input_schema)
+    input_schema = given if contract is None else contract.schema
+    schema.validator(input_schema)
+    if options.get("output_schema") is not None:
+        schema.validator(options["output_schema"])
+    examples = options.pop("examples", [])
     return Tool(
         name=name,
-        description=description,
+        description=description + _examples(name, input_schema, examples),
         input_schema=input_schema,
         function=function,
         contract=contract,
         context_parameter=context_parameter,
+        injected=MappingProxyType(injected),
         **options,
     )
+
+
+def _of_class(target: Any, options: dict[str, Any]) -> tuple[Callable[..., Any], str, str]:
+    """The function, name and docstring of a class tool, and into the options what its attributes say."""
+    made_of = target if inspect.isclass(target) else type(target)
+    instance = target() if inspect.isclass(target) else target
+    for option in ("name", "description", "args_schema", "snapshot"):
+        if hasattr(instance, option):
+            options.setdefault(option, getattr(instance, option))
+        elif option in inspect.get_annotations(made_of):
+            raise ValueError(f"The class tool {made_of.__name__!r} annotates {option} and gives it no value.")
+    # The worker is sync: where there are both, it takes the one that needs no loop.
+    function = getattr(instance, "run", None) or getattr(instance, "arun", None)
+    if not callable(function):
+        raise ValueError(f"The class tool {made_of.__name__!r} needs a method run, or arun.")
+    return function, made_of.__name__, inspect.getdoc(function) or inspect.getdoc(made_of) or ""
+
+
+def _contract_of(
+    function: Callable[..., Any], name: str, docstring: str, hidden: set[str], options: dict[str, Any]
+) -> schema.FunctionContract:
+    if not options.get("infer_schema", True):
+        return schema.contract_of_text(function, name, docstring, hidden)
+    plain = "" if options.get("parse_docstring", True) else docstring.strip()
+    read = "" if plain else docstring
+    if options.get("args_schema") is not None:
+        contract = schema.contract_of_model(options["args_schema"], function, name, read, hidden)
+    else:
+        contract = schema.contract_of(function, name, read, hidden)
+    return dataclasses.replace(contract, description=plain) if plain else contract
+
+
+def _examples(name: str, input_schema: dict[str, Any], examples: list[dict[str, Any]]) -> str:
+    """Calls that would be right, as the model reads them. Raises ValueError for one that would not."""
+    for example in examples:
+        problems = schema.check_arguments(input_schema, example)
+        if problems:
+            raise ValueError(f"An example of the tool {name!r} does not fit: {problems[0].sentence}")
+    lines = [json.dumps(example, ensure_ascii=False) for example in examples]
+    return "\n\nExamples of arguments:\n" + "\n".join(lines) if lines else ""
+
+
+def _problems(error: ValidationError) -> str:
+    """What pydantic found, without quoting what was sent: it may be a secret."""
+    found = error.errors(include_input=False, include_url=False)
+    return "; ".join(f"{'/'.join(map(str, item['loc'])) or 'together'}: {item['msg']}" for item in found)
 
 
 def _context_parameter(function: Callable[..., Any]) -> str:

@@ -3,17 +3,20 @@
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import jsonschema_rs
-from griffe import Docstring, DocstringSectionKind
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from agentapp.tools import docstrings
+
 MAX_PROBLEMS = 10
+# With one of these a schema names arguments elsewhere than in its properties.
+_OPEN = ("patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref")
 
 
 @dataclass(frozen=True)
@@ -53,35 +56,115 @@ class _Untitled(GenerateJsonSchema):
 def contract_of(function: Callable[..., Any], name: str, docstring: str, hidden: set[str]) -> FunctionContract:
     """The contract of a typed function. `hidden` parameters are filled in by the runtime, not the model.
 
-    Raises ValueError for a parameter without a type, or a docstring that names one that is not there.
+    Raises ValueError for a parameter without a type, a default that does not fit, or a docstring that
+    is malformed or names one that is not there.
     """
     annotations = inspect.get_annotations(function, eval_str=True)
-    description, described = _read_docstring(docstring)
+    description, described = docstrings.read(docstring)
     fields: dict[str, Any] = {}
+    for parameter in _parameters(function, name, hidden):
+        if parameter.name not in annotations:
+            raise ValueError(f"The parameter {parameter.name!r} of the tool {name!r} needs a type.")
+        fields[parameter.name] = _field(parameter, annotations[parameter.name], described.get(parameter.name, ""))
+    _check_described(name, described, {*fields, *hidden})
+    return _contract(name, create_model(name, __config__=ConfigDict(extra="forbid"), **fields), description)
+
+
+def contract_of_model(
+    model: Any, function: Callable[..., Any], name: str, docstring: str, hidden: set[str]
+) -> FunctionContract:
+    """The contract of a function whose arguments a pydantic model describes. Raises ValueError, naming the fault."""
+    if not (inspect.isclass(model) and issubclass(model, BaseModel)):
+        raise ValueError(f"The args_schema of the tool {name!r} must be a pydantic model, and is {model!r}.")
+    parameters = {parameter.name: parameter for parameter in _parameters(function, name, hidden)}
+    for field in model.model_fields:
+        if field not in parameters:
+            raise ValueError(f"The args_schema of the tool {name!r} has {field!r}, which it does not take.")
+    for parameter in parameters.values():
+        if parameter.default is parameter.empty and parameter.name not in model.model_fields:
+            raise ValueError(f"The args_schema of the tool {name!r} lacks {parameter.name!r}, which it needs.")
+    description, described = docstrings.read(docstring)
+    _check_described(name, described, {*parameters, *hidden})
+    contract = _contract(name, model, description or inspect.cleandoc(model.__doc__ or ""))
+    for field, text in described.items():
+        contract.schema["properties"].get(field, {}).setdefault("description", text)
+    return contract
+
+
+def contract_of_text(function: Callable[..., Any], name: str, docstring: str, hidden: set[str]) -> FunctionContract:
+    """The contract of a function that takes one text, whatever its signature says. Raises ValueError."""
+    parameters = list(_parameters(function, name, hidden))
+    if len(parameters) != 1:
+        raise ValueError(f"The tool {name!r} is to take one text, and takes {len(parameters)} arguments.")
+    model = create_model(name, __config__=ConfigDict(extra="forbid"), **{parameters[0].name: (str, ...)})  # type: ignore[call-overload]
+    return _contract(name, model, docstring.strip())
+
+
+def _parameters(function: Callable[..., Any], name: str, hidden: set[str]) -> Iterator[inspect.Parameter]:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name in hidden:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ValueError(f"The tool {name!r} takes *{parameter.name}; its arguments must be named.")
-        if parameter.name not in annotations:
-            raise ValueError(f"The parameter {parameter.name!r} of the tool {name!r} needs a type.")
-        fields[parameter.name] = _field(parameter, annotations[parameter.name], described.get(parameter.name, ""))
-    unknown = set(described) - set(fields) - hidden
+        yield parameter
+
+
+def _check_described(name: str, described: dict[str, str], known: set[str]) -> None:
+    unknown = sorted(set(described) - known)
     if unknown:
-        raise ValueError(f"The docstring of {name!r} describes {sorted(unknown)[0]!r}, which it does not take.")
-    model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        raise ValueError(f"The docstring of {name!r} describes {unknown[0]!r}, which it does not take.")
+
+
+def _contract(name: str, model: type[BaseModel], description: str) -> FunctionContract:
     schema = model.model_json_schema(schema_generator=_Untitled)
     schema.pop("title", None)
     schema.pop("description", None)
     schema.setdefault("properties", {})
+    _close(schema)
+    for field, described in schema["properties"].items():
+        if "default" in described and problems_of(
+            {**described, "$defs": schema.get("$defs", {})}, described["default"]
+        ):
+            raise ValueError(f"The default of {field!r} of the tool {name!r} does not fit its own type.")
     return FunctionContract(description, schema, model)
+
+
+def _close(schema: Any) -> None:
+    """Let no object in a schema take what it does not name: pydantic would drop it after people have seen it."""
+    if not isinstance(schema, dict):
+        return
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    for part in ("properties", "$defs"):
+        for inner in schema.get(part, {}).values():
+            _close(inner)
+    for part in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for inner in schema.get(part, []):
+            _close(inner)
+    for part in ("items", "additionalProperties"):
+        _close(schema.get(part))
 
 
 def check_arguments(schema: dict[str, Any], arguments: Any) -> list[ArgumentProblem]:
     """What is wrong with arguments; an empty list when nothing is. Missing fields come first."""
-    problems = [_problem(error) for error in validator(schema).iter_errors(arguments)]
+    problems = problems_of(schema, arguments)
+    if isinstance(arguments, dict) and "additionalProperties" not in schema:
+        # A schema that says nothing of other arguments takes none.
+        problems += [_extra(name, "") for name in unknown_names(schema, arguments)]
     problems.sort(key=lambda problem: problem.kind != "missing")
     return problems[:MAX_PROBLEMS]
+
+
+def unknown_names(schema: dict[str, Any], names: Collection[str]) -> list[str]:
+    """Those names that a schema does not have, unless it says that it takes others."""
+    if schema.get("additionalProperties", False) is not False or any(key in schema for key in _OPEN):
+        return []
+    return [name for name in names if name not in schema.get("properties", {})]
+
+
+def problems_of(schema: dict[str, Any], value: Any) -> list[ArgumentProblem]:
+    """What is wrong with any value, by a schema. Raises InvalidSchema."""
+    return [_problem(error) for error in validator(schema).iter_errors(value)]
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -91,7 +174,7 @@ def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
 
 def plain_json(value: Any) -> Any:
     """A tool's return value as JSON values: models, dataclasses, dates and decimals included."""
-    return TypeAdapter(Any).dump_python(value, mode="json")
+    return TypeAdapter(Any).dump_python(value, mode="json", fallback=str)
 
 
 @functools.lru_cache(maxsize=512)
@@ -119,39 +202,46 @@ def _problem(error: Any) -> ArgumentProblem:
         name = error.kind.property
         return ArgumentProblem("missing", f"{path}/{name}".strip("/"), f"{name} is missing.")
     if kind == "additionalProperties":
-        name = error.kind.unexpected[0]
-        return ArgumentProblem("extra", f"{path}/{name}".strip("/"), f"{name} is not an argument of this tool.")
+        return _extra(error.kind.unexpected[0], path)
     sentence = str(error.message)
     if len(sentence) > 300:
         sentence = sentence[:299] + "…"
     return ArgumentProblem("invalid", path, f"{path or 'The arguments'}: {sentence}.")
 
 
+def _extra(name: str, path: str) -> ArgumentProblem:
+    return ArgumentProblem("extra", f"{path}/{name}".strip("/"), f"{name} is not an argument of this tool.")
+
+
 def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> Any:
     default = ... if parameter.default is parameter.empty else parameter.default
-    if description and not _has_description(annotation):
+    if not description and get_origin(annotation) is Annotated:
+        description = next((item for item in get_args(annotation)[1:] if isinstance(item, str)), "")
+    elif _has_description(annotation):
+        description = ""
+    if default is None and not _takes_none(annotation):
+        annotation = annotation | None
+    if description:
         annotation = Annotated[annotation, Field(description=description)]
-    elif get_origin(annotation) is Annotated:
-        texts = [item for item in get_args(annotation)[1:] if isinstance(item, str)]
-        if texts:
-            annotation = Annotated[annotation, Field(description=texts[0])]
+    if default is ... and _has_default(annotation):
+        return annotation
     return (annotation, default)
+
+
+def _takes_none(annotation: Any) -> bool:
+    try:
+        TypeAdapter(annotation).validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def _has_default(annotation: Any) -> bool:
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return any(isinstance(mark, FieldInfo) and not mark.is_required() for mark in marks)
 
 
 def _has_description(annotation: Any) -> bool:
     if get_origin(annotation) is not Annotated:
         return False
     return any(isinstance(i, str) or (isinstance(i, FieldInfo) and i.description) for i in get_args(annotation)[1:])
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description and the described arguments of a Google-style docstring."""
-    if not text.strip():
-        return "", {}
-    description, described = [], {}
-    for section in Docstring(text, lineno=1).parse("google", warnings=False):
-        if section.kind is DocstringSectionKind.text:
-            description.append(section.value)
-        elif section.kind is DocstringSectionKind.parameters:
-            described.update({item.name: item.description for item in section.value})
-    return "\n\n".join(description).strip(), described

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 MISSING = "(not given)"
-HIDDEN = "••••"
 MAX_VALUE_CHARS = 160
 
 
@@ -57,11 +56,6 @@ def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]
 def button(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
     """The size of the effect, as it stands on the button: "$214.50". Empty when the tool names none."""
     return _text(tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
-
-
-def masked(arguments: dict[str, Any], secret_fields: list[str]) -> dict[str, Any]:
-    """Arguments as a sentence may show them: a secret one is known to be there, and no more."""
-    return {name: HIDDEN if name in secret_fields else value for name, value in arguments.items()}
 
 
 def money(value: Any, currency: str = "USD") -> str:

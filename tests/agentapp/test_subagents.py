@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from agentapp import actions, agent_tools, executions, loop, runs, waiting
 from agentapp.drivers.scripted import ScriptedDriver
+from agentapp.messages import StopSignal
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.transcript import answer, load_steps

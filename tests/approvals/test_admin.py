@@ -10,8 +10,9 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals import cards, decisions, ledger
-from approvals.admin import MASK, RecordedAdmin, masked_arguments
+from approvals.admin import RecordedAdmin, masked_arguments
 from approvals.ids import uuid7
+from approvals.masking import MASK
 from approvals.models import Approval, Channel, Decision, Event, Notification
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
 

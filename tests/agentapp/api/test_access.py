@@ -28,6 +28,7 @@ OPERATIONS = [
     ("GET", f"/approvals/{SOME_ID}", "approvals:read"),
     ("POST", f"/approvals/{SOME_ID}/decisions", "approvals:decide"),
     ("POST", f"/tool-executions/{SOME_ID}/outcome", "approvals:decide"),
+    ("GET", f"/tool-executions/{SOME_ID}/result", "runs:read"),
     ("GET", "/events", "events:read"),
     ("GET", "/tools", "configuration:read"),
     ("GET", "/agents", "configuration:read"),

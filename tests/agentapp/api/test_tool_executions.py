@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from agentapp import executions
+from agentapp.messages import ToolResult
 from agentapp.models import Run, ToolExecution
+from approvals import ledger
 from approvals.models import Event
 
 NOTE = "It stands in the payment provider's list."
@@ -99,3 +102,25 @@ def test_a_foreign_call_a_missing_one_and_a_bad_id_look_the_same(
     assert len({str(found.data) for found in answers}) == 1
     assert everything() == before
     assert ToolExecution.objects.get(pk=execution.pk).state == "outcome_unknown"
+
+
+def test_whoever_may_see_the_run_reads_the_whole_of_a_result_and_its_artifact(
+    client_of: Any, lost: Any, sam: User, otto: User
+) -> None:
+    execution = lost(sam)
+    result = ToolResult(data={"rows": ["x" * 20_000]}, artifact={"file": "a.csv"}, metadata={"took": 3})
+    with ledger.transaction():
+        executions.resolve(execution, result, NOTE, "person")
+    path = f"/tool-executions/{execution.pk}/result"
+    read = client_of(sam, "runs:read").get(path)
+    assert (read.status, read.data["result_status"]) == (200, "ok")
+    assert (read.data["result"], read.data["artifact"]) == ({"rows": ["x" * 20_000]}, {"file": "a.csv"})
+    assert (read.data["metadata"], read.data["cost"]) == ({"took": 3}, "0.000000")
+    foreign = client_of(otto, "runs:read")
+    missing = foreign.get(f"/tool-executions/{uuid.uuid4()}/result")
+    assert (foreign.get(path).status, foreign.get(path).data) == (404, missing.data)
+
+
+def test_a_call_without_a_result_yet_has_none(client_of: Any, lost: Any, sam: User) -> None:
+    read = client_of(sam, "runs:read").get(f"/tool-executions/{lost(sam).pk}/result")
+    assert (read.status, read.data["result"], read.data["result_status"]) == (200, None, None)

@@ -132,3 +132,17 @@ def test_a_call_that_a_hook_changed_shows_what_the_model_had_asked_for_without_i
     whole = mias.get(f"/runs/{run.id}/1/0/proposed.json").content.decode()
     assert "1.00" in whole
     assert "4242424242424242" not in whole
+
+
+def test_an_artifact_is_shown_to_people_with_its_secrets_masked(mias: Client, sam: User) -> None:
+    drawer = make_tool("draw", "read", secret_fields=["card"])
+    run = RunBuilder(sam)
+    (call,) = run.step("", proposal(drawer, {"what": "bars"}))
+    run.answer(call, ToolResult(data="drawn", artifact={"file": "bars.svg", "card": "4242"}))
+    page = text(mias, run, "?step=1&call=0")
+    assert "not shown to the model" in page
+    assert "bars.svg" in page
+    assert "4242" not in page
+    whole = mias.get(f"/runs/{run.id}/1/0/artifact.json").content.decode()
+    assert "bars.svg" in whole
+    assert "4242" not in whole

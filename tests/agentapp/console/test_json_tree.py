@@ -1,6 +1,7 @@
 from typing import Any
 
-from agentapp.console.json_tree import MAX_NODES, json_tree, masked, read
+from agentapp.console.json_tree import MAX_NODES, json_tree, read
+from approvals.masking import masked
 
 
 def nested(depth: int) -> Any:

@@ -1,0 +1,71 @@
+"""Where the results of a step's calls end a run: a result is the answer, or a failure is not to be lived with."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentapp.messages import StopSignal
+from agentapp.models import Run, ToolExecution
+from agentapp.reasons import StopReason
+
+_STATE, _STATUS = ToolExecution.State, ToolExecution.ResultStatus
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ends now, though its model has not said so."""
+
+    state: str
+    signal: StopSignal
+    answer: str = ""
+
+
+def of_calls(run: Run, executions: Sequence[ToolExecution]) -> Ending | None:
+    """How a run ends by what became of the calls of its last step. None: it goes on.
+
+    A failure counts as soon as it is stored, and the calls behind it do not run. What a tool or a
+    person refused is no failure.
+    """
+    failed = [execution for execution in executions if _failed(execution)]
+    if failed and run.agent_snapshot.get("raise_on_tool_failure"):
+        return Ending(Run.State.FAILED, _signal(failed[0]))
+    fatal = next((execution for execution in failed if execution.tool and execution.tool.stop_on_failure), None)
+    if fatal is not None:
+        return Ending(Run.State.STOPPED, _signal(fatal))
+    if not all(execution.is_answered for execution in executions):
+        return None
+    direct = [execution for execution in executions if _is_answer(execution)]
+    if not direct:
+        return None
+    signal = StopSignal(StopReason.COMPLETED, "", source=f"tool:{direct[0].name}")
+    return Ending(Run.State.SUCCEEDED, signal, "\n\n".join(map(_result_text, direct)))
+
+
+def strictly(run: Run, final: str, signal: StopSignal) -> tuple[str, StopSignal]:
+    """An ending as it stands, or as a failure where the agent's runs may not succeed after a tool has failed."""
+    if final == Run.State.SUCCEEDED and run.had_tool_errors and run.agent_snapshot.get("fail_run_on_tool_error"):
+        why = "There is an answer, but a tool failed on the way to it."
+        return Run.State.FAILED, StopSignal(StopReason.TOOL_FAILURE, why, source="fail_run_on_tool_error")
+    return final, signal
+
+
+def _failed(execution: ToolExecution) -> bool:
+    errors = (_STATUS.RETRYABLE_ERROR, _STATUS.FATAL_ERROR)
+    return execution.state == _STATE.FINISHED and execution.result_status in errors
+
+
+def _is_answer(execution: ToolExecution) -> bool:
+    ok = execution.state == _STATE.FINISHED and execution.result_status == _STATUS.OK
+    return ok and execution.tool is not None and execution.tool.return_direct
+
+
+def _result_text(execution: ToolExecution) -> str:
+    value = execution.value
+    if value is None and execution.message:
+        return execution.message
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _signal(execution: ToolExecution) -> StopSignal:
+    why = f"{execution.name} failed ({execution.reason}): {execution.message}"[:2000]
+    return StopSignal(StopReason.TOOL_FAILURE, why, source=f"tool:{execution.name}")

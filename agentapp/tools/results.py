@@ -1,0 +1,137 @@
+"""From what a tool gave back to the envelope of its result: said in JSON, checked, and of a size that is kept."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from agentapp.messages import ResultStatus, ToolResult
+from agentapp.reasons import Reason
+from agentapp.tools.schema import InvalidSchema, plain_json, problems_of
+from approvals.digest import storable_json
+
+MAX_RESULT_CHARS = 256 * 1024
+"""Of a result, what is kept. The model is shown less."""
+MAX_ARTIFACT_CHARS = 1024 * 1024
+KEPT_CHARS = 16_000
+"""Of a result that is too large, how much is kept of its beginning."""
+MAX_RETRY_AFTER = 24 * 3600
+
+Response = Literal["content", "content_and_artifact"]
+# How a tool words an error: as it is and left to the executor, as it is, by a fixed text, or by a function.
+Wording = bool | str | Callable[[Any], str]
+
+IT_RAN = "The call ran, and its effect has happened; do not call it again to get a better result."
+
+
+class ToolError(Exception):
+    """A tool could not do what it was asked. The message is read by the model, so say what to do next.
+
+    `retryable` says that the same call may work later. A tool that raises anything else, or this, has
+    not had its effect: one that cannot know raises OutcomeUnknown.
+    """
+
+    def __init__(self, message: str = "", *, retryable: bool = False, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retryable, self.retry_after = retryable, retry_after
+
+
+class InvalidArguments(ToolError):
+    """Arguments that fit the schema, and not what the tool's types say. The tool was not called."""
+
+
+def of_value(value: Any, response: Response = "content") -> ToolResult:
+    """The envelope of what a tool returned."""
+    if response == "content_and_artifact":
+        if not isinstance(value, tuple) or len(value) != 2:
+            message = "The tool did not return a pair of content and artifact, as it says it does."
+            return ToolResult("fatal_error", _json(value), message, Reason.TOOL_RESULT_INVALID)
+        value, artifact = value
+        result = value if isinstance(value, ToolResult) else ToolResult(data=value)
+        value = replace(result, artifact=artifact)
+    if not isinstance(value, ToolResult):
+        return ToolResult(data=_json(value))
+    if value.status not in get_args(ResultStatus):
+        message = f"The tool returned a result with the status {value.status!r}, which there is not."
+        return replace(value, status="fatal_error", data=_json(value.data), reason=Reason.TOOL_RESULT_INVALID,
+                       message=message)  # fmt: skip
+    return replace(
+        value,
+        data=_json(value.data),
+        artifact=_json(value.artifact),
+        metadata=_json(value.metadata),
+        control=_json(value.control),
+        reason=value.reason or ("" if value.status == "ok" else Reason.TOOL_FAILURE),
+        retry_after=_seconds(value.retry_after),
+    )
+
+
+def of_error(error: ToolError, message: str | None = None) -> ToolResult:
+    """The envelope of an error that a tool raised on purpose: it has not had its effect."""
+    message = str(error) if message is None else message
+    if isinstance(error, InvalidArguments):
+        return ToolResult("refused", message=message, reason=Reason.INVALID_ARGUMENTS)
+    status: ResultStatus = "retryable_error" if error.retryable else "fatal_error"
+    return ToolResult(status, message=message, reason=Reason.TOOL_FAILURE, retry_after=_seconds(error.retry_after))
+
+
+def worded(wording: Wording, error: Exception, fallback: str) -> str:
+    """What an error says, by the tool's own choice. A function that fails itself changes nothing."""
+    if isinstance(wording, str):
+        return wording
+    if callable(wording):
+        try:
+            return str(wording(error))
+        except Exception:  # a tool's own code may fail in any way, and what failed before is what counts
+            return str(error) or fallback
+    return fallback
+
+
+def checked(result: ToolResult, output_schema: dict[str, Any] | None, *, acted: bool) -> ToolResult:
+    """A result held to its tool's output schema and to the size that is kept.
+
+    `acted`: the call was a write. Its effect is a fact, so nothing of it is called lost or undone: a
+    result that does not fit is kept and says that the call ran; one that is too large stays ok.
+    """
+    if result.status == "ok" and output_schema is not None:
+        problem = _misfit(output_schema, result.data)
+        if problem:
+            message = f"The result does not fit what the tool says it returns: {problem}"
+            result = replace(result, status="fatal_error", reason=Reason.TOOL_RESULT_INVALID, message=message)
+    if acted and result.reason == Reason.TOOL_RESULT_INVALID:
+        result = replace(result, message=f"{result.message} {IT_RAN}")
+    size = len(json.dumps(storable_json(result.data), ensure_ascii=False))
+    if size <= MAX_RESULT_CHARS:
+        return result
+    text = result.data if isinstance(result.data, str) else json.dumps(storable_json(result.data), ensure_ascii=False)
+    start = {"truncated": True, "characters": size, "start": text[:KEPT_CHARS]}
+    kept = f"The result has {size} characters; its first {KEPT_CHARS} were kept."
+    if acted or result.status != "ok":
+        note = f"{result.message} {kept} {IT_RAN if acted and result.status == 'ok' else ''}".strip()
+        return replace(result, data=start, message=note, reason=result.reason or Reason.RESULT_TOO_LARGE)
+    message = f"{kept} Ask for less at once."
+    return replace(result, status="fatal_error", data=start, message=message, reason=Reason.RESULT_TOO_LARGE)
+
+
+def _misfit(schema: dict[str, Any], data: Any) -> str:
+    try:
+        found = problems_of(schema, data)
+    except InvalidSchema as error:
+        return str(error)
+    return " ".join(problem.sentence for problem in found[:3])
+
+
+def _json(value: Any) -> Any:
+    """Any value as JSON. What a tool gave back is on record, whatever it is."""
+    try:
+        return plain_json(value)
+    except (ValueError, RecursionError, TypeError) as error:
+        return f"{type(value).__name__} that cannot be written as JSON: {str(error)[:200]}"
+
+
+def _seconds(value: float | None) -> float | None:
+    """A pause that can be waited for, or None."""
+    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return min(float(value), MAX_RETRY_AFTER)

@@ -1,0 +1,35 @@
+"""Secrets are masked wherever they stand, and come back where they stood."""
+
+import pytest
+
+from approvals.masking import MASK, masked, unmasked
+
+CARD = {"card": "4242", "payer": {"card": "5555", "name": "Ana"}, "lines": [{"card": "1"}, {"card": "2"}]}
+
+
+def test_secrets_are_masked_at_any_depth_in_a_copy():
+    shown = masked(CARD, {"card"})
+    assert shown == {
+        "card": MASK, "payer": {"card": MASK, "name": "Ana"}, "lines": [{"card": MASK}, {"card": MASK}],
+    }  # fmt: skip
+    assert CARD["card"] == "4242"
+    assert masked(["x"], {"x"}) == ["x"]
+    assert masked(CARD, ()) == CARD
+
+
+def test_what_comes_back_masked_is_what_it_was():
+    assert unmasked(masked(CARD, {"card"}), CARD, {"card"}) == CARD
+
+
+@pytest.mark.parametrize(
+    ("edited", "kept"),
+    [
+        ({"card": "new"}, {"card": "new"}),
+        ({"card": MASK, "note": MASK}, {"card": "4242", "note": MASK}),
+        ({"payer": {"card": MASK, "name": "Bob"}}, {"payer": {"card": "5555", "name": "Bob"}}),
+        ({"lines": [{"card": MASK}]}, {"lines": [{"card": MASK}]}),
+        ({"other": {"card": MASK}}, {"other": {"card": MASK}}),
+    ],
+)
+def test_only_a_secret_in_its_own_place_is_put_back(edited, kept):
+    assert unmasked(edited, CARD, {"card"}) == kept
