@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from agentapp import conversations, executions, runs
+from agentapp.compilers import compile_messages
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -26,7 +27,7 @@ from agentapp.reasons import StopReason
 from agentapp.runtime import DriveRuntime
 from agentapp.state import RunState
 from agentapp.toolset import specs
-from agentapp.transcript import StepRows, compile_messages
+from agentapp.transcript import StepRows
 from approvals import decisions, ledger
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,8 @@ def _go(state: RunState) -> Again | None:
     until = time.monotonic() + settings.TIME_SLICE_SECONDS
     while True:
         if state.run.cancel_requested_at is not None:
-            _end(state, Run.State.CANCELLED, StopReason.USER_REQUESTED, "Cancelled by a person.")
+            reason, message = state.run.stop_reason, state.run.stop_message
+            _end(state, Run.State.CANCELLED, reason or StopReason.USER_REQUESTED, message or "Cancelled by a person.")
             return None
         if state.steps and state.steps[-1].open:
             settled = settle(state)

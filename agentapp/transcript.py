@@ -1,16 +1,15 @@
-"""Rows → messages for the model. Every call gets exactly one answer, right behind the step that asked.
+"""Rows → what the model is told about a call. Which part of the past it is told is up to `compilers`.
 
 What the model is shown of a result is decided here and nowhere else: text from outside stands in a
 fence that says it is data, metadata never appears, and long results are cut with a note.
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentapp.messages import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
-from agentapp.models import Message, Run, Step, Tool, ToolExecution
+from agentapp.messages import ToolMessage
+from agentapp.models import Run, Step, Tool, ToolExecution
 from approvals.digest import MalformedJSON, parse
 
 MAX_RESULT_CHARS = 16 * 1024
@@ -37,26 +36,6 @@ def load_steps(run: Run) -> list[StepRows]:
     for execution in run.executions.select_related("tool").order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
     return list(steps.values())
-
-
-def load_conversation(run: Run) -> list[Message]:
-    """What was said in the run's conversation before it. No query for a run outside of one."""
-    if run.conversation_id is None:
-        return []
-    return list(Message.objects.filter(conversation=run.conversation_id).exclude(run=run).order_by("seq"))
-
-
-def compile_messages(run: Run, earlier: Sequence[Message], steps: Iterable[StepRows]) -> tuple[ChatMessage, ...]:
-    """The history a model is sent: earlier messages, the input, then steps with their answers."""
-    messages: list[ChatMessage] = [
-        UserMessage(m.content) if m.role == Message.Role.USER else AssistantMessage(m.content) for m in earlier
-    ]
-    messages.append(UserMessage(run.input))
-    for rows in steps:
-        calls = tuple(ToolCall(e.call_id, e.name, e.arguments_text) for e in rows.executions)
-        messages.append(AssistantMessage(rows.step.text, calls, rows.step.provider_parts))
-        messages += [answer(execution) for execution in rows.executions]
-    return tuple(messages)
 
 
 def answer(execution: ToolExecution) -> ToolMessage:

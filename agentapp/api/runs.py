@@ -9,7 +9,7 @@ from ninja import Header, Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentapp import actions, auth, trace
+from agentapp import actions, auth, runs, trace
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import Listing, Page, page_of
@@ -18,6 +18,8 @@ from agentapp.models import Run, Step
 
 router = Router(tags=["Runs"])
 
+# The largest version the table holds.
+MAX_VERSION = 2**31 - 1
 REPLAY_HEADER = "Idempotent-Replay"
 
 Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
@@ -53,6 +55,10 @@ class NewRunIn(BaseModel):
     route: Name = Field(default="", description="Name of one of the agent's routes: it narrows the tools.")
     customer: Label = Field(default="", description="Whom the run is about, in your own words.")
     conversation: Label = Field(default="", description="Your name for a dialogue; runs that share it remember it.")
+    conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
+        default=None,
+        description="The version of the conversation you have read; if something was said since, nothing is started.",
+    )
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run and never shown to the model.")
     script: list[Any] | None = Field(
         default=None,
@@ -81,6 +87,7 @@ class RunOut(BaseModel):
     stop_reason: str | None = Field(description="A code: why it ended.")
     customer: str | None
     conversation: str | None
+    conversation_id: uuid.UUID | None
     starter: Person | None
     step_count: int
     had_tool_errors: bool
@@ -96,6 +103,7 @@ class RunDetail(RunOut):
     metadata: dict[str, Any]
     answer: str | None
     stop_message: str | None
+    after: uuid.UUID | None = Field(description="The run of the same conversation that it waits for, while queued.")
     scripted: bool
     cancel_requested_at: datetime | None
     usage: Usage
@@ -129,12 +137,13 @@ class TraceOut(BaseModel):
 
 class RunListing(Listing):
     state: RunState | None = Field(default=None, description="Only runs in this state.")
+    conversation: uuid.UUID | None = Field(default=None, description="Only runs of this conversation.")
 
 
 @router.post(
     "/runs",
     auth=Bearer("runs:create"),
-    response={201: RunDetail, 200: RunDetail, **problems(400, 413, 415, 422)},
+    response={201: RunDetail, 200: RunDetail, **problems(400, 409, 413, 415, 422)},
     operation_id="start_run",
     summary="Start a run",
     openapi_extra={
@@ -168,6 +177,7 @@ def start_run(
         route=body.route,
         customer=body.customer,
         conversation=body.conversation,
+        conversation_version=body.conversation_version,
         metadata=body.metadata,
         script=body.script,
         request_key=key or "",
@@ -190,8 +200,10 @@ def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
     rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
     if listing.state:
         rows = rows.filter(state=listing.state)
+    if listing.conversation:
+        rows = rows.filter(conversation=listing.conversation)
     found, following = page_of(rows.defer("input", "agent_snapshot", "script"), "-id", listing)
-    return RunPage(items=[RunOut(**_shown(run)) for run in found], next=following)
+    return RunPage(items=[run_out(run) for run in found], next=following)
 
 
 @router.get(
@@ -234,14 +246,21 @@ def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     return run_detail(_run(run_id))
 
 
+def run_out(run: Run) -> RunOut:
+    """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    return RunOut(**_shown(run))
+
+
 def run_detail(run: Run) -> RunDetail:
     """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    ahead = runs.ahead_of(run)
     return RunDetail(
         **_shown(run),
         input=run.input,
         metadata=run.metadata,
         answer=run.answer or None,
-        stop_message=run.stop_message or None,
+        stop_message=(run.stop_message if run.is_final else "") or None,
+        after=ahead.pk if ahead else None,
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,
         usage=Usage(
@@ -264,9 +283,11 @@ def _shown(run: Run) -> dict[str, Any]:
         "title": run.title,
         "state": run.state,
         "waiting_for": run.waiting_for or None,
-        "stop_reason": run.stop_reason or None,
+        # A run that is told to stop knows why before it does.
+        "stop_reason": run.stop_reason if run.is_final else None,
         "customer": run.customer or None,
         "conversation": run.conversation.key if run.conversation else None,
+        "conversation_id": run.conversation_id,
         "starter": Person(username=starter.get_username(), name=starter.get_full_name() or starter.get_username())
         if starter
         else None,

@@ -11,6 +11,7 @@ _STOPPED: dict[str, str] = {
     StopReason.STEPS_LIMIT: "The agent used all the steps it may take.",
     StopReason.TOKEN_LIMIT: "The run used all its tokens.",
     StopReason.COST_LIMIT: "The run reached its cost limit.",
+    StopReason.SUPERSEDED: "A new message of the conversation replaced it.",
     StopReason.APPROVAL_DENIED: "A person rejected a call and stopped the run.",
     StopReason.APPROVAL_EXPIRED: "No one decided about a call in time.",
 }

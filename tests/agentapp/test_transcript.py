@@ -2,9 +2,10 @@
 
 import pytest
 
+from agentapp.compilers import compile_messages, load_conversation
 from agentapp.messages import AssistantMessage, ToolMessage, UserMessage
 from agentapp.models import ToolExecution
-from agentapp.transcript import MAX_RESULT_CHARS, answer, compile_messages, load_conversation, load_steps
+from agentapp.transcript import MAX_RESULT_CHARS, answer, load_steps
 from tests.conftest import call, calls, says
 
 
