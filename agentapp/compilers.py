@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from django.db.models import QuerySet
+
 from agentapp import history
 from agentapp.messages import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
@@ -69,12 +71,14 @@ def load_conversation(run: Run) -> Earlier:
     return earlier
 
 
-def said_before(run: Run) -> list[Message]:
+def said_before(run: Run, readable: QuerySet[Message] | None = None) -> list[Message]:
     """The conversation's messages before this run, turn by turn: an answer stands behind its question.
 
     Messages that came while an earlier run was under way have lower places than that run's answer.
+    `readable` narrows them to what somebody may see.
     """
-    rows = list(Message.objects.filter(conversation=run.conversation_id).order_by("seq"))
+    messages = Message.objects.all() if readable is None else readable
+    rows = list(messages.filter(conversation=run.conversation_id).order_by("seq"))
     turns: dict[Any, int] = {}
     for message in rows:
         turns.setdefault(message.run_id or message.pk, message.seq)

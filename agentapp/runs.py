@@ -100,14 +100,6 @@ def unfinished() -> QuerySet[Run]:
     return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
 
 
-def ahead_of(run: Run) -> Run | None:
-    """The run of the same conversation that this one waits for: the last that has not ended."""
-    if run.conversation_id is None or run.parent_id is not None or run.state != Run.State.QUEUED:
-        return None
-    earlier = unfinished().filter(conversation=run.conversation_id, created_at__lt=run.created_at)
-    return earlier.order_by("-created_at").first()
-
-
 def following(run_id: uuid.UUID) -> uuid.UUID | None:
     """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
     ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL, conversation__isnull=False).values("conversation")

@@ -1,5 +1,8 @@
 """Whose turn it is in a conversation: its runs go one after the other, or a new one replaces those before it."""
 
+import uuid
+from collections.abc import Iterable
+
 from django.db.models import Q
 
 from agentapp import conversations, executions, runs
@@ -26,6 +29,20 @@ def take(start: runs.Start, via: str = "", expected_version: int | None = None) 
     for earlier in replaced:
         _replace(earlier, run, ledger.actor_of(start.starter, via))
     return run
+
+
+def ahead(waiting: Iterable[Run]) -> dict[uuid.UUID, Run]:
+    """The run each queued run waits for: the last before it in its conversation that has not ended. One query."""
+    queued = [r for r in waiting if r.state == Run.State.QUEUED and r.conversation_id and r.parent_id is None]
+    if not queued:
+        return {}
+    earlier = runs.unfinished().filter(conversation__in={run.conversation_id for run in queued})
+    found = {}
+    for other in earlier.order_by("created_at").only("created_at", "conversation"):
+        for run in queued:
+            if other.conversation_id == run.conversation_id and other.created_at < run.created_at:
+                found[run.pk] = other
+    return found
 
 
 def _replaceable(conversation: Conversation) -> list[Run]:

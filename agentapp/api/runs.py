@@ -9,7 +9,7 @@ from ninja import Header, Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentapp import actions, auth, runs, trace
+from agentapp import actions, auth, trace, turns
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import Listing, Page, page_of
@@ -253,7 +253,7 @@ def run_out(run: Run) -> RunOut:
 
 def run_detail(run: Run) -> RunDetail:
     """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
-    ahead = runs.ahead_of(run)
+    ahead = turns.ahead([run]).get(run.pk)
     return RunDetail(
         **_shown(run),
         input=run.input,

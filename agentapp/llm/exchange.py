@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 def complete(request: Request) -> Reply:
     """See `agentapp.llm.complete`."""
-    access = providers.access(request.model)
     try:
         history.check(request.messages, adjacent=False)
     except history.BrokenHistory as broken:
         raise ModelError(f"Nothing was sent to {request.model}: {broken}", code="broken_history") from broken
+    access = providers.access(request.model)
 
     async def ask(loop: EventLoop) -> ModelResponse | ModelError:
         return await _ask(request, access, loop)
