@@ -39,6 +39,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     found = _find(user, run_id)
     line = trace.timeline(found, timezone.now(), user)
     view = request.GET.get("view", "")
+    ahead = turns.ahead([found]).get(found.pk)
     context: dict[str, Any] = {
         "run": found,
         "line": line,
@@ -50,7 +51,8 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "may_resolve": auth.may_resolve(user, found),
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
         "max_cost": found.agent_snapshot.get("max_cost"),
-        "ahead": turns.ahead([found]).get(found.pk),
+        "ahead": ahead,
+        "may_see_ahead": ahead is not None and auth.visible_runs(user).filter(pk=ahead.pk).exists(),
         "siblings": _siblings(found, user),
         "here": request.get_full_path(),
     }

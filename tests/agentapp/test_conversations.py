@@ -167,9 +167,9 @@ def test_a_fork_needs_a_key_of_its_own(clerk, sam):
 
 def test_nobody_forks_a_conversation_to_read_what_others_said_in_it(clerk, sam, roles):
     source = talk(clerk, ("What is my password?", "It is hunter2."))
-    eve = make_user("Eve Else", "operator")
-    if not eve.has_perm("agentapp.view_run"):
-        assert refused(actions.fork_conversation, source.pk, None, "mine", eve).code == "not_found"
+    eve = make_user("Eve Else")
+    eve.user_permissions.add(*roles["operator"].permissions.filter(codename="start_run"))
+    assert refused(actions.fork_conversation, source.pk, None, "mine", eve).code == "not_found"
     actions.fork_conversation(source.pk, None, "sams", sam)
     joined = actions.NewRun(agent="clerk", input="What did I say?", conversation="sams")
     assert refused(actions.start_run, joined, eve).code == "forbidden"
