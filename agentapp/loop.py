@@ -20,6 +20,7 @@ from agentapp.compilers import compile_messages
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
+from agentapp.history import BrokenHistory
 from agentapp.messages import Reply, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
@@ -55,6 +56,9 @@ def drive(run_id: uuid.UUID) -> Again | None:
         log.warning("Stopped driving %s: %s", run_id, lost)
     except (OperationalError, InterfaceError):
         raise  # nothing can be written; the lease runs out and the sweep tries again
+    except BrokenHistory as broken:
+        log.exception("What %s would be sent is in disorder", run_id)
+        _end(state, Run.State.FAILED, StopReason.ERROR, f"No model was asked. {broken}")
     except Exception as error:
         log.exception("Driving %s failed", run_id)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."

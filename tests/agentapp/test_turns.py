@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentapp import actions, loop, runs, sweep, tasks, turns
+from agentapp import actions, compilers, loop, runs, sweep, tasks, turns
 from agentapp.compilers import said_before
+from agentapp.messages import AssistantMessage, ToolCall
 from agentapp.models import Agent, Run, ToolExecution
 from agentapp.reasons import StopReason
 from approvals import ledger
@@ -300,3 +301,13 @@ def test_a_changed_call_changes_no_later_call_of_the_same_id(clerk, dana):
     clerk.decide(clerk.open(run)[0], dana)
     assert clerk.drive(run).answer == "Sent."
     assert clerk_tools.effects_of("send") == [{"to": "bob"}, {"to": "carol"}]
+
+
+def test_a_history_in_disorder_ends_the_run_before_a_model_is_asked_and_names_the_call(clerk, monkeypatch):
+    def forgetful(run: Run, earlier: Any, steps: Any) -> Any:
+        yield AssistantMessage("", (ToolCall("lost-7", "look_up", "{}"),))
+
+    monkeypatch.setitem(compilers.COMPILERS, "current_run", forgetful)
+    run = clerk.run(says("never asked for"))
+    assert (run.state, run.stop_reason, run.step_count) == ("failed", "error", 0)
+    assert "no answer to the call 'lost-7'" in run.stop_message
