@@ -15,9 +15,9 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from agentapp import auth, conversations, executions, runs, subagents, tasks
+from agentapp import auth, conversations, executions, runs, subagents, tasks, turns
 from agentapp.messages import StopSignal, ToolResult
-from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
+from agentapp.models import Agent, ApiToken, Conversation, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.script import ScriptError, check_script
@@ -34,11 +34,17 @@ MAX_BUDGET_RAISE = 10_000
 
 
 class Refused(Exception):
-    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is."""
+    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is.
 
-    def __init__(self, code: str, message: str, field: str = "", approval: Approval | None = None) -> None:
+    With a conflict, `approval` or `version` says where things stand; the version is a conversation's.
+    """
+
+    def __init__(
+        self, code: str, message: str, field: str = "", approval: Approval | None = None, version: int | None = None
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.field, self.approval = code, message, field, approval
+        self.version = version
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,7 @@ class NewRun:
     route: str = ""
     customer: str = ""
     conversation: str = ""
+    conversation_version: int | None = None
     metadata: dict[str, Any] | None = None
     script: list[Any] | None = None
     request_key: str = ""
@@ -116,6 +123,7 @@ def cancel_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("forbidden", "Cancelling this run needs the right to cancel runs.")
         signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
         subagents.cancel(run, signal, ledger.actor_of(user))
+        transaction.on_commit(partial(tasks.nudge_following, run.pk), robust=True)
     run.refresh_from_db()
     return run
 
@@ -171,6 +179,23 @@ def _run_to_change(run_id: uuid.UUID, user: User, allowed: Callable[[User, Run],
     if run.is_final:
         raise Refused("run_ended", "This run has ended.")
     return run
+
+
+def fork_conversation(conversation_id: uuid.UUID, upto: int | None, key: str, user: User) -> Conversation:
+    """Begin a conversation anew from one of its messages, under another key. None: from the last."""
+    source = auth.visible_conversations(user).filter(pk=conversation_id).first()
+    if source is None:
+        raise Refused("not_found", "There is no such conversation.")
+    if not auth.may_start(user) or not auth.may_join(user, source):
+        raise Refused("forbidden", "Forking needs the right to start runs in this conversation.")
+    if not key.strip():
+        raise Refused("invalid", "The new conversation needs a name.", "key")
+    try:
+        return conversations.fork(source, upto, key, ledger.actor_of(user))
+    except conversations.NoSuchPlace as error:
+        raise Refused("invalid", str(error), "upto") from error
+    except IntegrityError as error:
+        raise Refused("conversation_exists", f"The agent has a conversation named {key!r} already.", "key") from error
 
 
 def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Taken:
@@ -281,6 +306,8 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
         raise Refused("invalid", "The input is empty.", "input")
     if len(new.input) > MAX_INPUT_CHARS:
         raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
+    if new.conversation_version is not None and not new.conversation:
+        raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
     if new.route and not agent.routes.filter(name=new.route).exists():
         raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
     if new.script is not None and not settings.ALLOW_SCRIPTED_RUNS:
@@ -314,9 +341,15 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         request_key=new.request_key,
         request_digest=digest,
     )
-    run = runs.create(start, via=f"token {token.name}" if token else "")
-    if conversation is not None:
-        conversations.add(conversation, run, "user", text)
+    via = f"token {token.name}" if token else ""
+    if conversation is None:
+        run = runs.create(start, via)
+    else:
+        try:
+            run = turns.take(start, via, new.conversation_version)
+        except conversations.Changed as changed:
+            message = f"Something was said since you looked: the conversation is at version {changed.version}."
+            raise Refused("conversation_changed", message, "conversation_version", version=changed.version) from changed
     transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return run
 
@@ -328,6 +361,8 @@ def _request(new: NewRun) -> dict[str, Any]:
         "route": new.route,
         "customer": new.customer,
         "conversation": new.conversation,
+        # Left out where it is not given, so that requests of before keep their digest.
+        **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
         "metadata": new.metadata,
         "script": new.script,
     }

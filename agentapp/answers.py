@@ -17,7 +17,10 @@ from approvals.digest import MalformedJSON, parse
 DEFAULT_SHOWN_KB = 16
 FENCE, FENCE_END = "<<<", ">>>"
 
-UNKNOWN = "It is not known whether this happened: the effect may have taken place. It must not be tried again as it is."
+UNKNOWN = (
+    f"Error (fatal_error, {Reason.OUTCOME_UNKNOWN}): It is not known whether this happened: the effect may have taken "
+    "place. It must not be tried again as it is."
+)
 CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
 NOT_AGAIN = "It must not be tried again as it is."
 
@@ -71,7 +74,7 @@ def _text(execution: ToolExecution) -> str:
     if execution.state == _STATE.CANCELLED:
         return f"Not executed (cancelled): {execution.message}"
     if execution.state == _STATE.OUTCOME_UNKNOWN:
-        return f"Error (fatal_error, {Reason.OUTCOME_UNKNOWN}): {UNKNOWN}"
+        return UNKNOWN
     if execution.result_status == _STATUS.REFUSED:
         return _refused(execution)
     if execution.result_status != _STATUS.OK:

@@ -11,13 +11,13 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from agentapp.models import ApiToken, Conversation, Run
+from agentapp.models import ApiToken, Conversation, Message, Run
 from approvals import ledger
 from approvals.models import Approval
 
 SCOPES = {
-    "runs:create": "Start and cancel runs",
-    "runs:read": "Read runs and their traces",
+    "runs:create": "Start and cancel runs, fork conversations",
+    "runs:read": "Read runs and their traces, and conversations",
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
     "events:read": "Read the ledger",
@@ -91,6 +91,19 @@ def visible_runs(user: User) -> QuerySet[Run]:
     return runs if user.has_perm("agentapp.view_run") else runs.filter(starter=user)
 
 
+def visible_conversations(user: User) -> QuerySet[Conversation]:
+    """The conversations a person may see something of: those with a run they may see."""
+    if user.has_perm("agentapp.view_run"):
+        return Conversation.objects.all()
+    return Conversation.objects.filter(Exists(visible_messages(user).filter(conversation=OuterRef("pk"))))
+
+
+def visible_messages(user: User) -> QuerySet[Message]:
+    """What was said in the runs a person may see."""
+    messages = Message.objects.all()
+    return messages if user.has_perm("agentapp.view_run") else messages.filter(run__starter=user)
+
+
 def visible_approvals(user: User) -> QuerySet[Approval]:
     """The requests a person may see: all, those they may be asked about, or those of their own runs."""
     if user.has_perm("approvals.view_approval"):
@@ -108,8 +121,9 @@ def may_start(user: User) -> bool:
 
 def may_join(user: User, conversation: Conversation) -> bool:
     """Who may start a run in a conversation: it shows the run, and through it the person, what was said before."""
-    others = conversation.runs.exclude(starter=user)
-    return user.has_perm("agentapp.view_run") or not others.exists()
+    # A fork has none of the runs whose messages it begins with.
+    others = Run.objects.filter(Q(conversation=conversation) | Q(messages__conversation=conversation))
+    return user.has_perm("agentapp.view_run") or not others.exclude(starter=user).exists()
 
 
 def may_cancel(user: User, run: Run) -> bool:

@@ -15,9 +15,11 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
 from agentapp import budgets, conversations, endings, executions, limits, points, runs, subagents
+from agentapp.compilers import compile_messages
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
+from agentapp.history import BrokenHistory
 from agentapp.hooks import HookFailed
 from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run
@@ -26,7 +28,7 @@ from agentapp.reasons import StopReason
 from agentapp.runtime import DriveRuntime
 from agentapp.state import RunState
 from agentapp.toolset import specs, tool_choice
-from agentapp.transcript import StepRows, compile_messages
+from agentapp.transcript import StepRows
 from approvals import decisions, ledger
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,9 @@ def drive(run_id: uuid.UUID) -> Again | None:
         log.warning("Stopped driving %s: %s", run_id, lost)
     except (OperationalError, InterfaceError):
         raise  # nothing can be written; the lease runs out and the sweep tries again
+    except BrokenHistory as broken:
+        log.exception("What %s would be sent is in disorder", run_id)
+        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, f"No model was asked. {broken}", source="history"))
     except Exception as error:
         log.exception("Driving %s failed", run_id)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
@@ -121,7 +126,8 @@ def _go(state: RunState) -> Again | None:
 def _obey(state: RunState) -> None:
     """Do what a person asked while a worker held the run: cancel wins over pause."""
     if state.run.cancel_requested_at is not None:
-        signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
+        reason = state.run.stop_reason or StopReason.USER_REQUESTED
+        signal = StopSignal(reason, state.run.stop_message or "Cancelled by a person.", source="person")
         _end(state, Run.State.CANCELLED, signal)
         return
     with ledger.transaction():
@@ -154,7 +160,7 @@ def _take_step(state: RunState) -> bool:
     started_at = datetime.now(UTC)
     try:
         reply = _ask(state, disclosed, may_call=may_call)
-    except (ModelError, StopRun, HookFailed, runs.LeaseLost, DatabaseError):
+    except (ModelError, StopRun, HookFailed, BrokenHistory, runs.LeaseLost, DatabaseError):
         raise
     except Exception:
         _record_failed_step(state, started_at)

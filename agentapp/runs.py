@@ -15,8 +15,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Greatest
 
 from agentapp import nudges
 from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
@@ -55,7 +55,10 @@ class Start:
 
 
 def create(start: Start, via: str = "") -> Run:
-    """A queued run. The caller is inside `ledger.transaction()` and nudges a worker on commit."""
+    """A queued run. The caller is inside `ledger.transaction()` and nudges a worker on commit.
+
+    For a run in a conversation it holds the conversation's lock as well: its runs go in their order of creation.
+    """
     run: Run = Run.objects.create(
         agent=start.agent,
         agent_snapshot=start.agent_snapshot,
@@ -72,7 +75,7 @@ def create(start: Start, via: str = "") -> Run:
         token=start.token,
         request_key=start.request_key,
         request_digest=start.request_digest,
-        created_at=Now(),
+        created_at=_behind_the_last(start.conversation),
         updated_at=Now(),
     )
     data = {"agent": start.agent.name, "route": start.route, "title": start.title, "scripted": start.script is not None}
@@ -80,14 +83,39 @@ def create(start: Start, via: str = "") -> Run:
     return run
 
 
+def _behind_the_last(conversation: Conversation | None) -> Any:
+    """Now, and later than every run of the conversation, even in the same millisecond."""
+    last = conversation and Run.objects.filter(conversation=conversation).aggregate(at=Max("created_at"))["at"]
+    return Greatest(Now(), Value(last + timedelta(microseconds=1))) if last else Now()
+
+
 def due() -> Q:
-    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out."""
+    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out.
+
+    The runs of a conversation go one after the other. One that another run asked for is part of that
+    run, and waits for nobody.
+    """
     woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
+    first = Q(parent__isnull=False) | ~Exists(
+        unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
+    )
     return (
-        Q(state=Run.State.QUEUED) & woken
+        Q(state=Run.State.QUEUED) & woken & first
         | Q(state=Run.State.WAITING, wake_at__lte=Now())
         | Q(state=Run.State.RUNNING, lease_until__lte=Now())
     )
+
+
+def unfinished() -> QuerySet[Run]:
+    """Runs that keep later ones of their conversation waiting."""
+    return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
+
+
+def following(run_id: uuid.UUID) -> uuid.UUID | None:
+    """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
+    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL, conversation__isnull=False).values("conversation")
+    waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation__in=ended)
+    return waiting.order_by("created_at").values_list("pk", flat=True).first()
 
 
 def claim(run_id: uuid.UUID) -> Run | None:
@@ -341,10 +369,10 @@ def _wake_parent(parent_id: uuid.UUID) -> None:
         transaction.on_commit(partial(nudges.nudge, parent_id), robust=True)
 
 
-def request_cancel(run: Run, actor: str) -> bool:
-    """Ask the worker that holds a run to stop before its next model or tool call."""
+def request_cancel(run: Run, actor: str, reason: str = "", message: str = "") -> bool:
+    """Ask the worker that holds a run to stop before its next model or tool call, and to say why."""
     changed = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, cancel_requested_at__isnull=True).update(
-        cancel_requested_at=Now(), updated_at=Now()
+        cancel_requested_at=Now(), stop_reason=reason, stop_message=message, updated_at=Now()
     )
     if changed:
         ledger.record(ledger.run_chain(run.pk), "run.cancel_requested", actor=actor)

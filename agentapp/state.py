@@ -5,12 +5,13 @@ import uuid
 from dataclasses import dataclass, field
 
 from agentapp import runs
+from agentapp.compilers import Earlier, load_conversation
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
-from agentapp.models import Message, Run, Tool
+from agentapp.models import Run, Tool
 from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
-from agentapp.transcript import StepRows, load_conversation, load_steps
+from agentapp.transcript import StepRows, load_steps
 
 
 @dataclass
@@ -19,7 +20,7 @@ class RunState:
     token: uuid.UUID
     configuration: Configuration
     steps: list[StepRows]
-    earlier: list[Message]
+    earlier: Earlier
     driver: Driver | None = None
     """Bound when the first step of this drive is decided."""
     began: float = field(default_factory=time.monotonic)

@@ -4,7 +4,7 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import loop
+from agentapp import loop, runs
 from agentapp import sweep as sweeping
 from agentapp.nudges import nudge
 
@@ -16,9 +16,18 @@ def drive_run(run_id: str) -> None:
     again = loop.drive(uuid.UUID(run_id))
     if again is not None:
         nudge(uuid.UUID(run_id), again.delay)
+    else:
+        nudge_following(uuid.UUID(run_id))
 
 
 @shared_task
 def sweep() -> None:
     for run_id in sweeping.sweep():
         nudge(run_id)
+
+
+def nudge_following(run_id: uuid.UUID) -> None:
+    """When a run has ended, the next of its conversation may be due."""
+    following = runs.following(run_id)
+    if following is not None:
+        nudge(following)

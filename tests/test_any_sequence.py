@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agentapp import actions, sweep
+from agentapp.compilers import compile_messages, load_conversation
 from agentapp.llm import conversion
 from agentapp.llm.contract import Request
 from agentapp.messages import AssistantMessage, ToolMessage
 from agentapp.models import Run, ToolExecution
-from agentapp.transcript import compile_messages, load_conversation, load_steps
+from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools
@@ -145,14 +146,16 @@ def act(clerk: Clerk, run: Run, dana: Any, what: str) -> None:
 
 def check_calls(run: Run) -> None:
     """A consequential call ran under a used approval of its very bytes; the effects are those calls' and no others'."""
-    ran = list(ToolExecution.objects.filter(run=run, started_at__isnull=False, consequential=True))
-    for execution in ran:
+    every = list(ToolExecution.objects.filter(run=run))
+    for execution in every:
+        if not execution.consequential or execution.started_at is None:
+            continue
         approval = execution.approval
         assert approval is not None, execution.name
         assert (approval.state, approval.used_at is not None) == (Approval.State.USED, True)
         assert execution.executed_text == approval.final_arguments_text
     for name in ("pay", "pay_once", "label", "send", "undeclared"):
-        begun = sum(execution.attempts for execution in ran if execution.name == name)
+        begun = sum(execution.attempts for execution in every if execution.name == name)
         assert len(clerk_tools.effects_of(name)) <= begun, name
     if run.is_final:
         assert not ToolExecution.objects.filter(

@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from agentapp import actions, auth, loop, runs
 from agentapp import waiting as waiting_room
+from agentapp.answers import answer
 from agentapp.console import urls
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
-from agentapp.transcript import answer
 from approvals import append_only, ledger
 from approvals.models import Approval, Channel, Decision, Event, Rule
 from tests import clerk_tools

@@ -41,6 +41,8 @@ CODES: dict[str, tuple[int, str]] = {
     "changed": (409, "The request has changed"),
     "action_changed": (409, "The call has changed"),
     "already_resolved": (409, "The outcome is known already"),
+    "conversation_changed": (409, "The conversation has changed"),
+    "conversation_exists": (409, "There is such a conversation"),
     "too_late": (409, "It has taken effect"),
     "body_too_large": (413, "The body is too large"),
     "unsupported_media_type": (415, "The body is not JSON"),
@@ -131,6 +133,7 @@ class Problem(BaseModel):
     decided_by: Decider | None = Field(default=None, description="Who was first, in a conflict.")
     decision: DecisionInConflict | None = Field(default=None, description="What they decided.")
     approval: ApprovalInConflict | None = Field(default=None, description="Where the approval stands now.")
+    conversation_version: int | None = Field(default=None, description="Where the conversation stands now.")
 
 
 class ApiProblem(Exception):
@@ -194,6 +197,8 @@ def _refused(refused: Refused) -> ApiProblem:
     if refused.code in ("invalid_arguments", "locked_field") and field != "args":
         field = f"args/{field}".rstrip("/")
     extra = _conflict(refused.approval) if status == 409 and refused.approval is not None else {}
+    if refused.version is not None:
+        extra["conversation_version"] = refused.version
     return ApiProblem(refused.code, refused.message, field, extra)
 
 

@@ -9,7 +9,7 @@ from ninja import Header, Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentapp import actions, auth, lineage, trace
+from agentapp import actions, auth, lineage, trace, turns
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import Listing, Page, page_of
@@ -19,6 +19,8 @@ from agentapp.reasons import StopReason
 
 router = Router(tags=["Runs"])
 
+# The largest version the table holds.
+MAX_VERSION = 2**31 - 1
 REPLAY_HEADER = "Idempotent-Replay"
 
 Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
@@ -54,6 +56,10 @@ class NewRunIn(BaseModel):
     route: Name = Field(default="", description="Name of one of the agent's routes: it narrows the tools.")
     customer: Label = Field(default="", description="Whom the run is about, in your own words.")
     conversation: Label = Field(default="", description="Your name for a dialogue; runs that share it remember it.")
+    conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
+        default=None,
+        description="The version of the conversation you have read; if something was said since, nothing is started.",
+    )
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run and never shown to the model.")
     script: list[Any] | None = Field(
         default=None,
@@ -86,6 +92,7 @@ class RunOut(BaseModel):
     stop_reason: str | None = Field(description="A code: why it ended.")
     customer: str | None
     conversation: str | None
+    conversation_id: uuid.UUID | None
     starter: Person | None
     step_count: int
     had_tool_errors: bool
@@ -103,6 +110,7 @@ class RunDetail(RunOut):
     answer_is_partial: bool = Field(description="A limit was reached before the work was done.")
     stop_message: str | None
     stop_source: str | None = Field(description="What ended it: a limit's name, a hook, a person, the model.")
+    after: uuid.UUID | None = Field(description="The run of the same conversation that it waits for, while queued.")
     scripted: bool
     cancel_requested_at: datetime | None
     pause_requested_at: datetime | None
@@ -142,12 +150,13 @@ class TraceOut(BaseModel):
 class RunListing(Listing):
     state: RunState | None = Field(default=None, description="Only runs in this state.")
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
+    conversation: uuid.UUID | None = Field(default=None, description="Only runs of this conversation.")
 
 
 @router.post(
     "/runs",
     auth=Bearer("runs:create"),
-    response={201: RunDetail, 200: RunDetail, **problems(400, 413, 415, 422)},
+    response={201: RunDetail, 200: RunDetail, **problems(400, 409, 413, 415, 422)},
     operation_id="start_run",
     summary="Start a run",
     openapi_extra={
@@ -181,6 +190,7 @@ def start_run(
         route=body.route,
         customer=body.customer,
         conversation=body.conversation,
+        conversation_version=body.conversation_version,
         metadata=body.metadata,
         script=body.script,
         request_key=key or "",
@@ -205,8 +215,10 @@ def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
         rows = rows.filter(state=listing.state)
     if listing.stop_reason:
         rows = rows.filter(stop_reason=listing.stop_reason)
+    if listing.conversation:
+        rows = rows.filter(conversation=listing.conversation)
     found, following = page_of(rows.defer("input", "agent_snapshot", "script"), "-id", listing)
-    return RunPage(items=[RunOut(**_shown(run)) for run in found], next=following)
+    return RunPage(items=[run_out(run) for run in found], next=following)
 
 
 @router.get(
@@ -279,16 +291,23 @@ def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     return run_detail(_run(run_id))
 
 
+def run_out(run: Run) -> RunOut:
+    """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    return RunOut(**_shown(run))
+
+
 def run_detail(run: Run) -> RunDetail:
     """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    ahead = turns.ahead([run]).get(run.pk)
     return RunDetail(
         **_shown(run),
         input=run.input,
         metadata=run.metadata,
         answer=run.answer or None,
         answer_is_partial=run.answer_is_partial,
-        stop_message=run.stop_message or None,
+        stop_message=(run.stop_message if run.is_final else "") or None,
         stop_source=run.stop_source or None,
+        after=ahead.pk if ahead else None,
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,
         pause_requested_at=run.pause_requested_at,
@@ -315,9 +334,11 @@ def _shown(run: Run) -> dict[str, Any]:
         "waiting_for": run.waiting_for or None,
         "parent": run.parent_id,
         "depth": run.depth,
-        "stop_reason": run.stop_reason or None,
+        # A run that is told to stop knows why before it does.
+        "stop_reason": (run.stop_reason if run.is_final else "") or None,
         "customer": run.customer or None,
         "conversation": run.conversation.key if run.conversation else None,
+        "conversation_id": run.conversation_id,
         "starter": Person(username=starter.get_username(), name=starter.get_full_name() or starter.get_username())
         if starter
         else None,

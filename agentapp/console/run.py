@@ -12,7 +12,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from agentapp import actions, auth, lineage, trace
+from agentapp import actions, auth, lineage, trace, turns
+from agentapp.compilers import said_before
 from agentapp.console import inspector, words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
@@ -25,6 +26,8 @@ STEPS_PER_PAGE = 200
 EVENTS_PER_PAGE = 200
 # Of the messages before this run's, as many are shown.
 EARLIER_MESSAGES = 20
+# Of its conversation's other runs, as many are linked.
+SIBLINGS = 5
 VIEWS = ("timeline", "conversation", "events")
 _OPEN_APPROVALS = (Approval.State.PENDING, *Approval.DECIDED)
 
@@ -36,6 +39,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     found = _find(user, run_id)
     line = trace.timeline(found, timezone.now(), user)
     view = request.GET.get("view", "")
+    ahead = turns.ahead([found]).get(found.pk)
     context: dict[str, Any] = {
         "run": found,
         "line": line,
@@ -50,6 +54,9 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "may_raise_budget": auth.may_raise_budget(user, found),
         "family": lineage.cost_of_family(found) if any(row.subrun for row in line.rows) else None,
         "max_cost": found.agent_snapshot.get("max_cost"),
+        "ahead": ahead,
+        "may_see_ahead": ahead is not None and auth.visible_runs(user).filter(pk=ahead.pk).exists(),
+        "siblings": _siblings(found, user),
         "here": request.get_full_path(),
     }
     more = {"timeline": _timeline, "conversation": _conversation, "events": _events}[context["view"]]
@@ -130,10 +137,8 @@ def _conversation(request: HttpRequest, found: Run, line: Timeline) -> dict[str,
             calls.setdefault(row.step, []).append(row)
     before: list[Message] = []
     if found.conversation_id and first == 1:
-        earlier = Message.objects.filter(conversation=found.conversation_id, created_at__lt=found.created_at)
         # Only what this person may see: a conversation can hold other people's runs.
-        earlier = earlier.filter(run__in=auth.visible_runs(signed_in(request)))
-        before = list(reversed(earlier.exclude(run=found).order_by("-seq")[:EARLIER_MESSAGES]))
+        before = said_before(found, auth.visible_messages(signed_in(request)))[-EARLIER_MESSAGES:]
     return {
         "before": before,
         "turns": [(step, calls.get(step.number, [])) for step in steps.defer("disclosed_tools", "provider_parts")],
@@ -155,6 +160,15 @@ def _events(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
         "held": held,
         "broken": broken,
     }
+
+
+def _siblings(found: Run, user: User) -> list[Run]:
+    """The latest other runs of the conversation that this person may see, in their order."""
+    if found.conversation_id is None:
+        return []
+    others = auth.visible_runs(user).filter(conversation=found.conversation_id).exclude(pk=found.pk)
+    latest = others.order_by("-created_at").only("state", "title", "created_at")[:SIBLINGS]
+    return list(reversed(latest))
 
 
 def _blocked(line: Timeline) -> list[Row]:

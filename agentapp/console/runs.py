@@ -11,7 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.views.decorators.http import require_safe
 
-from agentapp import auth
+from agentapp import auth, turns
 from agentapp.console import words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
@@ -172,18 +172,19 @@ def _counts(visible: QuerySet[Run], filters: Filters) -> list[tuple[str, str, in
 
 
 def _waiting_on(runs: Sequence[Run]) -> list[str]:
-    """Whom or what each run waits for, in words. One query for all of them."""
+    """Whom or what each run waits for, in words. Two queries for all of them."""
     waiting = [run.pk for run in runs if run.waiting_for == Run.WaitingFor.APPROVAL]
     pending: Counter[Any] = Counter()
     if waiting:
         open_ones = Approval.objects.filter(run_id__in=waiting, state=Approval.State.PENDING)
         pending.update(open_ones.values_list("run_id", flat=True))
-    return [_waiting_words(run, pending[run.pk]) for run in runs]
+    ahead = turns.ahead(runs)
+    return [_waiting_words(run, pending[run.pk], ahead.get(run.pk)) for run in runs]
 
 
-def _waiting_words(run: Run, pending: int) -> str:
+def _waiting_words(run: Run, pending: int, ahead: Run | None) -> str:
     if run.state == Run.State.QUEUED:
-        return "A worker"
+        return f"After {ahead.reference}" if ahead else "A worker"
     if run.waiting_for == Run.WaitingFor.SUBAGENT:
         return "Another agent"
     if run.waiting_for == Run.WaitingFor.OUTCOME:

@@ -7,6 +7,7 @@ from pydantic_ai.direct import model_request
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
 
+from agentapp import history
 from agentapp.llm import conversion, failures, providers
 from agentapp.llm.contract import ModelError, Request
 from agentapp.llm.event_loop import EventLoop, event_loop
@@ -20,6 +21,10 @@ logger = logging.getLogger(__name__)
 
 def complete(request: Request) -> Reply:
     """See `agentapp.llm.complete`."""
+    try:
+        history.check(request.messages, adjacent=False)
+    except history.BrokenHistory as broken:
+        raise ModelError(f"Nothing was sent to {request.model}: {broken}", code="broken_history") from broken
     access = providers.access(request.model)
 
     async def ask(loop: EventLoop) -> ModelResponse | ModelError:

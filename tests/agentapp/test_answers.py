@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from agentapp import actions, answers
+from agentapp.answers import answer
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.tools.base import ToolError, tool
-from agentapp.transcript import answer
 from approvals.models import Rule
 from tests import clerk_tools
 from tests.conftest import call, calls, says
@@ -120,7 +120,7 @@ def test_a_result_that_fits_is_not_cut(clerk):
 @pytest.mark.parametrize(
     ("made", "starts", "names"),
     [
-        (call("a", "pay_all"), "Not executed (tool_not_disclosed): ", "Tools you can use: fail, hang, label, look_up"),
+        (call("a", "pay_all"), "Not executed (tool_not_disclosed): ", "Tools you can use: die, fail, flood"),
         (call("a", "look_up", wat=1), "Not executed (missing_arguments): look_up: what is missing.", "You sent wat."),
         (call("a", "look_up", what=1), "Not executed (invalid_arguments): look_up: what: ", "You sent what."),
         ({"id": "a", "name": "look_up", "arguments": '{"what'}, "Not executed (malformed_arguments): ", "again"),

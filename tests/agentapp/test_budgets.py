@@ -98,4 +98,7 @@ def test_a_call_that_would_pass_the_budget_asks_a_person_when_told_to_ask(clerk,
     [approval] = clerk.open(run)
     assert clerk.execution(run, "c").state == "waiting"
     clerk.decide(approval, dana)
-    assert clerk.drive(run).state == "succeeded"
+    run = clerk.drive(run)
+    assert clerk.execution(run, "c").result_status == "ok"
+    # It has now cost more than its limit, and asks before it goes on.
+    assert (run.waiting_for, run.cost) == ("budget", Decimal(2))

@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 
 from agentapp import actions
+from agentapp.answers import answer
 from agentapp.models import Run, Tool
-from agentapp.transcript import answer
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools

@@ -9,11 +9,11 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from agentapp import actions, loop, runs
+from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
-from agentapp.transcript import answer
 from approvals import ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools

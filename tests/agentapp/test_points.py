@@ -6,13 +6,15 @@ import json
 import pytest
 
 from agentapp import actions, llm, loop, points, runs
+from agentapp.answers import answer
+from agentapp.compilers import GO_ON, Earlier, compile_messages
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.hooks import StopRun
 from agentapp.messages import AssistantMessage, Reply, ToolCall, ToolMessage, ToolResult, ToolSpec, UserMessage
 from agentapp.models import Agent, Run, Tool
 from agentapp.state import RunState
-from agentapp.transcript import GO_ON, answer, compile_messages, load_steps
+from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_hooks
@@ -64,7 +66,7 @@ def told(clerk, run, call_id):
 
 
 def messages(run):
-    return compile_messages(run, [], load_steps(run))
+    return compile_messages(run, Earlier(), load_steps(run))
 
 
 # --- When ----------------------------------------------------------------------------------------

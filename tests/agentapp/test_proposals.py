@@ -2,8 +2,8 @@
 
 import pytest
 
+from agentapp.answers import answer
 from agentapp.models import Route, Tool
-from agentapp.transcript import answer
 from approvals.models import Rule
 from tests.clerk_tools import EFFECTS
 from tests.conftest import call, calls, says

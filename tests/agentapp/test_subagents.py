@@ -7,11 +7,12 @@ import pytest
 from django.utils import timezone
 
 from agentapp import actions, agent_tools, executions, loop, runs, waiting
+from agentapp.answers import answer
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.messages import StopSignal
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
-from agentapp.transcript import answer, load_steps
+from agentapp.transcript import load_steps
 from approvals import decisions, ledger
 from approvals.models import Approval, Event, Rule
 from tests.clerk_tools import effects_of

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from agentapp.answers import answer
+from agentapp.compilers import GO_ON, compile_messages, load_conversation
 from agentapp.messages import AssistantMessage, ToolMessage, UserMessage
 from agentapp.models import Agent, ToolExecution
-from agentapp.transcript import GO_ON, answer, compile_messages, load_conversation, load_steps
+from agentapp.transcript import load_steps
 from tests import clerk_hooks
 from tests.conftest import call, calls, says
 

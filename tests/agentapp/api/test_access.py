@@ -24,6 +24,8 @@ OPERATIONS = [
     ("POST", f"/runs/{SOME_ID}/cancel", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/pause", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/resume", "runs:create"),
+    ("GET", f"/conversations/{SOME_ID}", "runs:read"),
+    ("POST", f"/conversations/{SOME_ID}/fork", "runs:create"),
     ("GET", "/approvals", "approvals:read"),
     ("GET", f"/approvals/{SOME_ID}", "approvals:read"),
     ("POST", f"/approvals/{SOME_ID}/decisions", "approvals:decide"),
@@ -43,7 +45,7 @@ def test_no_operation_is_missing_here() -> None:
         for method, operation in methods.items()
     }
     listed = {(method, path.replace(str(SOME_ID), "{}"), scope) for method, path, scope in OPERATIONS}
-    named = {"{run_id}", "{approval_id}", "{execution_id}"}
+    named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}"}
     assert {(method, _unnamed(path, named), scope) for method, path, scope in declared} == listed
 
 

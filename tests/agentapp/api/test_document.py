@@ -63,7 +63,7 @@ def test_every_reference_and_every_example_of_the_document_holds(document: Any) 
 
 def test_bodies_refuse_what_they_do_not_declare(document: Any) -> None:
     bodies = [operation["requestBody"] for operation in operations(document) if "requestBody" in operation]
-    assert len(bodies) == 3
+    assert len(bodies) == 4
     for body in bodies:
         name = body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[-1]
         assert document["components"]["schemas"][name]["additionalProperties"] is False
@@ -94,7 +94,8 @@ def test_the_page_about_the_api_names_every_operation_scope_and_code(document: A
     page = (settings.BASE_DIR / "docs" / "api.md").read_text()
     named = {f"{method.upper()} {path.replace('run_id', 'id')}" for path, methods in document["paths"].items()
              for method in methods}  # fmt: skip
-    named = {name.replace("approval_id", "id").replace("execution_id", "id") for name in named}
+    for kind in ("approval", "execution", "conversation"):
+        named = {name.replace(f"{kind}_id", "id") for name in named}
     assert {name for name in named if f"`{name}`" not in page} == set()
     assert {scope for scope in auth.SCOPES if f"`{scope}`" not in page} == set()
     assert {code for code in CODES if f"`{code}`" not in page} == set()

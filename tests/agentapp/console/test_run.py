@@ -209,6 +209,7 @@ def test_the_conversation_shows_what_was_said_before_and_in_this_run(mias: Clien
     first = RunBuilder(sam, "Hello?", conversation=conversation)
     conversations.add(conversation, first.run, "user", "Hello?")
     conversations.add(conversation, first.run, "assistant", "How can I help?")
+    first.finish(answer="How can I help?")
     second = RunBuilder(sam, "It is broken.", conversation=conversation, customer="Ana")
     conversations.add(conversation, second.run, "user", "It is broken.")
     (call,) = second.step("Let me look.", proposal(make_tool("get_order")))
@@ -322,3 +323,49 @@ def test_a_decision_that_is_held_is_said_to_be_held(mias: Client, sam: User, dan
     run.decide(approval, dana)
     assert "until then it can be undone" in text(mias, run)
     assert approval.created_at < timezone.now() + timedelta(seconds=1)
+
+
+# --- The other runs of its conversation ------------------------------------------------------------
+
+
+def two_turns(sam: User) -> tuple[RunBuilder, RunBuilder]:
+    conversation = conversations.find_or_open(make_agent(), "ticket-7", "Ana")
+    turns = [RunBuilder(sam, words, conversation=conversation) for words in ("Pay her.", "Thanks.")]
+    for turn in turns:
+        conversations.add(conversation, turn.run, "user", turn.run.input)
+    return turns[0], turns[1]
+
+
+def test_a_queued_run_says_which_run_it_comes_after(mias: Client, sam: User) -> None:
+    first, second = two_turns(sam)
+    words = f"Queued after {first.run.reference}."
+    assert words in text(mias, second)
+    assert "Queued after" not in text(mias, first)
+    assert f"After {first.run.reference}" in mias.get("/runs/").content.decode()
+    first.finish()
+    assert "Queued after" not in text(mias, second)
+
+
+def test_the_other_runs_of_the_conversation_are_linked_for_those_who_may_see_them(
+    client: Client, sam: User, otto: User, mia: User
+) -> None:
+    first, second = two_turns(sam)
+    ottos = RunBuilder(otto, "Me too.", conversation=first.run.conversation)
+    client.force_login(mia)
+    page = text(client, first)
+    assert "ticket-7" in page
+    for other in (second, ottos):
+        assert f'href="/runs/{other.id}/"' in page
+    client.force_login(otto)
+    page = text(client, ottos)
+    assert f'href="/runs/{first.id}/"' not in page
+    assert f'href="/runs/{second.id}/"' not in page
+
+
+def test_what_was_said_before_a_queued_run_stands_in_the_order_of_turns(mias: Client, sam: User) -> None:
+    first, second = two_turns(sam)
+    conversations.add(first.run.conversation, first.run, "assistant", "She is paid.")
+    page = text(mias, second, "?view=conversation")
+    places = [page.index(words) for words in ("Pay her.", "She is paid.", 'untrusted pre">Thanks.')]
+    assert places == sorted(places)
+    assert 'untrusted pre">Thanks.' not in text(mias, first, "?view=conversation")

@@ -10,10 +10,11 @@ from django.utils import timezone
 
 from agentapp import actions, drivers, executions, loop, trace
 from agentapp.api.tool_executions import execution_out
+from agentapp.compilers import Earlier, compile_messages
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Agent, Run, Step, ToolExecution
 from agentapp.sweep import sweep
-from agentapp.transcript import compile_messages, load_steps
+from agentapp.transcript import load_steps
 from approvals.models import Event
 from tests.agentapp.drivers.binding import Counting
 from tests.clerk_tools import effects_of
@@ -174,7 +175,7 @@ def test_the_trace_shows_a_failed_decision_in_the_place_of_a_call(thinking: Any,
 def test_a_decision_that_failed_is_no_call_in_any_history(thinking: Any, provider: ProviderServer) -> None:
     provider.answer_with = chat_only(LOOK, *["?"] * 3)
     found = run(thinking)
-    messages = compile_messages(found, [], load_steps(found))
+    messages = compile_messages(found, Earlier(), load_steps(found))
     assert [call.name for m in messages if isinstance(m, AssistantMessage) for call in m.tool_calls] == ["look_up"]
     assert messages[-2:] == (
         AssistantMessage("Thought: decision extraction failed."),

@@ -1,8 +1,8 @@
 """The tool about tools knows what the step discloses, and no more."""
 
+from agentapp.answers import answer
 from agentapp.models import Tool
 from agentapp.tools.catalog import catalog
-from agentapp.transcript import answer
 from tests.conftest import call, calls, says
 
 

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import pytest
 
+from agentapp.answers import answer
 from agentapp.tools.base import Injected, ToolContext, ToolError, tool
-from agentapp.transcript import answer
 from tests.agentapp.tools.test_base import context
 from tests.conftest import call, calls, says
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from agentapp.answers import answer
 from agentapp.messages import ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import results
 from agentapp.tools.base import OutcomeUnknown, ToolError, tool
-from agentapp.transcript import answer
 from approvals import ledger
 from approvals.models import Rule
 from tests.conftest import call, calls, says
@@ -266,8 +266,9 @@ def test_the_cost_of_calls_counts_towards_the_runs_limit(clerk):
     clerk.agent.max_cost = Decimal("0.40")
     clerk.agent.save()
     Tool.objects.filter(name="look_up").update(cost_per_call=Decimal("0.25"))
-    run = clerk.run(*[calls(call(f"c{n}", "look_up", what=str(n))) for n in range(5)])
-    assert (run.stop_reason, run.step_count, run.cost) == ("cost_limit", 2, Decimal("0.50"))
+    run = clerk.run(*[calls(call(f"c{n}", "look_up", what=str(n))) for n in range(2)], says("One was enough."))
+    assert (run.state, run.cost) == ("succeeded", Decimal("0.25"))
+    assert clerk.execution(run, "c1").reason == "budget_exhausted"
 
 
 def test_the_chain_of_a_run_with_failures_and_costs_holds(clerk, offer):

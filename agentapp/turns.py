@@ -1,0 +1,77 @@
+"""Whose turn it is in a conversation: its runs go one after the other, or a new one replaces those before it."""
+
+import uuid
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from agentapp import conversations, executions, runs
+from agentapp.messages import StopSignal
+from agentapp.models import Agent, Conversation, Message, Run, ToolExecution
+from agentapp.reasons import StopReason
+from approvals import decisions, ledger
+from approvals.models import Approval
+
+State = ToolExecution.State
+
+
+def take(start: runs.Start, via: str = "", expected_version: int | None = None) -> Run:
+    """A run for a new message of a conversation. The caller is inside `ledger.transaction()`.
+
+    What runs before it is waited for, or replaced where the agent says so. Raises conversations.Changed.
+    """
+    conversation = start.conversation
+    assert conversation is not None
+    # Runs are locked before conversations, as by a run that ends and leaves its answer.
+    replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
+    conversations.lock(conversation, expected_version)
+    run = runs.create(start, via)
+    conversations.add(conversation, run, Message.Role.USER, start.input)
+    for earlier in replaced:
+        _replace(earlier, run, ledger.actor_of(start.starter, via))
+    return run
+
+
+def ahead(waiting: Iterable[Run]) -> dict[uuid.UUID, Run]:
+    """The run each queued run waits for: the last before it in its conversation that has not ended. One query."""
+    queued = [r for r in waiting if r.state == Run.State.QUEUED and r.conversation_id and r.parent_id is None]
+    if not queued:
+        return {}
+    earlier = runs.unfinished().filter(conversation__in={run.conversation_id for run in queued})
+    found = {}
+    for other in earlier.order_by("created_at").only("created_at", "conversation"):
+        for run in queued:
+            if other.conversation_id == run.conversation_id and other.created_at < run.created_at:
+                found[run.pk] = other
+    return found
+
+
+def _replaceable(conversation: Conversation) -> list[Run]:
+    """The unfinished runs of a conversation, locked, without those in the middle of an act."""
+    found = runs.unfinished().filter(conversation=conversation).order_by("created_at").values_list("pk", flat=True)
+    locked = [runs.lock(pk) for pk in list(found)]
+    return [run for run in locked if run is not None and not run.is_final and not _is_acting(run)]
+
+
+def _is_acting(run: Run) -> bool:
+    """Whether a write of a run has begun and not ended, or people have decided one that is about to begin."""
+    begun = Q(state=State.EXECUTING, consequential=True) | Q(state=State.OUTCOME_UNKNOWN)
+    decided = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
+    return (
+        ToolExecution.objects.filter(begun, run=run).exists()
+        or decided.exists()
+        # What another agent does for it may be in the middle of an act as well.
+        or run.children.exclude(state__in=Run.FINAL).exists()
+    )
+
+
+def _replace(run: Run, by: Run, actor: str) -> None:
+    """End a run in favour of another: at once when it waits, else before its next model or tool call."""
+    message = f"A new message came in; {by.reference} answers it."
+    if run.state == Run.State.RUNNING:
+        runs.request_cancel(run, actor, StopReason.SUPERSEDED, message)
+        return
+    executions.cancel_open(run, message)
+    decisions.withdraw(run.pk, message)
+    signal = StopSignal(StopReason.SUPERSEDED, message, source=by.reference)
+    runs.finish(run, Run.State.CANCELLED, signal, actor=actor)

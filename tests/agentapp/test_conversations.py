@@ -1,0 +1,222 @@
+"""Versions, summaries and forks."""
+
+import pytest
+from django.db import IntegrityError
+
+from agentapp import actions, auth, conversations
+from agentapp.compilers import compile_messages, load_conversation, said_before
+from agentapp.messages import AssistantMessage, UserMessage
+from agentapp.models import Agent, Conversation, Message, Run
+from agentapp.transcript import load_steps
+from approvals import ledger
+from tests.conftest import call, calls, make_user, says
+from tests.races import race
+from tests.rows import events
+
+
+def talk(clerk, *exchanges, **more) -> Conversation:
+    """A conversation of finished runs, each a question and its answer."""
+    for question, answer in exchanges:
+        run = clerk.run(says(answer), input=question, conversation="ticket-1", **more)
+        assert run.state == "succeeded"
+    return Conversation.objects.get(key="ticket-1")
+
+
+def said(conversation) -> list[tuple[int, str, str]]:
+    return list(conversation.messages.order_by("seq").values_list("seq", "role", "content"))
+
+
+def refused(function, *arguments) -> actions.Refused:
+    with pytest.raises(actions.Refused) as info:
+        function(*arguments)
+    return info.value
+
+
+def new(clerk, **more):
+    return actions.NewRun(agent="clerk", input="And?", script=[says("So.")], conversation="ticket-1", **more)
+
+
+# --- Versions ---------------------------------------------------------------------------------------
+
+
+def test_the_version_grows_by_every_message_and_by_nothing_else(clerk):
+    conversation = talk(clerk, ("One?", "Two."))
+    assert conversation.version == 2
+    list(conversation.messages.all())
+    conversations.find_or_open(clerk.agent, "ticket-1", "")
+    conversations.summarise(conversation, "They counted.", 1)
+    conversation.refresh_from_db()
+    assert conversation.version == 2
+    assert talk(clerk, ("Three?", "Four.")).version == 4
+
+
+def test_who_has_read_the_last_message_may_write_the_next(clerk, sam):
+    talk(clerk, ("One?", "Two."))
+    run = actions.start_run(new(clerk, conversation_version=2), sam)
+    assert Conversation.objects.get().version == 3
+    assert run.state == "queued"
+
+
+@pytest.mark.parametrize("seen", [0, 1, 3])
+def test_who_has_not_is_told_the_version_and_nothing_is_started(clerk, sam, seen):
+    talk(clerk, ("One?", "Two."))
+    conflict = refused(actions.start_run, new(clerk, conversation_version=seen), sam)
+    assert (conflict.code, conflict.version, conflict.field) == ("conversation_changed", 2, "conversation_version")
+    assert Run.objects.count() == 1
+    assert Message.objects.count() == 2
+
+
+def test_a_conversation_that_is_not_there_yet_has_version_zero(clerk, sam):
+    assert refused(actions.start_run, new(clerk, conversation_version=1), sam).code == "conversation_changed"
+    assert not Conversation.objects.exists()
+    actions.start_run(new(clerk, conversation_version=0), sam)
+    assert Conversation.objects.get().version == 1
+
+
+def test_a_version_without_a_conversation_makes_no_sense(clerk, sam):
+    lone = actions.NewRun(agent="clerk", input="And?", conversation_version=0)
+    assert refused(actions.start_run, lone, sam).field == "conversation_version"
+
+
+def test_a_start_that_is_sent_again_is_no_conflict_with_itself(clerk, sam):
+    once = new(clerk, conversation_version=0, request_key="k-1")
+    first = actions.start_run_once(once, sam)
+    again = actions.start_run_once(once, sam)
+    assert (again.run, again.repeated) == (first.run, True)
+    other = new(clerk, conversation_version=1, request_key="k-1")
+    assert refused(actions.start_run_once, other, sam).code == "idempotency_key_reused"
+
+
+def test_of_two_writers_who_saw_the_same_one_gets_through(clerk, sam):
+    talk(clerk, ("One?", "Two."))
+    results = race(*[lambda: actions.start_run(new(clerk, conversation_version=2), sam)] * 2)
+    assert sorted(type(result).__name__ for result in results) == ["Refused", "Run"]
+    assert Conversation.objects.get().version == 3
+
+
+# --- Summaries --------------------------------------------------------------------------------------
+
+
+def test_a_stored_summary_takes_the_place_of_what_it_sums_up(clerk):
+    clerk.agent.message_compiler = Agent.Compiler.SECTIONS
+    clerk.agent.save()
+    conversation = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
+    conversations.summarise(conversation, "They counted to two.", 2)
+    run = clerk.start(says("Six."), input="Five?", conversation="ticket-1")
+    messages = compile_messages(run, load_conversation(run), load_steps(run))
+    assert "They counted to two." in messages[0].text
+    assert messages[1:] == (UserMessage("Three?"), AssistantMessage("Four."), UserMessage("Five?"))
+    assert events(conversations.chain(conversation.pk)) == ["conversation.summarised"]
+
+
+@pytest.mark.parametrize("until", [0, 3, -1])
+def test_a_summary_ends_at_a_message_there_is(clerk, until):
+    conversation = talk(clerk, ("One?", "Two."))
+    with pytest.raises(conversations.NoSuchPlace):
+        conversations.summarise(conversation, "?", until)
+
+
+def test_a_summary_never_goes_back(clerk):
+    conversation = talk(clerk, ("One?", "Two."))
+    conversations.summarise(conversation, "Both.", 2)
+    with pytest.raises(conversations.NoSuchPlace):
+        conversations.summarise(conversation, "The first.", 1)
+    conversation.refresh_from_db()
+    assert (conversation.summary, conversation.summary_until) == ("Both.", 2)
+
+
+# --- Forks ------------------------------------------------------------------------------------------
+
+
+def test_a_fork_begins_with_the_messages_up_to_a_place_and_goes_its_own_way(clerk, sam):
+    source = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
+    forked = actions.fork_conversation(source.pk, 2, "ticket-1-b", sam)
+    assert said(forked) == said(source)[:2] == [(1, "user", "One?"), (2, "assistant", "Two.")]
+    assert (forked.forked_from, forked.agent, forked.version) == (source, clerk.agent, 2)
+    run = clerk.run(says("Other."), input="What else?", conversation="ticket-1-b")
+    assert [m.content for m in said_before(run)] == ["One?", "Two."]
+    assert len(said(source)) == len(said(forked)) == 4
+    assert said(source)[2:] != said(forked)[2:]
+    assert ledger.verify() == (ledger.Event.objects.count(), None)
+    assert events(conversations.chain(forked.pk)) == ["conversation.forked"]
+
+
+def test_a_fork_without_a_place_takes_all_messages_and_the_summary_with_them(clerk, sam):
+    source = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
+    conversations.summarise(source, "They counted.", 3)
+    forked = actions.fork_conversation(source.pk, None, "whole", sam)
+    assert (len(said(forked)), forked.summary, forked.summary_until) == (4, "They counted.", 3)
+    shorter = actions.fork_conversation(source.pk, 2, "shorter", sam)
+    assert (shorter.summary, shorter.summary_until) == ("", 0)
+
+
+@pytest.mark.parametrize("place", [0, 3, 99])
+def test_a_fork_needs_a_message_to_fork_at(clerk, sam, place):
+    source = talk(clerk, ("One?", "Two."))
+    assert refused(actions.fork_conversation, source.pk, place, "b", sam).field == "upto"
+
+
+def test_a_fork_needs_a_key_of_its_own(clerk, sam):
+    source = talk(clerk, ("One?", "Two."))
+    assert refused(actions.fork_conversation, source.pk, None, "ticket-1", sam).code == "conversation_exists"
+    assert refused(actions.fork_conversation, source.pk, None, "  ", sam).field == "key"
+    with pytest.raises(IntegrityError):
+        conversations.fork(source, None, "ticket-1")
+    assert Conversation.objects.count() == 1
+
+
+def test_nobody_forks_a_conversation_to_read_what_others_said_in_it(clerk, sam, roles):
+    source = talk(clerk, ("What is my password?", "It is hunter2."))
+    eve = make_user("Eve Else")
+    eve.user_permissions.add(*roles["operator"].permissions.filter(codename="start_run"))
+    assert refused(actions.fork_conversation, source.pk, None, "mine", eve).code == "not_found"
+    actions.fork_conversation(source.pk, None, "sams", sam)
+    joined = actions.NewRun(agent="clerk", input="What did I say?", conversation="sams")
+    assert refused(actions.start_run, joined, eve).code == "forbidden"
+    assert not auth.visible_conversations(eve).exists()
+
+
+def test_what_was_done_after_the_place_of_a_fork_is_not_shown_in_it(clerk, sam):
+    clerk.agent.message_compiler = Agent.Compiler.FULL_CONVERSATION
+    clerk.agent.save()
+    clerk.run(calls(call("a", "look_up", what="secret")), says("Found."), input="Find it.", conversation="ticket-1")
+    source = Conversation.objects.get(key="ticket-1")
+    for upto, key, shown in [(1, "before", False), (2, "after", True)]:
+        actions.fork_conversation(source.pk, upto, key, sam)
+        run = clerk.start(says("Hm."), input="Well?", conversation=key)
+        messages = compile_messages(run, load_conversation(run), load_steps(run))
+        assert any('"found": "secret"' in message.text for message in messages) == shown
+
+
+# --- What earlier runs did, from their rows ------------------------------------------------------------
+
+
+def test_the_full_conversation_holds_what_earlier_runs_did_for_four_statements_more(clerk, django_assert_num_queries):
+    clerk.agent.message_compiler = Agent.Compiler.FULL_CONVERSATION
+    clerk.agent.save()
+    for number in range(3):
+        replies = calls(call("a", "look_up", what=str(number))), says(f"It is {number}.")
+        clerk.run(*replies, input=f"Number {number}?", conversation="ticket-1")
+    run = Run.objects.select_related("conversation").get(
+        pk=clerk.start(says("Done."), input="All?", conversation="ticket-1").pk
+    )
+    with django_assert_num_queries(4):
+        earlier = load_conversation(run)
+    messages = compile_messages(run, earlier, [])
+    assert [message.text for message in messages] == [
+        *(text for n in range(3) for text in (f"Number {n}?", "", f'{{"found": "{n}"}}', f"It is {n}.")), "All?"
+    ]  # fmt: skip
+
+
+def test_a_run_cancelled_with_a_write_under_way_does_not_brick_its_conversation(clerk, sam, dana):
+    clerk.agent.message_compiler = Agent.Compiler.FULL_CONVERSATION
+    clerk.agent.save()
+    run = clerk.run(calls(call("s", "send", to="ana", how="lost")), input="Send it.", conversation="ticket-1")
+    clerk.decide(clerk.open(run)[0], dana)
+    assert clerk.drive(run).waiting_for == "outcome"
+    actions.cancel_run(run.pk, sam)
+    after = clerk.run(says("I cannot say."), input="Was it sent?", conversation="ticket-1")
+    assert after.answer == "I cannot say."
+    answers = [m.text for m in compile_messages(after, load_conversation(after), []) if hasattr(m, "call_id")]
+    assert len(answers) == 1
+    assert "It is not known whether this happened" in answers[0]
