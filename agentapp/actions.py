@@ -14,10 +14,12 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, executions, runs, tasks
+from agentapp.controls import engage_switch, release_switch, reset_breaker
 from agentapp.messages import ToolResult
 from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
+from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
@@ -26,15 +28,12 @@ from approvals import decisions, ledger, standing
 from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
 from approvals.models import Approval, DecisionType, Verdict
 
+__all__ = [
+    "NewDecision", "NewRun", "Refused", "Started", "cancel_run", "decide", "engage_switch", "release_switch",
+    "reset_breaker", "resolve_outcome", "start_run", "start_run_once", "undo_decision",
+]  # fmt: skip
+
 MAX_INPUT_CHARS = 100_000
-
-
-class Refused(Exception):
-    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is."""
-
-    def __init__(self, code: str, message: str, field: str = "", approval: Approval | None = None) -> None:
-        super().__init__(message)
-        self.code, self.message, self.field, self.approval = code, message, field, approval
 
 
 @dataclass(frozen=True)

@@ -121,5 +121,10 @@ def may_resolve(user: User, run: Run) -> bool:
     return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk
 
 
+def may_stop(user: User) -> bool:
+    """Who may engage and release kill switches, and reset breakers."""
+    return user.is_active and user.has_perm("agentapp.engage_killswitch")
+
+
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -15,7 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import conversations, executions, runs
+from agentapp import breakers, conversations, executions, progress, runs, waiting
+from agentapp.breakers import CircuitOpen
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
@@ -23,7 +24,7 @@ from agentapp.messages import Reply, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
-from agentapp.runtime import DriveRuntime
+from agentapp.runtime import DriveRuntime, admit_agent
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from agentapp.transcript import StepRows, compile_messages
@@ -67,6 +68,12 @@ def _go(state: RunState) -> Again | None:
         if state.run.cancel_requested_at is not None:
             _end(state, Run.State.CANCELLED, StopReason.USER_REQUESTED, "Cancelled by a person.")
             return None
+        state.refresh_configuration()
+        switch = state.configuration.switch_of(state.run)
+        if switch is not None:
+            if waiting.park_for_switch(state, switch):
+                return None
+            continue
         if state.steps and state.steps[-1].open:
             settled = settle(state)
             if settled.parked:
@@ -75,16 +82,18 @@ def _go(state: RunState) -> Again | None:
                 _end(state, Run.State.STOPPED, settled.stop.reason, settled.stop.message)
                 return None
             continue
-        limit = limit_reached(state.run)
+        limit = limit_reached(state.run) or progress.stuck(state.steps)
         if limit is not None:
-            _end(state, Run.State.STOPPED, limit.reason, limit.message)
+            _end(state, Run.State.STOPPED, limit.reason, limit.message, source=limit.source)
             return None
         if time.monotonic() > until:
             runs.release(state.run, state.token, "its time slice is over")
             return Again()
-        state.refresh_configuration()
         try:
+            admit_agent(state)
             ended = _take_step(state)
+        except CircuitOpen as circuit:
+            return _after_open_circuit(state, circuit)
         except ModelError as error:
             return _after_model_error(state, error)
         if ended:
@@ -112,9 +121,17 @@ def _take_step(state: RunState) -> bool:
     finished_at = datetime.now(UTC)
     proposals = judge(Situation(state.run, state.configuration, disclosed, state.steps), reply.tool_calls)
     with ledger.transaction():
-        step = runs.record_step(state.run, state.token, reply, sorted(disclosed), started_at, finished_at)
+        made = (state.run, state.token, reply, sorted(disclosed), started_at, finished_at)
+        step = runs.record_step(*made, height=state.configuration.height)
         if step is None:
-            state.locked()  # told to stop while the model was thinking
+            if state.locked().cancel_requested_at is not None:  # told to stop while the model was thinking
+                return False
+            # Something was configured or stopped meanwhile: the calls are checked by what holds now.
+            state.refresh_configuration(always=True)
+            now_disclosed = {name: tool for name, tool in state.disclosed.items() if name in disclosed}
+            proposals = judge(Situation(state.run, state.configuration, now_disclosed, state.steps), reply.tool_calls)
+            step = runs.record_step(*made)
+        if step is None:
             return False
         rows = StepRows(step, executions.propose(state.run, step, proposals))
     state.steps.append(rows)
@@ -166,14 +183,25 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     return Again(delay)
 
 
-def _end(state: RunState, final: str, reason: str, message: str = "", answer: str = "") -> None:
+def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
+    """Come back when the breaker has cooled down; or give up, as when a model cannot answer."""
+    if not circuit.behind_probe and state.run.model_failures + 1 >= settings.MODEL_ATTEMPTS:
+        _end(state, Run.State.STOPPED, StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source)
+        return None
+    delay = min(max(circuit.retry_after, 0.1), MAX_BACKOFF_SECONDS)
+    runs.release(state.run, state.token, str(circuit), delay, failed=not circuit.behind_probe)
+    return Again(delay)
+
+
+def _end(state: RunState, final: str, reason: str, message: str = "", answer: str = "", source: str = "") -> None:
     """Finish the run, answer its open calls, take back its open requests, keep its answer."""
     with ledger.transaction():
         run = state.locked()
         if final != Run.State.SUCCEEDED:
             executions.cancel_open(run, f"The run has ended: {message}")
             decisions.withdraw(run.pk, f"The run has ended: {message}")
-        runs.finish(run, final, reason, message, answer)
+        runs.finish(run, final, reason, message, answer, source=source)
+        breakers.note_run(run, final)
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
 
@@ -188,7 +216,10 @@ def _lease_kept(state: RunState) -> Iterator[None]:
             while not done.wait(settings.LEASE_SECONDS / 3):
                 try:
                     if not runs.renew(state.run.pk, state.token):
+                        state.cancellation.tell()
                         return
+                    if runs.told_to_stop(state.run.pk):
+                        state.cancellation.tell()
                 except DatabaseError:
                     # One failure is no reason to let go of a run that is well: there is time for another try.
                     log.exception("The lease of %s could not be renewed", state.run.pk)

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, F, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, Usage
-from agentapp.models import Agent, ApiToken, Conversation, Run, Step
+from agentapp.models import Agent, ApiToken, Breaker, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now
 from approvals.digest import storable, storable_json
@@ -122,10 +122,16 @@ def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
 
 def with_configuration() -> QuerySet[Run]:
     """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
-    with `configuration_height`: when that has grown, rules or tools may have changed.
+    with `configuration_height`: when that has grown, rules or tools may have changed. And with
+    `breakers_need_a_look`: whether any breaker has counted a failure.
     """
+    failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
     latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
-    return Run.objects.annotate(database_now=Now(), configuration_height=Coalesce(Subquery(latest), Value(0)))
+    return Run.objects.annotate(
+        database_now=Now(),
+        configuration_height=Coalesce(Subquery(latest), Value(0)),
+        breakers_need_a_look=Exists(failing),
+    )
 
 
 def clock(run: Run) -> datetime:
@@ -135,16 +141,26 @@ def clock(run: Run) -> datetime:
 
 
 def record_step(
-    run: Run, token: uuid.UUID, reply: Reply, disclosed: Sequence[str], started_at: datetime, finished_at: datetime
+    run: Run,
+    token: uuid.UUID,
+    reply: Reply,
+    disclosed: Sequence[str],
+    started_at: datetime,
+    finished_at: datetime,
+    height: int | None = None,
 ) -> Step | None:
     """Store one decision of the model and add its usage to the run.
 
-    None: the run was told to stop while the model was thinking; the reply is dropped. The caller
-    is inside `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
+    None: the run was told to stop while the model was thinking; or the configuration is no longer
+    what it was at `height`, so that the calls must be checked anew. The caller is inside
+    `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
     usage = _credible(reply.usage)
     number = run.step_count + 1
-    updated = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True).update(
+    current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
+    if height is not None:
+        current = current.exclude(Exists(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
+    updated = current.update(
         step_count=number,
         input_tokens=F("input_tokens") + usage.input_tokens,
         cached_tokens=F("cached_tokens") + usage.cached_tokens,
@@ -227,7 +243,26 @@ def wake(run: Run, at: datetime | None) -> None:
     Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
 
 
-def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "", actor: str = ledger.SYSTEM) -> bool:
+def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
+    """Make runs that wait for a kill switch due: it was released."""
+    waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
+    waiting.update(wake_at=Now(), updated_at=Now())
+
+
+def told_to_stop(run_id: uuid.UUID) -> bool:
+    """Whether a person has asked for the run to be cancelled, for a worker whose tool is running."""
+    return Run.objects.filter(pk=run_id, cancel_requested_at__isnull=False).exists()
+
+
+def finish(
+    run: Run,
+    state: str,
+    reason: str,
+    message: str = "",
+    answer: str = "",
+    actor: str = ledger.SYSTEM,
+    source: str = "",
+) -> bool:
     """End a run. The caller holds its lock and has closed its open calls. False: it has ended already."""
     changed = (
         Run.objects.filter(pk=run.pk)
@@ -237,6 +272,7 @@ def finish(run: Run, state: str, reason: str, message: str = "", answer: str = "
             waiting_for="",
             stop_reason=reason,
             stop_message=storable(message),
+            stop_source=storable(source)[:120],
             answer=storable(answer),
             lease_token=None,
             lease_until=None,

@@ -1,8 +1,18 @@
-"""What a driver is bound to for one drive of a run: the way to its models."""
+"""What a driver is bound to for one drive of a run: the way to its models, behind their breakers."""
 
-from agentapp import llm
+from collections.abc import Iterable
+
+from django.conf import settings
+
+from agentapp import breakers, llm
+from agentapp.breakers import Thing
+from agentapp.llm import ModelError
 from agentapp.messages import Reply
 from agentapp.state import RunState
+from approvals import ledger
+
+# These say that one request cannot be answered, not that the model fails.
+_ABOUT_THE_REQUEST = {"rejected", "context_window", "content_filter"}
 
 
 class DriveRuntime:
@@ -12,5 +22,32 @@ class DriveRuntime:
         self.state = state
 
     def complete(self, request: llm.Request) -> Reply:
-        """Ask a model and wait for the whole reply. Raises ModelError."""
-        return llm.complete(request)
+        """Ask a model and wait for the whole reply. Raises ModelError, or CircuitOpen without asking."""
+        things = breakers.of_model(request.model)
+        _admit(self.state, things, request.timeout)
+        try:
+            reply = llm.complete(request)
+        except ModelError as error:
+            if error.code not in _ABOUT_THE_REQUEST:
+                with ledger.transaction():
+                    breakers.failed(things[0], str(error))
+            raise
+        with ledger.transaction():
+            breakers.succeeded(self.state.run, things)
+        return reply
+
+
+def admit_agent(state: RunState) -> None:
+    """Let a run of an agent begin. Raises CircuitOpen when its runs keep failing. One under way goes on."""
+    if not state.steps:
+        _admit(state, breakers.of_agent(state.run), settings.MODEL_TIMEOUT_SECONDS)
+
+
+def _admit(state: RunState, things: Iterable[Thing], probe_seconds: float) -> None:
+    known = [thing for thing in things if thing in state.configuration.breakers]
+    if not known:
+        return
+    with ledger.transaction():
+        circuit = breakers.admit(known, probe_seconds)
+    if circuit is not None:
+        raise circuit

@@ -1,9 +1,10 @@
 """What a worker has in hand while it drives a run: rows it has read, under the lease it holds."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentapp import runs
+from agentapp.cancellation import Cancellation
 from agentapp.drivers.base import Driver
 from agentapp.models import Message, Run, Tool
 from agentapp.proposals import Situation
@@ -20,6 +21,7 @@ class RunState:
     earlier: list[Message]
     driver: Driver | None = None
     """Bound when the first step of this drive is decided."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
     @classmethod
     def load(cls, run: Run) -> "RunState":

@@ -34,7 +34,7 @@ class StepRows:
 def load_steps(run: Run) -> list[StepRows]:
     """All steps of a run with their calls. Two queries, however long the run."""
     steps = {step.pk: StepRows(step, []) for step in run.steps.order_by("number")}
-    for execution in run.executions.select_related("tool").order_by("step__number", "index"):
+    for execution in run.executions.select_related("tool__source").order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
     return list(steps.values())
 

@@ -39,6 +39,7 @@ CODES: dict[str, tuple[int, str]] = {
     "expired": (409, "Time ran out"),
     "changed": (409, "The request has changed"),
     "action_changed": (409, "The call has changed"),
+    "already_engaged": (409, "The switch is engaged already"),
     "already_resolved": (409, "The outcome is known already"),
     "too_late": (409, "It has taken effect"),
     "body_too_large": (413, "The body is too large"),

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +31,13 @@ class ToolError(Exception):
     def __init__(self, message: str, *, retryable: bool = False, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retryable, self.retry_after = retryable, retry_after
+
+
+class Cancelled(BaseException):
+    """A tool has stopped because it was told to, and has not had its effect. Raised by `ToolContext.check`.
+
+    Not an Exception, so that a tool that catches whatever goes wrong does not catch this.
+    """
 
 
 class OutcomeUnknown(Exception):
@@ -61,6 +69,13 @@ class ToolContext:
     deadline: datetime
     attempt: int = 1
     state: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the run is cancelled or the deadline has passed: nobody waits for the call any more."""
+
+    def check(self) -> None:
+        """Stop here if told to. For a tool at work on something long, before it has had its effect."""
+        if self.cancelled.is_set():
+            raise Cancelled
 
 
 @dataclass(frozen=True)
