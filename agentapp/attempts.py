@@ -50,8 +50,9 @@ def pause(failures: int, retry_after: float | None) -> float:
     """Seconds before the next attempt: from one, doubling, give or take a quarter; what the tool asks for wins."""
     if retry_after is not None:
         return min(max(retry_after, 0), MAX_PAUSE_SECONDS)
-    planned = FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10)
-    return min(planned * random.uniform(1 - JITTER, 1 + JITTER), MAX_PAUSE_SECONDS)  # noqa: S311
+    planned = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10)
+    jitter = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+    return min(planned * jitter, MAX_PAUSE_SECONDS)
 
 
 def _failure(number: int, result: ToolResult) -> dict[str, Any]:

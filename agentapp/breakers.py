@@ -113,9 +113,14 @@ def note_run(run: Run, final: str) -> None:
             failed(thing, f"run {run.reference} failed")
 
 
+def need_a_look(run: Run) -> bool:
+    """Whether any breaker had counted a failure when the run's row was read with `runs.with_configuration`."""
+    return bool(run.breakers_need_a_look)  # type: ignore[attr-defined]
+
+
 def succeeded(run: Run, things: Sequence[Thing]) -> None:
     """Something answered. Costs nothing while no breaker at all has counted a failure."""
-    if not run.breakers_need_a_look:  # type: ignore[attr-defined]
+    if not need_a_look(run):
         return
     chosen = Q(pk__in=[])
     for thing in things:

@@ -29,8 +29,8 @@ def _same_again(steps: Sequence[StepRows]) -> StopSignal | None:
         for seen in set(_seen(rows)):
             first_seen.setdefault(seen, place)
             seen_in.setdefault(seen, []).append(place)
-    for execution, seen in zip(steps[-1].executions, _seen_each(steps[-1]), strict=True):
-        places = seen_in.get(seen, []) if seen else []
+    for execution, result in zip(steps[-1].executions, _seen_each(steps[-1]), strict=True):
+        places = seen_in.get(result, []) if result else []
         if len(places) >= TIMES and not any(place > places[-2] for place in first_seen.values()):
             message = (
                 f"No progress: {execution.name} was called {len(places)} times with the same arguments "

@@ -52,13 +52,16 @@ def judge(situation: Situation, calls: Sequence[ToolCall]) -> list[Proposal]:
     for index, call in enumerate(calls):
         proposal = _judge_one(situation, call, index, proposals)
         if not proposal.refusal:
-            leading = leading and not proposal.asks and proposal.tool is not None and not proposal.tool.consequential
-            # What may only probe is looked at once more before it starts.
-            leading = leading and not situation.configuration.breakers_of(proposal.tool)
+            leading = leading and not proposal.asks and _is_free(situation, proposal.tool)
             if leading:
                 proposal = replace(proposal, starts_now=True)
         proposals.append(proposal)
     return proposals
+
+
+def _is_free(situation: Situation, tool: Tool | None) -> bool:
+    """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before."""
+    return tool is not None and not tool.consequential and not situation.configuration.breakers_of(tool)
 
 
 def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, always_ask: bool = False) -> Ruling:
@@ -128,7 +131,8 @@ def _disclosed(situation: Situation, name: str) -> Tool:
         return tool
     listed = ", ".join(sorted(situation.disclosed)) or "none"
     known = situation.configuration.tools.get(name)
-    if known is not None and (not known.enabled or known.missing_since is not None):
+    stopped = situation.configuration.switch_of_tool(name)
+    if known is not None and (stopped or not known.enabled or known.missing_since is not None):
         raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
     raise _Refused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 

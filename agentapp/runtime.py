@@ -32,8 +32,9 @@ class DriveRuntime:
                 with ledger.transaction():
                     breakers.failed(things[0], str(error))
             raise
-        with ledger.transaction():
-            breakers.succeeded(self.state.run, things)
+        if breakers.need_a_look(self.state.run):
+            with ledger.transaction():
+                breakers.succeeded(self.state.run, things)
         return reply
 
 
