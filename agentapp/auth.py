@@ -21,7 +21,8 @@ SCOPES = {
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
     "events:read": "Read the ledger",
-    "configuration:read": "Read agents and tools",
+    "configuration:read": "Read agents and tools, and what is stopped",
+    "controls:operate": "Engage and release kill switches and reset breakers, as the token's person",
 }
 PREFIX = "cs_"
 # Noting every use would make each API call a write.

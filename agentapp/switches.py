@@ -74,6 +74,13 @@ def forgotten() -> QuerySet[Run]:
     return waiting.annotate(started_as=KT("agent_snapshot__name")).exclude(Exists(holding))
 
 
+def holding(run: Run) -> list[KillSwitch]:
+    """The switches that stop a run or one of its open calls."""
+    calls = run.executions.filter(state__in=_OPEN_CALLS).values("name")
+    mine = Q(scope=Scope.ALL) | Q(scope=Scope.AGENT, key__in=names_of(run)) | Q(scope=Scope.TOOL, key__in=calls)
+    return list(KillSwitch.objects.filter(mine).select_related("engaged_by"))
+
+
 def waiting() -> list[uuid.UUID]:
     """The runs that wait for a switch, whichever it is."""
     found = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)

@@ -171,6 +171,8 @@ def _waiting_words(run: Run, pending: int) -> str:
         return "A worker"
     if run.waiting_for == Run.WaitingFor.OUTCOME:
         return "A person: outcome unknown"
+    if run.waiting_for == Run.WaitingFor.SWITCH:
+        return "A kill switch"
     if run.waiting_for == Run.WaitingFor.APPROVAL:
         # None is open: the decision is held for a moment, and can still be undone.
         return {0: "Undo time", 1: "A person"}.get(pending, f"People: {pending} requests")
