@@ -246,7 +246,9 @@ def wake(run: Run, at: datetime | None) -> None:
 def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
     """Make runs that wait for a kill switch due: it was released."""
     waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
-    waiting.update(wake_at=Now(), updated_at=Now())
+    # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
+    free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
+    waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())
 
 
 def told_to_stop(run_id: uuid.UUID) -> bool:

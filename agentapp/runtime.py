@@ -11,8 +11,8 @@ from agentapp.messages import Reply
 from agentapp.state import RunState
 from approvals import ledger
 
-# These say that one request cannot be answered, not that the model fails.
-_ABOUT_THE_REQUEST = {"rejected", "context_window", "content_filter"}
+# These say that one request cannot be answered, or cannot be sent from here; not that the model fails.
+_NOT_THE_MODELS = {"rejected", "context_window", "content_filter", "not_configured", "unknown_model"}
 
 
 class DriveRuntime:
@@ -28,7 +28,7 @@ class DriveRuntime:
         try:
             reply = llm.complete(request)
         except ModelError as error:
-            if error.code not in _ABOUT_THE_REQUEST:
+            if error.code not in _NOT_THE_MODELS:
                 with ledger.transaction():
                     breakers.failed(things[0], str(error))
             raise
