@@ -76,7 +76,7 @@ def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
     Asked only about things whose breaker is known not to be closed. The caller is inside
     `ledger.transaction()`.
     """
-    rows = [row for row in map(_locked, sorted(things, key=_order)) if row is not None and row.state != State.CLOSED]
+    rows = [row for row in _lock(things) if row.state != State.CLOSED]
     for row in rows:
         now: datetime = row.database_now  # type: ignore[attr-defined]
         if is_blocked(row, now):
@@ -98,7 +98,8 @@ def note_call(run: Run, tool: Tool, result: ToolResult) -> None:
     if result.status == "ok":
         succeeded(run, of_tool(tool))
         return
-    own, source = of_tool(tool)
+    own, source = things = of_tool(tool)
+    _lock(things)
     error = f"{result.reason}: {result.message}"
     if failed(own, error):
         failed(source, f"{tool.name}: {error}")
@@ -122,12 +123,11 @@ def succeeded(run: Run, things: Sequence[Thing]) -> None:
     """Something answered. Costs nothing while no breaker at all has counted a failure."""
     if not need_a_look(run):
         return
-    chosen = Q(pk__in=[])
-    for thing in things:
-        chosen |= Q(scope=thing.scope, key=thing.key)
-    Breaker.objects.filter(chosen, state=State.CLOSED, failures__gt=0).update(failures=0)
-    for row in Breaker.objects.select_for_update().filter(chosen, state=State.HALF_OPEN).order_by("scope", "key"):
-        _close(row, "closed", "the probe succeeded")
+    for row in _lock(things):
+        if row.state == State.HALF_OPEN:
+            _close(row, "closed", "the probe succeeded")
+        elif row.state == State.CLOSED and row.failures:
+            Breaker.objects.filter(pk=row.pk).update(failures=0)
 
 
 def failed(thing: Thing, error: str) -> bool:
@@ -138,8 +138,7 @@ def failed(thing: Thing, error: str) -> bool:
         "cooldown_seconds": settings.BREAKER_COOLDOWN_SECONDS,
     }
     Breaker.objects.get_or_create(scope=thing.scope, key=thing.key, defaults=made)
-    row = _locked(thing)
-    assert row is not None
+    [row] = _lock([thing])
     row.failures, row.last_error = row.failures + 1, storable(error)[:500]
     Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, last_error=row.last_error)
     was = row.state
@@ -165,9 +164,13 @@ def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM) ->
     row.save(update_fields=["state", "failures", "opened_at", "probe_until"])
 
 
-def _locked(thing: Thing) -> Breaker | None:
+def _lock(things: Iterable[Thing]) -> list[Breaker]:
+    """The breakers of some things that have one, locked in one order everywhere, with the database's time."""
+    chosen = Q(pk__in=[])
+    for thing in things:
+        chosen |= Q(scope=thing.scope, key=thing.key)
     rows = Breaker.objects.select_for_update().annotate(database_now=Now())
-    return rows.filter(scope=thing.scope, key=thing.key).first()
+    return list(rows.filter(chosen).order_by("scope", "key"))
 
 
 def _free_at(breaker: Breaker) -> datetime:
@@ -176,11 +179,6 @@ def _free_at(breaker: Breaker) -> datetime:
     if breaker.state == State.HALF_OPEN and breaker.probe_until is not None:
         return breaker.probe_until
     return breaker.opened_at + timedelta(seconds=breaker.cooldown_seconds)
-
-
-def _order(thing: Thing) -> tuple[str, str]:
-    """Rows are locked in one order everywhere."""
-    return thing.scope, thing.key
 
 
 def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = ledger.SYSTEM) -> None:

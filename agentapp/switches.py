@@ -53,7 +53,7 @@ def release(switch: KillSwitch, user: User, note: str = "") -> bool:
 
 def still_engaged(switch: KillSwitch) -> bool:
     """Whether a switch that was read before is engaged. It stays so until the transaction ends."""
-    return KillSwitch.objects.select_for_update().filter(pk=switch.pk).exists()
+    return KillSwitch.objects.select_for_update().filter(pk=switch.pk).first() is not None
 
 
 def names_of(run: Run) -> set[str]:
