@@ -9,7 +9,6 @@ from agentapp.models import Tool
 from agentapp.transcript import answer
 from approvals.models import Event, Rule
 from tests import stopping_tools
-from tests.agentapp.stopping import desk  # noqa: F401
 from tests.conftest import call, calls, says
 
 BUSY = ToolResult(status="retryable_error", message="busy", retry_after=0)

@@ -12,11 +12,11 @@ from agentapp.transcript import answer
 from approvals import ledger
 from approvals.models import Event, Rule
 from tests import stopping_tools
-from tests.agentapp.stopping import configured, cool, desk, fail_times  # noqa: F401
+from tests.agentapp.stopping import configured, cool, fail_times
 from tests.conftest import call, calls, says
 from tests.races import race, tries
 from tests.stopping_tools import DONE
-from tests.wire import DIALECTS, Answer, provider  # noqa: F401
+from tests.wire import DIALECTS, Answer
 
 ASK = calls(call("x", "ask", about="x"))
 
@@ -196,7 +196,7 @@ def test_failures_counted_by_several_workers_at_once_are_all_counted(transaction
 
 
 @pytest.fixture
-def asking(desk, provider, settings):  # noqa: F811
+def asking(desk, provider, settings):
     """An agent with a real provider, and its starter."""
     settings.MODEL_ATTEMPTS = 3
     dialect = DIALECTS["openai"]
@@ -209,11 +209,11 @@ def asking(desk, provider, settings):  # noqa: F811
     return dialect, start
 
 
-def failing_provider(provider, dialect, times):  # noqa: F811
+def failing_provider(provider, dialect, times):
     provider.answer(*[Answer(dialect.error("No.", "authentication_error"), status=401) for _ in range(times)])
 
 
-def test_a_model_that_fails_opens_and_runs_come_back_when_it_has_cooled_down(desk, asking, provider):  # noqa: F811
+def test_a_model_that_fails_opens_and_runs_come_back_when_it_has_cooled_down(desk, asking, provider):
     dialect, start = asking
     failing_provider(provider, dialect, 3)
     for _ in range(3):
@@ -258,7 +258,7 @@ def test_waiting_behind_a_probe_uses_no_attempt_up(desk, asking):
     assert (run.state, run.model_failures) == ("queued", 0)
 
 
-def test_an_answer_that_was_asked_for_wrongly_is_not_the_models_failure(desk, asking, provider):  # noqa: F811
+def test_an_answer_that_was_asked_for_wrongly_is_not_the_models_failure(desk, asking, provider):
     dialect, start = asking
     provider.answer(Answer(dialect.error("Bad.", "invalid_request_error"), status=400))
     desk.drive(start())

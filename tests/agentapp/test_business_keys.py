@@ -8,7 +8,6 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.transcript import answer
 from approvals.models import Rule
 from tests import stopping_tools
-from tests.agentapp.stopping import desk  # noqa: F401
 from tests.conftest import call, calls, says
 from tests.races import race, tries
 from tests.stopping_tools import DONE

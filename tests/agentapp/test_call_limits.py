@@ -4,7 +4,6 @@ import pytest
 
 from agentapp.models import Agent, Tool
 from agentapp.transcript import answer
-from tests.agentapp.stopping import desk  # noqa: F401
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 

@@ -11,7 +11,6 @@ from agentapp.models import Tool
 from agentapp.tools.base import Cancelled
 from approvals.models import Event, Rule
 from tests import stopping_tools
-from tests.agentapp.stopping import desk  # noqa: F401
 from tests.conftest import call, calls, says
 from tests.stopping_tools import DONE, LEARNT, STARTED
 
