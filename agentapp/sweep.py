@@ -10,7 +10,7 @@ BATCH = 500
 
 
 def sweep() -> list[uuid.UUID]:
-    """Expire requests whose time is up, wake what no kill switch holds. Returns the runs a worker should look at now."""
+    """Expire what is overdue, wake what no kill switch holds any more. Returns the runs a worker should look at."""
     for approval_id, run_id in decisions.overdue(BATCH):
         with ledger.transaction():
             run = runs.lock(run_id)
