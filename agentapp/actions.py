@@ -16,10 +16,12 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, executions, runs, subagents, tasks, turns
+from agentapp.controls import engage_switch, release_switch, reset_breaker
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, ApiToken, Conversation, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
+from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
 from agentapp.tools import sentences
 from agentapp.tools.schema import ArgumentProblem, check_arguments
@@ -29,22 +31,13 @@ from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
+__all__ = [
+    "NewDecision", "NewRun", "Refused", "Started", "cancel_run", "decide", "engage_switch", "release_switch",
+    "reset_breaker", "resolve_outcome", "start_run", "start_run_once", "undo_decision",
+]  # fmt: skip
+
 MAX_INPUT_CHARS = 100_000
 MAX_BUDGET_RAISE = 10_000
-
-
-class Refused(Exception):
-    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is.
-
-    With a conflict, `approval` or `version` says where things stand; the version is a conversation's.
-    """
-
-    def __init__(
-        self, code: str, message: str, field: str = "", approval: Approval | None = None, version: int | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code, self.message, self.field, self.approval = code, message, field, approval
-        self.version = version
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ SCOPES = {
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
     "events:read": "Read the ledger",
-    "configuration:read": "Read agents and tools",
+    "configuration:read": "Read agents and tools, and what is stopped",
+    "controls:operate": "Engage and release kill switches and reset breakers, as the token's person",
 }
 PREFIX = "cs_"
 # Noting every use would make each API call a write.
@@ -142,6 +143,11 @@ def may_raise_budget(user: User, run: Run) -> bool:
 def may_resolve(user: User, run: Run) -> bool:
     """Who may say what became of an unknown call: not the one who started the run."""
     return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk
+
+
+def may_stop(user: User) -> bool:
+    """Who may engage and release kill switches, and reset breakers."""
+    return user.is_active and user.has_perm("agentapp.engage_killswitch")
 
 
 def _digest(secret: str) -> str:

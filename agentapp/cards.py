@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.models import Run, Tool, ToolExecution
@@ -145,7 +146,9 @@ def _replaced(execution: ToolExecution) -> Approval | None:
     """The request this one replaces, when the call has asked before and what it rested on has changed."""
     if execution.times_asked == 0:
         return None
-    earlier = Approval.objects.filter(execution_id=execution.pk, state=Approval.State.SUPERSEDED)
+    # Approved and not used in time: what it had come to is asked again.
+    outlasted = Q(state=Approval.State.EXPIRED, decided_at__isnull=False)
+    earlier = Approval.objects.filter(Q(state=Approval.State.SUPERSEDED) | outlasted, execution_id=execution.pk)
     return earlier.order_by("-created_at").first()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from django.db import IntegrityError
 from django.db.models import F
 
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
@@ -23,6 +24,10 @@ from approvals.models import Approval, EffectClass
 MAX_REASON_CHARS = 40
 
 State = ToolExecution.State
+
+
+class KeyTaken(Exception):
+    """Another call took the same idempotency key a moment before."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,9 @@ class Outcome:
     cost: Decimal = Decimal(0)
     raw: ToolResult | None = None
     """What the tool gave, where a hook made another result of it."""
+    replay_of: ToolExecution | None = None
+    failures: tuple[dict[str, Any], ...] = ()
+    """The attempts that failed: {"attempt", "status", "reason", "message", "at"}."""
 
 
 def propose(run: Run, step: Step, proposals: Sequence[Proposal]) -> list[ToolExecution]:
@@ -106,18 +114,27 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
 
 
 def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "") -> bool:
-    """Mark a call as running, before it runs. False: it is not in a state from which it may start."""
+    """Mark a call as running, before it runs. False: it is not in a state from which it may start.
+
+    Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
+    """
     execution.refresh_from_db(fields=["state"])
     if execution.state not in (State.PROPOSED, State.WAITING, State.READY):
         return False
-    changed = ToolExecution.objects.filter(pk=execution.pk, state=execution.state).update(
-        state=State.EXECUTING,
-        executed_text=executed_text,
-        idempotency_key=key,
-        allowed_by=allowed_by,
-        attempts=F("attempts") + 1,
-        started_at=Now(),
-    )
+    try:
+        with ledger.transaction():
+            changed = ToolExecution.objects.filter(pk=execution.pk, state=execution.state).update(
+                state=State.EXECUTING,
+                executed_text=executed_text,
+                idempotency_key=key,
+                allowed_by=allowed_by,
+                attempts=F("attempts") + 1,
+                started_at=Now(),
+            )
+    except IntegrityError as error:
+        if key is None or not ToolExecution.objects.filter(idempotency_key=key).exclude(pk=execution.pk).exists():
+            raise
+        raise KeyTaken(f"the key of {execution.pk} is taken") from error
     if not changed:
         return False
     execution.state, execution.executed_text, execution.idempotency_key = State.EXECUTING, executed_text, key
@@ -155,14 +172,22 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
             outcome.execution.raw_result_text = _kept(outcome.raw.data, MAX_RESULT_CHARS)
+        outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
-        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text",
+        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
     ]  # fmt: skip
     ToolExecution.objects.bulk_update(rows, fields)
     for outcome in outcomes:
+        note_failures(outcome.execution, outcome.failures)
         record(outcome.execution, "completed", _result_facts(outcome.execution))
+
+
+def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
+    """Each attempt that failed, as the record of the call has it."""
+    for failure in failures:
+        record(execution, "attempt_failed", {**failure, "message": storable(failure["message"])[:500]})
 
 
 def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:

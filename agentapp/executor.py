@@ -6,13 +6,14 @@ put on cards, all of a step at once, and the run lets go of its worker.
 """
 
 import copy
-import random
-import time
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 
-from agentapp import cards, endings, executions, points, recheck, runs, subagents, waiting
+from agentapp import attempts, breakers, cards, endings, executions, points, recheck, runs, subagents, waiting
+from agentapp.attempts import Tried
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import StopRun, ToolResult
@@ -21,7 +22,7 @@ from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
-from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
+from agentapp.tools.base import Cancelled, OutcomeUnknown, ToolContext, ToolError
 from agentapp.tools.results import checked, of_error
 from agentapp.toolset import specs
 from agentapp.transcript import StepRows
@@ -51,13 +52,16 @@ def settle(state: RunState) -> Settled:
         if stopped is not None:
             return stopped
         first = rows.open[0]
-        reads = _leading_reads(rows)
+        reads = _leading_reads(state, rows)
         late = [read for read in reads if read.state == State.READY]
         running = [read for read in reads if not subagents.is_asking(read)]
         if late:
             _start_late_reads(state, late)
         elif running:
             _run_reads(state, running)
+        elif (switch := waiting.switch_before(state, first)) is not None:
+            if waiting.park_for_switch(state, switch):
+                return Settled(parked=True)
         elif subagents.is_asking(first):
             if not subagents.collect(state, rows) and waiting.wait_for_agents(state, rows):
                 return Settled(parked=True)
@@ -67,25 +71,29 @@ def settle(state: RunState) -> Settled:
         elif first.state == State.EXECUTING:
             _recover(state, first)
         elif first.state == State.READY:
-            _run_allowed(state, first)
+            with suppress(executions.KeyTaken):  # looked at again, it is a replay
+                _run_allowed(state, first)
         elif first.state == State.PROPOSED:
             if waiting.hold(state, rows):
                 return Settled(parked=True)
         else:
-            settled = _settle_waiting(state, rows, first)
-            if settled is not None:
-                return settled
+            with suppress(executions.KeyTaken):
+                settled = _settle_waiting(state, rows, first)
+                if settled is not None:
+                    return settled
     raise RuntimeError(f"the calls of step {rows.step.number} do not come to rest")
 
 
 # --- Reads -------------------------------------------------------------------------------------
 
 
-def _leading_reads(rows: StepRows) -> list[ToolExecution]:
-    """The reads that may run now: those before the first open call that is not one."""
+def _leading_reads(state: RunState, rows: StepRows) -> list[ToolExecution]:
+    """The reads that may run now: those before the first open call that is not one, or that a switch stops."""
     found = []
     for execution in rows.open:
         if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
+            break
+        if waiting.switch_before(state, execution) is not None:
             break
         found.append(execution)
     return found
@@ -102,8 +110,12 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
             assert read.tool is not None
             text = cards.proposed_text(read, read.tool)
             tool = state.configuration.tools.get(read.name, read.tool)
+            if waiting.switch_before(state, read) is not None:
+                break
             ruling = ruling_for(state.situation, tool, parse(text))
             refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
+            if refusal is None and ruling.verdict == Verdict.ALLOW and not tool.consequential:
+                refusal = recheck.circuit_open(state, tool)
             if refusal is not None:
                 executions.finish([Outcome(read, refusal)])
             elif ruling.verdict == Verdict.ASK:
@@ -123,7 +135,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     called = {read.pk for read in distinct.values()}
     outcomes = [
         _outcome(
-            state, read, *results[read.name, read.arguments_digest], cost=_cost(read) if read.pk in called else NOTHING
+            state, read, results[read.name, read.arguments_digest], cost=_cost(read) if read.pk in called else NOTHING
         )
         for read in reads
     ]
@@ -131,29 +143,26 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         run = state.locked()
         executions.finish(outcomes)
         runs.add_cost(run, sum((outcome.cost for outcome in outcomes), NOTHING))
+        for key, read in distinct.items():
+            assert read.tool is not None
+            breakers.note_call(run, read.tool, results[key].result)
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
 
-def _outcome(
-    state: RunState, execution: ToolExecution, result: ToolResult, attempts: int = 0, cost: Decimal = NOTHING
-) -> Outcome:
+def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Decimal) -> Outcome:
     """What came of a call, as hooks leave it."""
-    made, raw = points.after_tool_use(state, execution, result)
-    return Outcome(execution, made, attempts, cost, raw)
+    made, raw = points.after_tool_use(state, execution, tried.result)
+    return Outcome(execution, made, tried.attempts, cost, raw, failures=tried.failures)
 
 
-def _attempt_read(state: RunState, execution: ToolExecution) -> tuple[ToolResult, int]:
-    """The result of one read and how many attempts it took. A read may be repeated: it changes nothing."""
+def _attempt_read(state: RunState, execution: ToolExecution) -> Tried:
+    """What came of one read. A read may be repeated: it changes nothing."""
     tool = execution.tool
     assert tool is not None
     text = execution.executed_text or cards.proposed_text(execution, tool)
-    for attempt in range(1, tool.max_attempts + 1):
-        result = _call(state, execution, tool, text, attempt)
-        if result.status != "retryable_error" or attempt == tool.max_attempts:
-            break
-        time.sleep(_pause(attempt, result.retry_after))
-    return result, attempt
+    numbers = range(1, tool.max_attempts + 1)
+    return attempts.until_answered(state.cancellation, numbers, lambda n: _call(state, execution, tool, text, n))
 
 
 # --- Writes ------------------------------------------------------------------------------------
@@ -175,10 +184,13 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is None and ruling.verdict == Verdict.ASK:
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
+        if waiting.switch_before(state, execution) is not None:
+            return
         key = recheck.key_of(execution, text)
-        refusal = refusal or recheck.key_consumed(execution, key) or recheck.denied(ruling)
+        done = recheck.holder_of(execution, key)
+        refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling) or recheck.circuit_open(state, tool)
         if refusal is not None:
-            executions.finish([Outcome(execution, refusal)])
+            executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
         if not subagents.begin(state, execution, text, key, allowed_by=_allowed_by(ruling)):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
@@ -198,6 +210,11 @@ def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -
         if approval.runs_at is not None and approval.runs_at <= runs.clock(state.run):
             _run_approved(state, execution, approval)
             return None
+    elif waiting.asks_again(approval):
+        with ledger.transaction():
+            state.locked()
+            executions.set_aside(execution, waiting.OUTLASTED)
+        return None
     elif approval.state in (Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED):
         if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
             return waiting.tell(state, execution, approval)
@@ -220,18 +237,23 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if run.is_told_to_stop:
             return
         state.refresh_configuration(always=True)
+        if waiting.switch_before(state, execution) is not None:
+            return  # the approval stands; the run waits for the switch
         key = recheck.key_of(execution, text)
-        refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(execution, key)
-        ruling = ruling_for(state.situation, state.configuration.tools.get(tool.name, tool), parse(text))
+        done = recheck.holder_of(execution, key)
+        refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(done)
+        tool = state.configuration.tools.get(tool.name, tool)
+        ruling = ruling_for(state.situation, tool, parse(text))
         refusal = refusal or recheck.denied(ruling)
-        if refusal is not None:
-            decisions.supersede(approval, refusal.message)
-            executions.finish([Outcome(execution, refusal)])
-            return
-        stale = recheck.stale(state, approval, ruling, snapshot)
+        stale = "" if refusal else recheck.stale(state, approval, ruling, snapshot)
         if stale:
             decisions.supersede(approval, stale)
             executions.set_aside(execution, stale)
+            return
+        refusal = refusal or recheck.circuit_open(state, tool)
+        if refusal is not None:
+            decisions.supersede(approval, refusal.message)
+            executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
@@ -244,21 +266,22 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
 
 def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
     """Call the tool of a write that is marked as running, and store what came of it."""
-    result, attempt = ToolResult(status="fatal_error"), execution.attempts
     tries = tool.max_attempts if tool.idempotency == Tool.Idempotency.KEY else 1
-    for attempt in range(execution.attempts, execution.attempts + tries):
-        result = _call(state, execution, tool, execution.executed_text, attempt)
-        again = result.status == "retryable_error" or result.reason == Reason.OUTCOME_UNKNOWN
-        if tool.idempotency != Tool.Idempotency.KEY or not again or attempt == execution.attempts + tries - 1:
-            break
-        time.sleep(_pause(attempt, result.retry_after))
-    execution.attempts = attempt
-    outcome = _outcome(state, execution, result, attempt, _cost(execution))
+    tried = attempts.until_answered(
+        state.cancellation,
+        range(execution.attempts, execution.attempts + tries),
+        lambda number: _call(state, execution, tool, execution.executed_text, number),
+        # With a key, what may have happened is safe to ask for once more.
+        lambda result: attempts.may_be_tried_again(result) or result.reason == Reason.OUTCOME_UNKNOWN,
+    )
+    execution.attempts = tried.attempts
+    outcome = _outcome(state, execution, tried, _cost(execution))
     try:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
             runs.add_cost(run, outcome.cost)
+            breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except runs.LeaseLost:
@@ -271,6 +294,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
 
 def _store(outcome: Outcome) -> None:
     if outcome.result.reason == Reason.OUTCOME_UNKNOWN:
+        executions.note_failures(outcome.execution, outcome.failures)
         executions.lose(outcome.execution, outcome.cost)
     else:
         executions.finish([outcome])
@@ -306,30 +330,49 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
         return ToolResult(
             status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."
         )
-    context = _context(state, execution, tool, attempt)
-    try:
-        result = within(tool.timeout_seconds, implementation.run, parse(text), context)
-        return checked(result, tool.output_schema, acted=tool.consequential)
-    except DeadlineExceeded:
-        if tool.consequential:
-            return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
-        message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
-        return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
-    except StopRun as stop:
-        return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
-    except OutcomeUnknown as error:
+    with state.cancellation.call() as cancelled:
+        context = _context(state, execution, tool, attempt, cancelled)
+        try:
+            result = within(tool.timeout_seconds, implementation.run, parse(text), context)
+            return checked(result, tool.output_schema, acted=tool.consequential)
+        except DeadlineExceeded:
+            cancelled.set()  # it is left behind; it may learn so
+            return _timed_out(tool)
+        except Cancelled:
+            return _stopped(tool)
+        except StopRun as stop:
+            return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
+        except Exception as error:  # a tool's own code may fail in any way
+            return _failed(tool, error)
+
+
+def _timed_out(tool: Tool) -> ToolResult:
+    if tool.consequential:
+        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
+    message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
+    return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
+
+
+def _stopped(tool: Tool) -> ToolResult:
+    """The tool stopped by itself when it was told to: it says that nothing has happened."""
+    message = f"{tool.name} was told to stop, and stopped before it had done anything."
+    return ToolResult(status="fatal_error", reason=Reason.CANCELLED, message=message)
+
+
+def _failed(tool: Tool, error: Exception) -> ToolResult:
+    if isinstance(error, OutcomeUnknown):
         return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
-    except ToolError as error:
+    if isinstance(error, ToolError):
         return of_error(error)
-    except Exception as error:  # a tool's own code may fail in any way
-        message = f"{type(error).__name__}: {error}"[:2000]
-        if tool.consequential:
-            # It did not say that nothing happened.
-            return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=message)
-        return ToolResult(status="fatal_error", reason=Reason.TOOL_FAILURE, message=message)
+    message = f"{type(error).__name__}: {error}"[:2000]
+    # A write that raised anything else did not say that nothing happened.
+    reason = Reason.OUTCOME_UNKNOWN if tool.consequential else Reason.TOOL_FAILURE
+    return ToolResult(status="fatal_error", reason=reason, message=message)
 
 
-def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int) -> ToolContext:
+def _context(
+    state: RunState, execution: ToolExecution, tool: Tool, attempt: int, cancelled: threading.Event
+) -> ToolContext:
     run = state.run
     return ToolContext(
         run_id=str(run.pk),
@@ -351,9 +394,5 @@ def _context(state: RunState, execution: ToolExecution, tool: Tool, attempt: int
             }
         ),
         tools=tuple(specs(state.disclosed)),
+        cancelled=cancelled,
     )
-
-
-def _pause(attempt: int, retry_after: float | None) -> float:
-    """Seconds before the next attempt: doubling from half a second, with jitter; what the tool asks for wins."""
-    return min(retry_after if retry_after is not None else random.uniform(0.5, 1) * 2 ** (attempt - 1), 10)  # noqa: S311

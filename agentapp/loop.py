@@ -14,7 +14,20 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from agentapp import budgets, conversations, endings, executions, limits, points, runs, subagents
+from agentapp import (
+    breakers,
+    budgets,
+    conversations,
+    endings,
+    executions,
+    limits,
+    points,
+    progress,
+    runs,
+    subagents,
+    waiting,
+)  # fmt: skip
+from agentapp.breakers import CircuitOpen
 from agentapp.compilers import compile_messages
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
@@ -25,7 +38,7 @@ from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
-from agentapp.runtime import DriveRuntime
+from agentapp.runtime import DriveRuntime, admit_agent
 from agentapp.state import RunState
 from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import StepRows
@@ -90,6 +103,12 @@ def _go(state: RunState) -> Again | None:
         if ending is not None:
             _end(state, ending.state, ending.signal, ending.answer)
             return None
+        state.refresh_configuration()
+        switch = state.configuration.switch_of(state.run)
+        if switch is not None:
+            if waiting.park_for_switch(state, switch):
+                return None
+            continue
         if state.steps and state.steps[-1].open:
             settled = settle(state)
             if settled.parked:
@@ -105,7 +124,7 @@ def _go(state: RunState) -> Again | None:
         if signal is not None:
             _end_by(state, signal)
             return None
-        limit = limits.reached(state.run, state.steps, state.worked_seconds)
+        limit = limits.reached(state.run, state.steps, state.worked_seconds) or progress.stuck(state.steps)
         if limit is not None:
             _end(state, Run.State.STOPPED, limit)
             return None
@@ -114,9 +133,11 @@ def _go(state: RunState) -> Again | None:
         if time.monotonic() > until:
             runs.release(state.run, state.token, "its time slice is over")
             return Again()
-        state.refresh_configuration()
         try:
+            admit_agent(state)
             ended = _take_step(state)
+        except CircuitOpen as circuit:
+            return _after_open_circuit(state, circuit)
         except ModelError as error:
             return _after_model_error(state, error)
         if ended:
@@ -160,7 +181,7 @@ def _take_step(state: RunState) -> bool:
     started_at = datetime.now(UTC)
     try:
         reply = _ask(state, disclosed, may_call=may_call)
-    except (ModelError, StopRun, HookFailed, BrokenHistory, runs.LeaseLost, DatabaseError):
+    except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError):
         raise
     except Exception:
         _record_failed_step(state, started_at)
@@ -172,9 +193,18 @@ def _take_step(state: RunState) -> bool:
     situation = Situation(state.run, state.configuration, callable_now, state.steps)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
     with ledger.transaction():
-        step = runs.record_step(state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
+        made = (state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
+        step = runs.record_step(*made, height=state.configuration.height)
         if step is None:
-            state.locked()  # told to stop while the model was thinking
+            if state.locked().cancel_requested_at is not None:  # told to stop while the model was thinking
+                return False
+            # Something was configured or stopped meanwhile: the calls are checked by what holds now.
+            state.refresh_configuration(always=True)
+            now_callable = {name: tool for name, tool in state.disclosed.items() if name in callable_now}
+            situation = Situation(state.run, state.configuration, now_callable, state.steps)
+            proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
+            step = runs.record_step(*made)
+        if step is None:
             return False
         budgets.spend(state.run, reply.usage.cost)
         if reply.failure is not None:
@@ -278,6 +308,16 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     return Again(min(delay, MAX_BACKOFF_SECONDS))
 
 
+def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
+    """Come back when the breaker has cooled down; or give up, as when a model cannot answer."""
+    if not circuit.behind_probe and state.run.model_failures + 1 >= settings.MODEL_ATTEMPTS:
+        _end(state, Run.State.STOPPED, StopSignal(StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source))
+        return None
+    delay = min(max(circuit.retry_after, 0.1), MAX_BACKOFF_SECONDS)
+    runs.release(state.run, state.token, str(circuit), delay, failed=not circuit.behind_probe)
+    return Again(delay)
+
+
 def _end_by(state: RunState, signal: StopSignal) -> None:
     """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
     _end(state, Run.State.FAILED if signal.reason == StopReason.ERROR else Run.State.STOPPED, signal)
@@ -297,6 +337,7 @@ def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, p
             executions.cancel_open(run, f"The run has ended: {signal.message}")
             decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
         runs.finish(run, final, signal, answer, partial=partial)
+        breakers.note_run(run, final)
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
     points.after_execution(state, final, signal, answer)
@@ -312,7 +353,10 @@ def _lease_kept(state: RunState) -> Iterator[None]:
             while not done.wait(settings.LEASE_SECONDS / 3):
                 try:
                     if not runs.renew(state.run.pk, state.token):
+                        state.cancellation.tell()
                         return
+                    if runs.told_to_stop(state.run.pk):
+                        state.cancellation.tell()
                 except DatabaseError:
                     # One failure is no reason to let go of a run that is well: there is time for another try.
                     log.exception("The lease of %s could not be renewed", state.run.pk)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from agentapp import agent_tools, budgets, runs
+from agentapp import agent_tools, breakers, budgets, business_keys, call_limits, runs
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -24,6 +24,7 @@ from approvals.models import Verdict
 from approvals.policy import Ruling
 
 MAX_CALLS_PER_STEP = 32
+NO_BUSINESS_KEY = "Two calls of this tool are the same act when they agree on: {}. Give these arguments."
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,27 @@ def judge(
     `answered` are those that hooks have answered already, by their place.
     """
     proposals: list[Proposal] = []
-    leading = True
+    leading = situation.configuration.switch_of(situation.run) is None
     for index, call in enumerate(calls):
         proposal = answered.get(index) or _judge_one(situation, call, index, proposals)
         if not proposal.refusal:
-            leading = leading and not proposal.asks and proposal.tool is not None and not proposal.tool.consequential
+            leading = leading and not proposal.asks and _is_free(situation, proposal.tool)
             # A call that asks an agent begins together with the run that answers it; see `subagents`.
-            if leading and not agent_tools.asks_agent(proposal.tool):
+            if leading and proposal.tool is not None and not agent_tools.asks_agent(proposal.tool):
                 proposal = replace(proposal, starts_now=True)
         proposals.append(proposal)
     return proposals
 
 
+def _is_free(situation: Situation, tool: Tool | None) -> bool:
+    """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before."""
+    return tool is not None and not tool.consequential and not situation.configuration.breakers_of(tool)
+
+
 def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, always_ask: bool = False) -> Ruling:
     """What the rules say about a call now."""
     run = situation.run
+    probes = tool.consequential and situation.configuration.breakers_of(tool)
     call = policy.Call(
         tool=tool.name,
         effect_class=tool.effect_class,
@@ -76,7 +83,7 @@ def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, a
         route=run.route,
         run={"id": str(run.pk), "title": run.title, "step": run.step_count, "metadata": run.metadata},
         customer=run.customer,
-        always_ask=always_ask or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
+        always_ask=always_ask or bool(probes) or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
     )
     return policy.evaluate(situation.configuration.rules, call)
 
@@ -97,12 +104,14 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         if len(text.encode()) > MAX_BYTES:
             raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
         _is_new(situation, tool, sha256(text), before)
+        _is_one_act(tool, arguments, before)
         _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
         ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool))
         if ruling.verdict == Verdict.DENY:
             raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+        _within_limits(situation, tool, before)
     except _Refused as refused:
         return Proposal(
             call, tool, arguments, text, ruling.as_json() if ruling else {}, refusal=refused.result,
@@ -147,7 +156,8 @@ def _disclosed(situation: Situation, name: str) -> Tool:
             f"There is no such agent to ask. Agents you can ask: {agents}. Tools you can use: {listed}.",
         )
     known = situation.configuration.tools.get(name)
-    if known is not None and (not known.enabled or known.missing_since is not None):
+    stopped = situation.configuration.switch_of_tool(name)
+    if known is not None and (stopped or not known.enabled or known.missing_since is not None):
         raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
     raise _Refused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 
@@ -188,7 +198,7 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
     if done is not None:
         raise _Refused(
             Reason.IDEMPOTENCY_KEY_CONSUMED,
-            f"This was done before in this run (call {done.call_id}); its result stands. It did not run again.",
+            business_keys.told(done),
             replay_of=done,
         )
     twice = any(
@@ -208,3 +218,27 @@ def _not_too_deep(run: Run, tool: Tool) -> None:
             f"Depth limit reached: {run.depth}/{most}. No further agent can be asked from here; "
             "do it yourself or answer with what you have.",
         )
+
+
+def _is_one_act(tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -> None:
+    """Refuse what its business key says was done, by whichever run; and what does not say what it does."""
+    if not tool.consequential or not tool.business_key_template:
+        return
+    act = business_keys.act_of(tool, arguments)
+    if not act:
+        raise _Refused(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
+    taken_by = business_keys.key_of(act).taken_by
+    if taken_by is not None:
+        raise _Refused(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken_by), replay_of=taken_by)
+    others = [p for p in before if p.tool is not None and p.tool.name == tool.name and not p.refusal]
+    if any(business_keys.act_of(tool, p.arguments) == act for p in others):
+        raise _Refused(Reason.DUPLICATE_CALL, "A call earlier in this reply is the same act; it runs once.")
+
+
+def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> None:
+    too_many = call_limits.exceeded(situation.run, tool, situation.steps, before)
+    if too_many:
+        raise _Refused(Reason.CALL_LIMIT_EXCEEDED, too_many)
+    for breaker in situation.configuration.breakers_of(tool):
+        if breakers.is_blocked(breaker, runs.clock(situation.run)):
+            raise _Refused(Reason.CIRCUIT_OPEN, f"{breakers.describe(breaker)} Go on without it.")

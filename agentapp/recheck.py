@@ -2,8 +2,10 @@
 
 from django.contrib.auth.models import User
 
+from agentapp import breakers, business_keys
 from agentapp.messages import ToolResult
-from agentapp.models import ToolExecution
+from agentapp.models import Tool, ToolExecution
+from agentapp.proposals import NO_BUSINESS_KEY
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
@@ -23,6 +25,8 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
     problems = check_arguments(tool.input_schema, parse(text))
     if problems:
         return refusal(Reason.INVALID_ARGUMENTS, problems[0].sentence)
+    if tool.consequential and tool.business_key_template and not business_keys.act_of(tool, parse(text)):
+        return refusal(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
     starter = state.run.starter_id
     if starter is not None and not User.objects.filter(pk=starter, is_active=True).exists():
         return refusal(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
@@ -46,9 +50,11 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
 
 
 def key_of(execution: ToolExecution, text: str) -> str:
-    """The idempotency key: the same for every attempt at this call, another for every other call."""
+    """The idempotency key: the same for every attempt at this call, another for every other act."""
     tool = execution.tool
     assert tool is not None
+    if tool.business_key_template:
+        return business_keys.key_of(business_keys.act_of(tool, parse(text)), execution).digest
     same = ToolExecution.objects.filter(
         run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
     ).exclude(pk=execution.pk)  # fmt: skip
@@ -56,13 +62,22 @@ def key_of(execution: ToolExecution, text: str) -> str:
     return sha256(f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
 
 
-def key_consumed(execution: ToolExecution, key: str) -> ToolResult | None:
-    taken = ToolExecution.objects.filter(idempotency_key=key).exclude(pk=execution.pk).first()
-    if taken is None:
+def holder_of(execution: ToolExecution, key: str) -> ToolExecution | None:
+    """The other call that has the key, if one has: the act was done, or is under way."""
+    found = ToolExecution.objects.select_related("tool").filter(idempotency_key=key)
+    return found.exclude(pk=execution.pk).first()
+
+
+def key_consumed(taken: ToolExecution | None) -> ToolResult | None:
+    return refusal(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken)) if taken is not None else None
+
+
+def circuit_open(state: RunState, tool: Tool) -> ToolResult | None:
+    """Why a breaker does not let the call through now. The last look before it begins: it may take the one probe."""
+    if not state.configuration.breakers_of(tool):
         return None
-    return refusal(
-        Reason.IDEMPOTENCY_KEY_CONSUMED, f"This was done before in this run (call {taken.call_id}); its result stands."
-    )
+    stopped = breakers.admit(breakers.of_tool(tool), tool.timeout_seconds * tool.max_attempts)
+    return refusal(Reason.CIRCUIT_OPEN, f"{stopped} Go on without it.") if stopped else None
 
 
 def denied(ruling: Ruling) -> ToolResult | None:

@@ -4,6 +4,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db.models import Q
 
 _RUNS_READ = ["agentapp.view_run", "agentapp.view_step", "agentapp.view_toolexecution", "agentapp.view_conversation"]
+_CONTROLS = ["agentapp.engage_killswitch", "agentapp.view_killswitch", "agentapp.view_breaker"]
 _CONFIGURE = [
     f"{app}.{verb}_{model}"
     for app, models in {"agentapp": ["agent", "route", "tool", "toolsource"], "approvals": ["rule", "channel"]}.items()
@@ -23,10 +24,12 @@ ROLES: dict[str, list[str]] = {
         "approvals.view_decision",
         "approvals.view_event",
         "approvals.view_notification",
+        *_CONTROLS,
     ],
     "admin": [
         *_RUNS_READ,
         *_CONFIGURE,
+        *_CONTROLS,
         "agentapp.start_run",
         "agentapp.cancel_run",
         "agentapp.pause_run",

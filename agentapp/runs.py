@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from agentapp import nudges
 from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
-from agentapp.models import Agent, ApiToken, Conversation, Run, Step
+from agentapp.models import Agent, ApiToken, Breaker, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now, SecondsSince
 from approvals.digest import MalformedJSON, parse, storable, storable_json
@@ -170,10 +170,16 @@ def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
 
 def with_configuration() -> QuerySet[Run]:
     """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
-    with `configuration_height`: when that has grown, rules or tools may have changed.
+    with `configuration_height`: when that has grown, rules or tools may have changed. And with
+    `breakers_need_a_look`: whether any breaker has counted a failure.
     """
+    failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
     latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
-    return Run.objects.annotate(database_now=Now(), configuration_height=Coalesce(Subquery(latest), Value(0)))
+    return Run.objects.annotate(
+        database_now=Now(),
+        configuration_height=Coalesce(Subquery(latest), Value(0)),
+        breakers_need_a_look=Exists(failing),
+    )
 
 
 def clock(run: Run) -> datetime:
@@ -183,16 +189,26 @@ def clock(run: Run) -> datetime:
 
 
 def record_step(
-    run: Run, token: uuid.UUID, reply: Reply, disclosed: Sequence[str], started_at: datetime, finished_at: datetime
+    run: Run,
+    token: uuid.UUID,
+    reply: Reply,
+    disclosed: Sequence[str],
+    started_at: datetime,
+    finished_at: datetime,
+    height: int | None = None,
 ) -> Step | None:
     """Store one decision of the model and add its usage to the run.
 
-    None: the run was told to stop while the model was thinking; the reply is dropped. The caller
-    is inside `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
+    None: the run was told to stop while the model was thinking; or the configuration is no longer
+    what it was at `height`, so that the calls must be checked anew. The caller is inside
+    `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
     usage = _credible(reply.usage)
     number = run.step_count + 1
-    updated = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True).update(
+    current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
+    if height is not None:
+        current = current.exclude(Exists(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
+    updated = current.update(
         step_count=number,
         input_tokens=F("input_tokens") + usage.input_tokens,
         cached_tokens=F("cached_tokens") + usage.cached_tokens,
@@ -323,6 +339,19 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
 def wake(run: Run, at: datetime | None) -> None:
     """Make a waiting run due at a moment; None takes a planned waking back. The caller holds its lock."""
     Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
+
+
+def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
+    """Make runs that wait for a kill switch due: it was released."""
+    waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
+    # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
+    free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
+    waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())
+
+
+def told_to_stop(run_id: uuid.UUID) -> bool:
+    """Whether a person has asked for the run to be cancelled, for a worker whose tool is running."""
+    return Run.objects.filter(pk=run_id, cancel_requested_at__isnull=False).exists()
 
 
 def finish(

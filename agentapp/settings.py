@@ -112,6 +112,9 @@ SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
 MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
+# What a new breaker begins with: failures in a row that open it, and how long it lets nothing through.
+BREAKER_THRESHOLD = env_count("BREAKER_THRESHOLD", 3)
+BREAKER_COOLDOWN_SECONDS = env_count("BREAKER_COOLDOWN_SECONDS", 60)
 
 # --- Django ------------------------------------------------------------------------------------
 

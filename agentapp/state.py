@@ -5,6 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from agentapp import runs
+from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_conversation
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
@@ -28,6 +29,7 @@ class RunState:
     """Loaded when the drive begins."""
     step_under_way: bool = False
     """The last step has had calls to settle, and the hooks behind it have not run."""
+    cancellation: Cancellation = field(default_factory=Cancellation)
 
     @classmethod
     def load(cls, run: Run) -> "RunState":

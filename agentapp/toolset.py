@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from agentapp import agent_tools
+from agentapp import agent_tools, switches
+from agentapp.breakers import Thing, of_tool
 from agentapp.messages import ToolSpec
-from agentapp.models import Agent, Run, Tool
+from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from approvals.models import Channel, Rule
 
 
@@ -21,6 +22,9 @@ class Configuration:
     channels: tuple[Channel, ...]
     subagents: dict[str, Agent] = field(default_factory=dict)
     """The agents that the run's agent may ask, by the name of their tool."""
+    breakers: dict[Thing, Breaker] = field(default_factory=dict)
+    """Those that are not closed."""
+    switches: tuple[KillSwitch, ...] = ()
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
         """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
@@ -34,21 +38,43 @@ class Configuration:
             and tool.enabled
             and tool.missing_since is None
             and agent_tools.asks_agent(tool) == (name in self.subagents)
+            and not self.switch_of_tool(name)
         }
+
+    def switch_of(self, run: Run) -> KillSwitch | None:
+        """The kill switch that stops the whole run, if one is engaged."""
+        scope = KillSwitch.Scope
+        names = switches.names_of(run)
+        for switch in self.switches:
+            if switch.scope == scope.ALL or (switch.scope == scope.AGENT and switch.key in names):
+                return switch
+        return None
+
+    def switch_of_tool(self, name: str) -> KillSwitch | None:
+        """The kill switch that stops calls of one tool, if one is engaged."""
+        scope = KillSwitch.Scope.TOOL
+        return next((switch for switch in self.switches if switch.scope == scope and switch.key == name), None)
+
+    def breakers_of(self, tool: Tool) -> list[Breaker]:
+        """The breakers that stand between a tool and its next call. Nearly always none."""
+        return [self.breakers[thing] for thing in of_tool(tool) if thing in self.breakers] if self.breakers else []
 
 
 def read_configuration(run: Run, height: int) -> Configuration:
-    """Tools, rules and channels as they stand. Five queries, and one for an agent that may ask others; once per
+    """Tools, rules, channels and what is stopped. Seven queries, and one for an agent that may ask others; once per
     drive and after a change.
     """
     subagents = _subagents(run)
     tools = Tool.objects.filter(name__in=[*run.agent_snapshot["tools"], *subagents]).select_related("source")
+    breakers = Breaker.objects.exclude(state=Breaker.State.CLOSED)
     return Configuration(
         height=height,
         tools={tool.name: tool for tool in tools},
         rules=tuple(Rule.objects.filter(active=True).prefetch_related("groups").order_by("order", "name")),
         channels=tuple(Channel.objects.filter(active=True).prefetch_related("groups")),
         subagents=subagents,
+        breakers={Thing(breaker.scope, breaker.key): breaker for breaker in breakers},
+        switches=tuple(KillSwitch.objects.select_related("engaged_by")),
     )
 
 

@@ -1,14 +1,14 @@
 """When people must act: calls are put on cards, the run lets go of its worker, and what people said is told."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from agentapp import cards, executions, recheck, runs, subagents
+from agentapp import cards, executions, recheck, runs, subagents, switches
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp.models import KillSwitch, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.state import RunState
@@ -17,11 +17,14 @@ from approvals import decisions, ledger
 from approvals import tasks as approval_tasks
 from approvals.clock import Now
 from approvals.digest import parse
-from approvals.models import Approval, DecisionType, Verdict
+from approvals.models import Approval, DecisionType, Event, Verdict
 from approvals.policy import Ruling
 
 State = ToolExecution.State
 
+# Events carry a worker's time, approvals the database's.
+CLOCKS_DIFFER = timedelta(seconds=10)
+OUTLASTED = "It was approved, but a kill switch held it until the approval ran out. People are asked again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 
 
@@ -123,6 +126,39 @@ def _stop_due(rows: StepRows) -> datetime | None:
         decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
     return held.order_by("runs_at").values_list("runs_at", flat=True).first()
+
+
+def switch_before(state: RunState, execution: ToolExecution) -> KillSwitch | None:
+    """The kill switch that stops a call that would run now. People can go on deciding about one that waits for them."""
+    switch = state.configuration.switch_of(state.run) or state.configuration.switch_of_tool(execution.name)
+    if switch is None or execution.state in (State.PROPOSED, State.OUTCOME_UNKNOWN):
+        return None
+    if execution.state == State.WAITING:
+        approval = approval_of(execution)
+        is_due = approval.runs_at is not None and approval.runs_at <= runs.clock(state.run)
+        return switch if approval.state == Approval.State.APPROVED and is_due else None
+    return switch
+
+
+def park_for_switch(state: RunState, switch: KillSwitch) -> bool:
+    """Let go of the run until a kill switch is released. False: it was, while we were looking."""
+    with ledger.transaction():
+        run = state.locked()
+        state.refresh_configuration()
+        if run.is_told_to_stop or not switches.still_engaged(switch):
+            return False
+        runs.park(run, state.token, Run.WaitingFor.SWITCH)
+    return True
+
+
+def asks_again(approval: Approval) -> bool:
+    """Whether an approval ran out only because a kill switch held its call: people are asked once more."""
+    if approval.state != Approval.State.EXPIRED or approval.decided_at is None:
+        return False
+    held = Event.objects.filter(
+        run_id=approval.run_id, type="run.waiting", at__gte=approval.decided_at - CLOCKS_DIFFER
+    )  # fmt: skip
+    return any(event.data.get("for") == Run.WaitingFor.SWITCH for event in held)
 
 
 def approval_of(execution: ToolExecution) -> Approval:

@@ -6,9 +6,9 @@ It is Django's own site in the console's colours. People sign in on the console'
 from django.conf import settings
 from django.contrib import admin
 
-from agentapp.admin import agents, people, rules, runs, sign_in, tokens, tools
+from agentapp.admin import agents, controls, people, rules, runs, sign_in, tokens, tools
 
-__all__ = ["agents", "people", "rules", "runs", "tokens", "tools"]
+__all__ = ["agents", "controls", "people", "rules", "runs", "tokens", "tools"]
 
 admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
 admin.site.index_title = "Configuration and records"

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
-from agentapp.api import agents, approvals, conversations, errors, events, runs, tool_executions, tools
+from agentapp.api import agents, approvals, controls, conversations, errors, events, runs, tool_executions, tools
 from agentapp.api.document import Document
 from agentapp.api.parsing import StrictParser
 from agentapp.api.wire import Renderer
@@ -51,7 +51,7 @@ def _build() -> Api:
         renderer=Renderer(),
     )
     errors.register(made)
-    for module in (runs, conversations, approvals, tool_executions, events, tools, agents):
+    for module in (runs, conversations, approvals, tool_executions, events, tools, agents, controls):
         made.add_router("", module.router)
     return made
 

@@ -40,6 +40,7 @@ CODES: dict[str, tuple[int, str]] = {
     "expired": (409, "Time ran out"),
     "changed": (409, "The request has changed"),
     "action_changed": (409, "The call has changed"),
+    "already_engaged": (409, "The switch is engaged already"),
     "already_resolved": (409, "The outcome is known already"),
     "conversation_changed": (409, "The conversation has changed"),
     "conversation_exists": (409, "There is such a conversation"),

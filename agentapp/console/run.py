@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from agentapp import actions, auth, lineage, trace, turns
 from agentapp.compilers import said_before
-from agentapp.console import inspector, words
+from agentapp.console import controls, inspector, words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Message, Run, ToolExecution
@@ -47,6 +47,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "view": view if view in VIEWS else VIEWS[0],
         "stopped": words.stopped(found) if found.is_final else "",
         "blocked": _blocked(line),
+        "held_by": controls.held_by(found),
         "unknown": [row for row in line.rows if row.state == ToolExecution.State.OUTCOME_UNKNOWN],
         "may_resolve": auth.may_resolve(user, found),
         "may_cancel": not found.is_final and auth.may_cancel(user, found),

@@ -193,6 +193,8 @@ def _waiting_words(run: Run, pending: int, ahead: Run | None) -> str:
         return "A person: more budget"
     if run.state == Run.State.PAUSED:
         return "Somebody to resume it"
+    if run.waiting_for == Run.WaitingFor.SWITCH:
+        return "A kill switch"
     if run.waiting_for == Run.WaitingFor.APPROVAL:
         # None is open: the decision is held for a moment, and can still be undone.
         return {0: "Undo time", 1: "A person"}.get(pending, f"People: {pending} requests")

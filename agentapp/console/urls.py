@@ -3,7 +3,7 @@
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path
 
-from agentapp.console import approval, inbox, outcome, run, run_control, runs, shell, signin, start
+from agentapp.console import approval, controls, inbox, outcome, run, run_control, runs, shell, signin, start
 
 urlpatterns = [
     path("", shell.home, name="home"),
@@ -22,6 +22,9 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/decide/", approval.decide, name="decide"),
     path("approvals/<uuid:approval_id>/undo/", approval.undo, name="undo"),
     path("outcomes/<uuid:execution_id>/", outcome.resolve, name="outcome"),
+    path("switches/", controls.controls, name="switches"),
+    path("switches/<uuid:switch_id>/release/", controls.release, name="switch_release"),
+    path("switches/breakers/<uuid:breaker_id>/reset/", controls.reset, name="breaker_reset"),
     path("runs/", runs.runs, name="runs"),
     path("runs/new/", start.run_new, name="run_new"),
     path("runs/new/parts/", start.run_new_parts, name="run_new_parts"),

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +31,13 @@ log = logging.getLogger(__name__)
 __all__ = ["EffectLine", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool"]
 
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
+
+
+class Cancelled(BaseException):
+    """A tool has stopped because it was told to, and has not had its effect. Raised by `ToolContext.check`.
+
+    Not an Exception, so that a tool that catches whatever goes wrong does not catch this.
+    """
 
 
 class OutcomeUnknown(Exception):
@@ -63,6 +71,13 @@ class ToolContext:
     state: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     tools: tuple[ToolSpec, ...] = ()
     """What the model may use in this step."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the run is cancelled or the deadline has passed: nobody waits for the call any more."""
+
+    def check(self) -> None:
+        """Stop here if told to. For a tool at work on something long, before it has had its effect."""
+        if self.cancelled.is_set():
+            raise Cancelled
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def test_a_call_that_has_begun_or_is_answered_does_not_begin_again(held, refund,
 def test_a_key_is_used_by_one_call(held, refund):
     executing(held, refund)
     other = ready(held, refund)
-    with pytest.raises(IntegrityError), transaction.atomic():
+    with pytest.raises(executions.KeyTaken), transaction.atomic():
         within_transaction(executions.begin, other, TEXT, KEY, "rule refunds")
     assert read(other).state == State.READY
 

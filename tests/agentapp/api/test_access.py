@@ -34,6 +34,11 @@ OPERATIONS = [
     ("GET", "/events", "events:read"),
     ("GET", "/tools", "configuration:read"),
     ("GET", "/agents", "configuration:read"),
+    ("GET", "/breakers", "configuration:read"),
+    ("POST", f"/breakers/{SOME_ID}/reset", "controls:operate"),
+    ("GET", "/switches", "configuration:read"),
+    ("POST", "/switches", "controls:operate"),
+    ("DELETE", f"/switches/{SOME_ID}", "controls:operate"),
 ]
 each_operation = pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
 
@@ -45,7 +50,7 @@ def test_no_operation_is_missing_here() -> None:
         for method, operation in methods.items()
     }
     listed = {(method, path.replace(str(SOME_ID), "{}"), scope) for method, path, scope in OPERATIONS}
-    named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}"}
+    named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}", "{breaker_id}", "{switch_id}"}
     assert {(method, _unnamed(path, named), scope) for method, path, scope in declared} == listed
 
 
@@ -82,7 +87,7 @@ def test_with_another_scope_there_is_403_before_anything_is_looked_up(
 def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method: str, path: str, scope: str) -> None:
     """To the next question: whether there is such a row, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
-    asked_for = path.endswith(("/cancel", "/pause", "/resume")) or method == "GET"
+    asked_for = path.endswith(("/cancel", "/pause", "/resume", "/reset")) or method in ("GET", "DELETE")
     assert passed.status == (200 if str(SOME_ID) not in path and method == "GET" else 404 if asked_for else 422)
 
 
@@ -149,6 +154,6 @@ def test_a_path_that_does_not_exist_is_a_problem_too(anonymous: Any, method: str
 
 @each_operation
 def test_a_method_that_does_not_exist_names_those_that_do(anonymous: Any, method: str, path: str, scope: str) -> None:
-    refused = anonymous.send("DELETE", path)
+    refused = anonymous.send("PUT", path)
     assert (refused.status, refused.code) == (405, "method_not_allowed")
     assert method in refused.headers["Allow"]

@@ -1,0 +1,65 @@
+"""How often a call is tried, and how long is waited in between."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from agentapp.cancellation import Cancellation
+from agentapp.messages import ToolResult
+
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 60.0
+JITTER = 0.25
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What came of a call, after how many attempts, and what was wrong with those that failed."""
+
+    result: ToolResult
+    attempts: int
+    failures: tuple[dict[str, Any], ...] = ()
+
+
+def may_be_tried_again(result: ToolResult) -> bool:
+    return result.status == "retryable_error"
+
+
+def until_answered(
+    cancellation: Cancellation,
+    numbers: range,
+    call: Callable[[int], ToolResult],
+    again: Callable[[ToolResult], bool] = may_be_tried_again,
+) -> Tried:
+    """Make attempts with these numbers until one is not worth another, or the run is told to stop."""
+    failures: list[dict[str, Any]] = []
+    for number in numbers:
+        result = call(number)
+        if result.status in ("retryable_error", "fatal_error"):
+            failures.append(_failure(number, result))
+        if number == numbers[-1] or not again(result) or cancellation.pause(pause(len(failures), result.retry_after)):
+            break
+    if len(failures) > 1 and result.status != "ok":
+        result = replace(result, message=f"It failed after {len(failures)} attempts. {result.message}".strip())
+    return Tried(result, number, tuple(failures))
+
+
+def pause(failures: int, retry_after: float | None) -> float:
+    """Seconds before the next attempt: from one, doubling, give or take a quarter; what the tool asks for wins."""
+    if retry_after is not None:
+        return min(max(retry_after, 0), MAX_PAUSE_SECONDS)
+    planned = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10)
+    jitter = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+    return min(planned * jitter, MAX_PAUSE_SECONDS)
+
+
+def _failure(number: int, result: ToolResult) -> dict[str, Any]:
+    return {
+        "attempt": number,
+        "status": result.status,
+        "reason": str(result.reason),
+        "message": result.message,
+        "at": datetime.now(UTC).isoformat(),
+    }

@@ -1,0 +1,194 @@
+"""The only writer of Breaker: what stops calling something that keeps failing.
+
+A breaker is closed until so many failures in a row, then open; when it has cooled down, by the
+database's clock, one call is let through to probe: it closes the breaker or opens it again.
+Breakers are rows, so every worker sees the same one. While nothing fails none is read or written:
+`runs.with_configuration` says at no cost whether any needs a look.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Q
+
+from agentapp.messages import ToolResult
+from agentapp.models import Breaker, Run, Tool
+from agentapp.reasons import Reason
+from approvals import ledger
+from approvals.clock import Now
+from approvals.digest import storable
+
+State = Breaker.State
+Scope = Breaker.Scope
+
+# One tool that fails must not take the others of its source with it.
+_SOURCE_FACTOR = 2
+# Results that say nothing about how well the thing called is.
+_NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED}
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What a breaker is for."""
+
+    scope: str
+    key: str
+
+
+class CircuitOpen(Exception):
+    """A breaker lets nothing through now. `retry_after` is in seconds."""
+
+    def __init__(self, message: str, source: str, retry_after: float, *, behind_probe: bool = False) -> None:
+        super().__init__(message)
+        self.source, self.retry_after, self.behind_probe = source, retry_after, behind_probe
+
+
+def of_tool(tool: Tool) -> list[Thing]:
+    """The things a call of a tool depends on. The tool comes with its source."""
+    return [Thing(Scope.TOOL, tool.name), Thing(Scope.SOURCE, tool.source.name)]
+
+
+def of_model(name: str) -> list[Thing]:
+    return [Thing(Scope.MODEL, name[:200])]
+
+
+def of_agent(run: Run) -> list[Thing]:
+    return [Thing(Scope.AGENT, str(run.agent_snapshot["name"]))]
+
+
+def is_blocked(breaker: Breaker, now: datetime) -> bool:
+    """Whether a breaker as it was read lets nothing through, not even a probe."""
+    return breaker.state != State.CLOSED and _free_at(breaker) > now
+
+
+def describe(breaker: Breaker) -> str:
+    """What has failed how often, as a sentence."""
+    what = Scope(breaker.scope).label
+    return f"{what} {breaker.key} has failed {breaker.failures} times in a row and is not called for now."
+
+
+def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
+    """Let a call through unless a breaker stops it, as the one probe if need be.
+
+    Asked only about things whose breaker is known not to be closed. The caller is inside
+    `ledger.transaction()`.
+    """
+    rows = [row for row in _lock(things) if row.state != State.CLOSED]
+    for row in rows:
+        now: datetime = row.database_now  # type: ignore[attr-defined]
+        if is_blocked(row, now):
+            wait = (_free_at(row) - now).total_seconds()
+            probing = row.state == State.HALF_OPEN
+            return CircuitOpen(describe(row), f"{row.scope}:{row.key}", wait, behind_probe=probing)
+    for row in rows:
+        until = row.database_now + timedelta(seconds=max(probe_seconds, 1))  # type: ignore[attr-defined]
+        row.state, row.probe_until = State.HALF_OPEN, until
+        Breaker.objects.filter(pk=row.pk).update(state=State.HALF_OPEN, probe_until=until)
+        _record(row, "half_open", "it has cooled down", "one call probes")
+    return None
+
+
+def note_call(run: Run, tool: Tool, result: ToolResult) -> None:
+    """Count what came of a call: the tool answered, or it failed. The caller is inside `ledger.transaction()`."""
+    if result.reason in _NOT_ITS_FAULT or result.status == "refused":
+        return
+    if result.status == "ok":
+        succeeded(run, of_tool(tool))
+        return
+    own, source = things = of_tool(tool)
+    _lock(things)
+    error = f"{result.reason}: {result.message}"
+    if failed(own, error):
+        failed(source, f"{tool.name}: {error}")
+
+
+def note_run(run: Run, final: str) -> None:
+    """Count how a run of an agent ended. One that was stopped or cancelled says nothing about its agent."""
+    if final == Run.State.SUCCEEDED:
+        succeeded(run, of_agent(run))
+    elif final == Run.State.FAILED:
+        for thing in of_agent(run):
+            failed(thing, f"run {run.reference} failed")
+
+
+def need_a_look(run: Run) -> bool:
+    """Whether any breaker had counted a failure when the run's row was read with `runs.with_configuration`."""
+    return bool(run.breakers_need_a_look)  # type: ignore[attr-defined]
+
+
+def succeeded(run: Run, things: Sequence[Thing]) -> None:
+    """Something answered. Costs nothing while no breaker at all has counted a failure."""
+    if not need_a_look(run):
+        return
+    for row in _lock(things):
+        if row.state == State.HALF_OPEN:
+            _close(row, "closed", "the probe succeeded")
+        elif row.state == State.CLOSED and row.failures:
+            Breaker.objects.filter(pk=row.pk).update(failures=0)
+
+
+def failed(thing: Thing, error: str) -> bool:
+    """Count a failure in a row, and open when there are enough. False: the breaker was not closed before."""
+    factor = _SOURCE_FACTOR if thing.scope == Scope.SOURCE else 1
+    made = {
+        "threshold": max(settings.BREAKER_THRESHOLD * factor, 1),
+        "cooldown_seconds": settings.BREAKER_COOLDOWN_SECONDS,
+    }
+    Breaker.objects.get_or_create(scope=thing.scope, key=thing.key, defaults=made)
+    [row] = _lock([thing])
+    row.failures, row.last_error = row.failures + 1, storable(error)[:500]
+    Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, last_error=row.last_error)
+    was = row.state
+    if was == State.HALF_OPEN or (was == State.CLOSED and row.failures >= row.threshold):
+        row.state = State.OPEN
+        Breaker.objects.filter(pk=row.pk).update(state=State.OPEN, opened_at=Now(), probe_until=None)
+        trigger = "the probe failed" if was == State.HALF_OPEN else "failures in a row"
+        _record(row, "opened", trigger, f"no calls for {row.cooldown_seconds} s")
+    return was == State.CLOSED
+
+
+def reset(breaker_id: Any, actor: str) -> Breaker | None:
+    """A person says that it works again. None: there is no such breaker. Inside `ledger.transaction()`."""
+    row = Breaker.objects.select_for_update().filter(pk=breaker_id).first()
+    if row is not None and (row.state != State.CLOSED or row.failures):
+        _close(row, "reset", "a person reset it", actor)
+    return row
+
+
+def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM) -> None:
+    _record(row, what, trigger, "calls go through again", actor)
+    row.state, row.failures, row.opened_at, row.probe_until = State.CLOSED, 0, None, None
+    row.save(update_fields=["state", "failures", "opened_at", "probe_until"])
+
+
+def _lock(things: Iterable[Thing]) -> list[Breaker]:
+    """The breakers of some things that have one, locked in one order everywhere, with the database's time."""
+    chosen = Q(pk__in=[])
+    for thing in things:
+        chosen |= Q(scope=thing.scope, key=thing.key)
+    rows = Breaker.objects.select_for_update().annotate(database_now=Now())
+    return list(rows.filter(chosen).order_by("scope", "key"))
+
+
+def _free_at(breaker: Breaker) -> datetime:
+    """When one call may probe next."""
+    assert breaker.opened_at is not None
+    if breaker.state == State.HALF_OPEN and breaker.probe_until is not None:
+        return breaker.probe_until
+    return breaker.opened_at + timedelta(seconds=breaker.cooldown_seconds)
+
+
+def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = ledger.SYSTEM) -> None:
+    data = {
+        "scope": row.scope,
+        "name": row.key,
+        "trigger": trigger,
+        "threshold": row.threshold,
+        "observed": row.failures,
+        "last_error": row.last_error,
+        "action": action,
+    }
+    ledger.record(ledger.CONFIGURATION, f"breaker.{what}", data, actor)

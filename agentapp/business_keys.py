@@ -1,0 +1,75 @@
+"""What makes two calls one act, whichever run proposes them: "refund {order_id}" is done once.
+
+The key's place in a unique column is what two workers cannot both take. An attempt of which it is
+known that nothing happened leaves its key behind and frees the act: the next has the next number.
+"""
+
+import string
+from dataclasses import dataclass
+from typing import Any
+
+from agentapp.answers import answer
+from agentapp.models import Tool, ToolExecution
+from approvals.digest import canonical, sha256
+
+State = ToolExecution.State
+
+
+@dataclass(frozen=True)
+class BusinessKey:
+    """The key a call would run under, and the call that has taken it, if one has."""
+
+    digest: str
+    taken_by: ToolExecution | None = None
+
+
+def act_of(tool: Tool, arguments: dict[str, Any]) -> str:
+    """What a call does, by its tool's template, as one text. Empty: an argument is missing, or nothing is said."""
+    pieces: list[str] = []
+    for literal, name, _, _ in string.Formatter().parse(tool.business_key_template):
+        pieces.append(literal)
+        if name is not None:
+            value = _look_up(arguments, name)
+            if value is None or value == "" or value == [] or value == {}:
+                return ""
+            pieces.append(value.strip() if isinstance(value, str) else canonical(value))
+            if not pieces[-1]:
+                return ""
+    # As a list, so that 12 and 3 are not 1 and 23.
+    return canonical([tool.name, *pieces]) if any(piece.strip() for piece in pieces) else ""
+
+
+def key_of(act: str, execution: ToolExecution | None = None) -> BusinessKey:
+    """The key for an act, unless it is done, under way, or nobody knows. `execution` does not stand in its own way."""
+    number = 0
+    while True:
+        digest = sha256(f"business|{act}|{number}")
+        holder = ToolExecution.objects.select_related("tool").filter(idempotency_key=digest).first()
+        if holder is None or (execution is not None and holder.pk == execution.pk):
+            return BusinessKey(digest)
+        if not _came_to_nothing(holder):
+            return BusinessKey(digest, holder)
+        number += 1
+
+
+def told(done: ToolExecution) -> str:
+    """What the model reads in place of a second call: that the act was done, and what came of it."""
+    if done.state == State.OUTCOME_UNKNOWN:
+        return "It was called before, and nobody knows yet whether it happened. It did not run again."
+    if not done.is_answered:
+        return "The same is being done right now by another call. It did not run again."
+    return f"This was done before (call {done.call_id}); it did not run again. Its result:\n{answer(done).text}"
+
+
+def _came_to_nothing(holder: ToolExecution) -> bool:
+    """Whether it is known of an earlier call that nothing happened."""
+    return holder.state == State.CANCELLED or (
+        holder.state == State.FINISHED and holder.result_status != ToolExecution.ResultStatus.OK
+    )
+
+
+def _look_up(arguments: dict[str, Any], path: str) -> Any:
+    value: Any = arguments
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

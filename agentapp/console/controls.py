@@ -1,0 +1,81 @@
+"""What is stopped, by people and by itself: kill switches and breakers."""
+
+import uuid
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agentapp import actions, auth, switches
+from agentapp.console.shell import signed_in
+from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
+
+_STATUS = {"forbidden": 403, "already_engaged": 409, "not_found": 404}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def controls(request: HttpRequest) -> HttpResponse:
+    """Every switch and every breaker; posted, a switch is engaged."""
+    user = signed_in(request)
+    if not auth.may_stop(user):
+        raise PermissionDenied("This page needs the right to engage kill switches.")
+    if request.method != "POST":
+        return render(request, "console/switches.html", _context())
+    scope, _, key = request.POST.get("target", "").partition(":")
+    try:
+        engaged = actions.engage_switch(scope, key, request.POST.get("reason", ""), user)
+    except actions.Refused as refused:
+        return _refused(request, refused)
+    messages.success(request, f"{switches.describe(engaged)} Nothing it covers begins another call.")
+    return redirect("switches")
+
+
+@require_POST
+def release(request: HttpRequest, switch_id: uuid.UUID) -> HttpResponse:
+    """Let what a switch stopped go on."""
+    try:
+        woken = actions.release_switch(switch_id, signed_in(request), request.POST.get("note", ""))
+    except actions.Refused as refused:
+        return _refused(request, refused)
+    messages.success(request, f"Released. Runs that look again now: {woken}.")
+    return redirect("switches")
+
+
+@require_POST
+def reset(request: HttpRequest, breaker_id: uuid.UUID) -> HttpResponse:
+    """Close a breaker by hand."""
+    try:
+        breaker = actions.reset_breaker(breaker_id, signed_in(request))
+    except actions.Refused as refused:
+        return _refused(request, refused)
+    messages.success(request, f"The breaker of {breaker.key} is closed; calls go through again.")
+    return redirect("switches")
+
+
+def held_by(run: Run) -> list[str]:
+    """What keeps a run that waits for a kill switch from going on, as sentences."""
+    if run.waiting_for != Run.WaitingFor.SWITCH or run.is_final:
+        return []
+    return [switches.describe(switch) for switch in switches.holding(run)]
+
+
+def _refused(request: HttpRequest, refused: actions.Refused) -> HttpResponse:
+    if refused.code == "forbidden":
+        raise PermissionDenied(refused.message)
+    chosen = {"refused": refused, "target": request.POST.get("target", ""), "reason": request.POST.get("reason", "")}
+    return render(request, "console/switches.html", _context() | chosen, status=_STATUS.get(refused.code, 422))
+
+
+def _context() -> dict[str, Any]:
+    engaged = list(KillSwitch.objects.select_related("engaged_by"))
+    return {
+        "engaged": engaged,
+        "all_stopped": any(switch.scope == KillSwitch.Scope.ALL for switch in engaged),
+        "held": len(switches.waiting()),
+        "breakers": Breaker.objects.order_by("scope", "key"),
+        "agents": Agent.objects.order_by("name").values_list("name", flat=True),
+        "tools": Tool.objects.filter(missing_since__isnull=True).order_by("name").values_list("name", flat=True),
+    }

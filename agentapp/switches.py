@@ -1,0 +1,98 @@
+"""The only writer of KillSwitch: what a person has stopped, and lets go on again.
+
+An engaged switch is a row. Nothing it covers begins another model or tool call; runs that would
+let go of their worker and wait. The caller is inside `ledger.transaction()`.
+"""
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.fields.json import KT
+
+from agentapp.models import KillSwitch, Run, ToolExecution
+from approvals import ledger
+from approvals.clock import Now
+from approvals.digest import storable
+
+Scope = KillSwitch.Scope
+
+_OPEN_CALLS = [
+    state
+    for state in ToolExecution.State.values
+    if state not in (ToolExecution.State.FINISHED, ToolExecution.State.CANCELLED)
+]
+
+
+def engage(scope: str, key: str, user: User, reason: str) -> KillSwitch | None:
+    """Stop what the switch covers before its next model or tool call. None: it is engaged already."""
+    if KillSwitch.objects.filter(scope=scope, key=key).exists():
+        return None
+    try:
+        with ledger.transaction():
+            switch: KillSwitch = KillSwitch.objects.create(
+                scope=scope, key=key, reason=storable(reason)[:500], engaged_by=user, engaged_at=Now()
+            )
+    except IntegrityError:
+        return None
+    ledger.record(ledger.CONFIGURATION, "switch.engaged", _facts(switch), ledger.actor_of(user))
+    return switch
+
+
+def release(switch: KillSwitch, user: User, note: str = "") -> bool:
+    """Let what it covered go on. False: somebody else has released it."""
+    # First the row, then the runs: a run that is about to wait holds the row's lock.
+    deleted, _ = KillSwitch.objects.filter(pk=switch.pk).delete()
+    if deleted:
+        data = _facts(switch) | {"note": storable(note)[:500]}
+        ledger.record(ledger.CONFIGURATION, "switch.released", data, ledger.actor_of(user))
+    return bool(deleted)
+
+
+def still_engaged(switch: KillSwitch) -> bool:
+    """Whether a switch that was read before is engaged. It stays so until the transaction ends."""
+    return KillSwitch.objects.select_for_update().filter(pk=switch.pk).first() is not None
+
+
+def names_of(run: Run) -> set[str]:
+    """The names by which a switch may mean the run's agent: as it was started with, and as it is called now."""
+    return {str(run.agent_snapshot["name"]), run.agent.name}
+
+
+def forgotten() -> QuerySet[Run]:
+    """Runs that wait for a switch although none holds them any more: a release that nobody could be told of."""
+    calls = ToolExecution.objects.filter(run=OuterRef(OuterRef("pk")), state__in=_OPEN_CALLS).values("name")
+    holding = KillSwitch.objects.filter(
+        Q(scope=Scope.ALL)
+        | Q(scope=Scope.AGENT, key=OuterRef("agent__name"))
+        | Q(scope=Scope.AGENT, key=OuterRef("started_as"))
+        | Q(scope=Scope.TOOL, key__in=calls)
+    )
+    waiting = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH, wake_at__isnull=True)
+    return waiting.annotate(started_as=KT("agent_snapshot__name")).exclude(Exists(holding))
+
+
+def holding(run: Run) -> list[KillSwitch]:
+    """The switches that stop a run or one of its open calls."""
+    calls = run.executions.filter(state__in=_OPEN_CALLS).values("name")
+    mine = Q(scope=Scope.ALL) | Q(scope=Scope.AGENT, key__in=names_of(run)) | Q(scope=Scope.TOOL, key__in=calls)
+    return list(KillSwitch.objects.filter(mine).select_related("engaged_by"))
+
+
+def waiting() -> list[uuid.UUID]:
+    """The runs that wait for a switch, whichever it is."""
+    found = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
+    return list(found.order_by("updated_at").values_list("pk", flat=True))
+
+
+def describe(switch: KillSwitch) -> str:
+    """What is stopped, by whom and why, as a sentence."""
+    what = "Everything" if switch.scope == Scope.ALL else f"The {switch.get_scope_display().lower()} {switch.key}"
+    who = switch.engaged_by.get_full_name() or switch.engaged_by.get_username() if switch.engaged_by else "The system"
+    return f"{what} was stopped by {who}" + (f": {switch.reason}" if switch.reason else ".")
+
+
+def _facts(switch: KillSwitch) -> dict[str, Any]:
+    return {"scope": switch.scope, "name": switch.key, "reason": switch.reason}

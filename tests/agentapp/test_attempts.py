@@ -1,0 +1,70 @@
+"""How often a call is tried, how long is waited in between, and what the record keeps of it."""
+
+import pytest
+
+from agentapp import attempts
+from agentapp.answers import answer
+from agentapp.cancellation import Cancellation
+from agentapp.messages import ToolResult
+from agentapp.models import Tool
+from approvals.models import Event, Rule
+from tests import stopping_tools
+from tests.conftest import call, calls, says
+
+BUSY = ToolResult(status="retryable_error", message="busy", retry_after=0)
+
+
+def trying(*results: ToolResult, most: int = 3) -> attempts.Tried:
+    left = list(results)
+    return attempts.until_answered(Cancellation(), range(1, most + 1), lambda number: left.pop(0))
+
+
+def test_a_call_that_fails_twice_and_then_works_took_three_attempts():
+    tried = trying(BUSY, BUSY, ToolResult(data=1))
+    assert (tried.result.data, tried.attempts, len(tried.failures)) == (1, 3, 2)
+
+
+def test_a_call_that_always_fails_says_how_often_it_was_tried():
+    tried = trying(BUSY, BUSY, BUSY)
+    assert (tried.attempts, tried.result.message) == (3, "It failed after 3 attempts. busy")
+
+
+@pytest.mark.parametrize("status", ["fatal_error", "refused", "ok"])
+def test_only_what_may_pass_is_tried_again(status):
+    assert trying(ToolResult(status=status)).attempts == 1
+
+
+def test_the_pause_doubles_from_one_second_to_a_minute_give_or_take_a_quarter():
+    for failures, planned in [(1, 1), (2, 2), (3, 4), (6, 32)]:
+        pauses = [attempts.pause(failures, None) for _ in range(200)]
+        assert planned * 0.75 <= min(pauses) < planned < max(pauses) <= planned * 1.25
+    assert max(attempts.pause(40, None) for _ in range(200)) == 60
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [(0, 0), (17, 17), (3600, 60), (-1, 0)])
+def test_a_tool_that_says_when_is_heard_within_a_minute(asked, seconds):
+    assert attempts.pause(1, asked) == seconds
+
+
+def test_every_attempt_that_failed_is_an_event(clerk):
+    run = clerk.run(calls(call("a", "fail", how="later")), says("done"))
+    failed = Event.objects.filter(run_id=run.pk, type="tool_call.attempt_failed").order_by("seq")
+    assert [event.data["attempt"] for event in failed] == [1, 2, 3]
+    assert {event.data["reason"] for event in failed} == {"tool_failure"}
+    assert "3 attempts" in answer(clerk.execution(run, "a")).text
+
+
+def test_attempts_with_a_key_are_recorded_too(clerk):
+    Rule.objects.create(name="syncs", tool="sync", verdict="allow")
+    run = clerk.run(calls(call("a", "sync", text="x")), says("done"))
+    failed = Event.objects.filter(run_id=run.pk, type="tool_call.attempt_failed").order_by("seq")
+    assert [event.data["attempt"] for event in failed] == [1, 2]
+    assert clerk.execution(run, "a").attempts == 3
+
+
+def test_a_write_without_a_key_is_tried_once_however_often_it_may_be(desk):
+    Rule.objects.create(name="writes", tool="write", verdict="allow")
+    Tool.objects.filter(name="write").update(max_attempts=3)
+    stopping_tools.BROKEN["write"] = stopping_tools.failing(retryable=True)
+    run = desk.run(calls(call("a", "write", about="x")), says("done"))
+    assert desk.execution(run, "a").attempts == 1
