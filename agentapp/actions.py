@@ -4,10 +4,8 @@ Each returns what it did, or raises Refused with a code for programs and a sente
 """
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
 
@@ -16,7 +14,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, executions, runs, subagents, tasks, turns
-from agentapp.controls import engage_switch, release_switch, reset_breaker
+from agentapp.controls import engage_switch, pause_run, raise_budget, release_switch, reset_breaker, resume_run
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, ApiToken, Conversation, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
@@ -32,12 +30,12 @@ from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
 __all__ = [
-    "NewDecision", "NewRun", "Refused", "Started", "cancel_run", "decide", "engage_switch", "release_switch",
-    "reset_breaker", "resolve_outcome", "start_run", "start_run_once", "undo_decision",
+    "NewDecision", "NewRun", "Refused", "Started", "cancel_run", "decide", "engage_switch", "fork_conversation",
+    "pause_run", "raise_budget", "release_switch", "reset_breaker", "resolve_outcome", "resume_run", "start_run",
+    "start_run_once", "undo_decision",
 ]  # fmt: skip
 
 MAX_INPUT_CHARS = 100_000
-MAX_BUDGET_RAISE = 10_000
 
 
 @dataclass(frozen=True)
@@ -118,59 +116,6 @@ def cancel_run(run_id: uuid.UUID, user: User) -> Run:
         subagents.cancel(run, signal, ledger.actor_of(user))
         transaction.on_commit(partial(tasks.nudge_following, run.pk), robust=True)
     run.refresh_from_db()
-    return run
-
-
-def pause_run(run_id: uuid.UUID, user: User) -> Run:
-    """Put a run aside: at once when no worker holds it, else before its next model or tool call.
-
-    Its requests stay open and can be decided; nothing runs until somebody resumes it.
-    """
-    with ledger.transaction():
-        run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
-        if run.state == Run.State.RUNNING:
-            runs.request_pause(run, ledger.actor_of(user))
-        else:
-            runs.pause(run, ledger.actor_of(user))
-    run.refresh_from_db()
-    return run
-
-
-def resume_run(run_id: uuid.UUID, user: User) -> Run:
-    """Let a paused run go on where it was."""
-    with ledger.transaction():
-        run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
-        if not runs.resume(run, ledger.actor_of(user)):
-            raise Refused("not_paused", "This run is not paused.")
-        transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
-    run.refresh_from_db()
-    return run
-
-
-def raise_budget(run_id: uuid.UUID, amount: Decimal, user: User) -> Run:
-    """Let a run cost so many dollars more than its limits say, and go on if it waited for that."""
-    if not amount.is_finite() or not 0 < amount <= MAX_BUDGET_RAISE:
-        raise Refused("invalid", f"Give an amount above 0, up to ${MAX_BUDGET_RAISE}.", "amount")
-    with ledger.transaction():
-        needed = "Raising this budget needs the right to raise budgets, and not to have started the run."
-        run = _run_to_change(run_id, user, auth.may_raise_budget, needed)
-        runs.raise_budget(run, amount, ledger.actor_of(user))
-        if run.waiting_for == Run.WaitingFor.BUDGET:
-            runs.wake(run, runs.clock(run))
-            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
-    run.refresh_from_db()
-    return run
-
-
-def _run_to_change(run_id: uuid.UUID, user: User, allowed: Callable[[User, Run], bool], needed: str) -> Run:
-    """The run, locked, if this person may do that to it and it has not ended."""
-    run = runs.lock(run_id)
-    if run is None:
-        raise Refused("not_found", "There is no such run.")
-    if not allowed(user, run):
-        raise Refused("forbidden", needed)
-    if run.is_final:
-        raise Refused("run_ended", "This run has ended.")
     return run
 
 

@@ -8,8 +8,8 @@ import string
 from dataclasses import dataclass
 from typing import Any
 
-from agentapp.answers import answer
 from agentapp.models import Tool, ToolExecution
+from agentapp.reasons import Reason
 from approvals.digest import canonical, sha256
 
 State = ToolExecution.State
@@ -53,18 +53,21 @@ def key_of(act: str, execution: ToolExecution | None = None) -> BusinessKey:
 
 
 def told(done: ToolExecution) -> str:
-    """What the model reads in place of a second call: that the act was done, and what came of it."""
+    """What the model reads in place of a second call: that the act was done. `answers` adds what came of it."""
     if done.state == State.OUTCOME_UNKNOWN:
         return "It was called before, and nobody knows yet whether it happened. It did not run again."
     if not done.is_answered:
         return "The same is being done right now by another call. It did not run again."
-    return f"This was done before (call {done.call_id}); it did not run again. Its result:\n{answer(done).text}"
+    return f"This was done before (call {done.call_id}); it did not run again."
 
 
 def _came_to_nothing(holder: ToolExecution) -> bool:
     """Whether it is known of an earlier call that nothing happened."""
     return holder.state == State.CANCELLED or (
-        holder.state == State.FINISHED and holder.result_status != ToolExecution.ResultStatus.OK
+        holder.state == State.FINISHED
+        and holder.result_status != ToolExecution.ResultStatus.OK
+        # It ran; only what it gave back was not as promised.
+        and holder.reason != Reason.TOOL_RESULT_INVALID
     )
 
 

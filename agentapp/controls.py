@@ -1,18 +1,21 @@
-"""What people can do about what is stopped: engage and release kill switches, reset breakers."""
+"""What people can do to stop things and let them go on: runs, budgets, kill switches, breakers."""
 
 import uuid
+from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
 from agentapp import auth, breakers, runs, switches, tasks
-from agentapp.models import Agent, Breaker, KillSwitch, Tool
+from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from agentapp.refused import Refused
 from approvals import ledger
 
 # As many runs are told at once that a switch was released; the sweep finds the others.
 MAX_NUDGES = 200
+MAX_BUDGET_RAISE = 10_000
 
 
 def engage_switch(scope: str, key: str, reason: str, user: User) -> KillSwitch:
@@ -62,3 +65,56 @@ def reset_breaker(breaker_id: uuid.UUID, user: User) -> Breaker:
 def _check_right(user: User) -> None:
     if not auth.may_stop(user):
         raise Refused("forbidden", "This needs the right to engage kill switches.")
+
+
+def pause_run(run_id: uuid.UUID, user: User) -> Run:
+    """Put a run aside: at once when no worker holds it, else before its next model or tool call.
+
+    Its requests stay open and can be decided; nothing runs until somebody resumes it.
+    """
+    with ledger.transaction():
+        run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
+        if run.state == Run.State.RUNNING:
+            runs.request_pause(run, ledger.actor_of(user))
+        else:
+            runs.pause(run, ledger.actor_of(user))
+    run.refresh_from_db()
+    return run
+
+
+def resume_run(run_id: uuid.UUID, user: User) -> Run:
+    """Let a paused run go on where it was."""
+    with ledger.transaction():
+        run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
+        if not runs.resume(run, ledger.actor_of(user)):
+            raise Refused("not_paused", "This run is not paused.")
+        transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    run.refresh_from_db()
+    return run
+
+
+def raise_budget(run_id: uuid.UUID, amount: Decimal, user: User) -> Run:
+    """Let a run cost so many dollars more than its limits say, and go on if it waited for that."""
+    if not amount.is_finite() or not 0 < amount <= MAX_BUDGET_RAISE:
+        raise Refused("invalid", f"Give an amount above 0, up to ${MAX_BUDGET_RAISE}.", "amount")
+    with ledger.transaction():
+        needed = "Raising this budget needs the right to raise budgets, and not to have started the run."
+        run = _run_to_change(run_id, user, auth.may_raise_budget, needed)
+        runs.raise_budget(run, amount, ledger.actor_of(user))
+        if run.waiting_for == Run.WaitingFor.BUDGET:
+            runs.wake(run, runs.clock(run))
+            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    run.refresh_from_db()
+    return run
+
+
+def _run_to_change(run_id: uuid.UUID, user: User, allowed: Callable[[User, Run], bool], needed: str) -> Run:
+    """The run, locked, if this person may do that to it and it has not ended."""
+    run = runs.lock(run_id)
+    if run is None:
+        raise Refused("not_found", "There is no such run.")
+    if not allowed(user, run):
+        raise Refused("forbidden", needed)
+    if run.is_final:
+        raise Refused("run_ended", "This run has ended.")
+    return run

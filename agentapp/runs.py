@@ -15,12 +15,18 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, F, Max, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from agentapp import nudges
+from agentapp.due import clock as clock
+from agentapp.due import due as due
+from agentapp.due import following as following
+from agentapp.due import told_to_stop as told_to_stop
+from agentapp.due import unfinished as unfinished
+from agentapp.due import with_configuration as with_configuration
 from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
-from agentapp.models import Agent, ApiToken, Breaker, Conversation, Run, Step
+from agentapp.models import Agent, ApiToken, Conversation, Run, Step
 from approvals import ledger
 from approvals.clock import Now, SecondsSince
 from approvals.digest import MalformedJSON, parse, storable, storable_json
@@ -89,35 +95,6 @@ def _behind_the_last(conversation: Conversation | None) -> Any:
     return Greatest(Now(), Value(last + timedelta(microseconds=1))) if last else Now()
 
 
-def due() -> Q:
-    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out.
-
-    The runs of a conversation go one after the other. One that another run asked for is part of that
-    run, and waits for nobody.
-    """
-    woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
-    first = Q(parent__isnull=False) | ~Exists(
-        unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
-    )
-    return (
-        Q(state=Run.State.QUEUED) & woken & first
-        | Q(state=Run.State.WAITING, wake_at__lte=Now())
-        | Q(state=Run.State.RUNNING, lease_until__lte=Now())
-    )
-
-
-def unfinished() -> QuerySet[Run]:
-    """Runs that keep later ones of their conversation waiting."""
-    return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
-
-
-def following(run_id: uuid.UUID) -> uuid.UUID | None:
-    """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
-    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL, conversation__isnull=False).values("conversation")
-    waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation__in=ended)
-    return waiting.order_by("created_at").values_list("pk", flat=True).first()
-
-
 def claim(run_id: uuid.UUID) -> Run | None:
     """Take a lease on a run that is due. None: it is not due, or somebody else holds it."""
     token = uuid.uuid4()
@@ -166,26 +143,6 @@ def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
     if run is None:
         raise LeaseLost(f"{run_id} is no longer held by this worker")
     return run
-
-
-def with_configuration() -> QuerySet[Run]:
-    """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
-    with `configuration_height`: when that has grown, rules or tools may have changed. And with
-    `breakers_need_a_look`: whether any breaker has counted a failure.
-    """
-    failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
-    latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
-    return Run.objects.annotate(
-        database_now=Now(),
-        configuration_height=Coalesce(Subquery(latest), Value(0)),
-        breakers_need_a_look=Exists(failing),
-    )
-
-
-def clock(run: Run) -> datetime:
-    """The database's time when the run's row was read with `claim`, `held` or `with_configuration`."""
-    now: datetime = run.database_now  # type: ignore[attr-defined]
-    return now
 
 
 def record_step(
@@ -347,11 +304,6 @@ def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
     # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
     free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
     waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())
-
-
-def told_to_stop(run_id: uuid.UUID) -> bool:
-    """Whether a person has asked for the run to be cancelled, for a worker whose tool is running."""
-    return Run.objects.filter(pk=run_id, cancel_requested_at__isnull=False).exists()
 
 
 def finish(

@@ -15,7 +15,7 @@ from agentapp.compilers import compile_messages, load_conversation
 from agentapp.llm import conversion
 from agentapp.llm.contract import Request
 from agentapp.messages import AssistantMessage, ToolMessage
-from agentapp.models import Run, ToolExecution
+from agentapp.models import Breaker, Run, ToolExecution
 from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.models import Approval, Rule
@@ -87,6 +87,7 @@ deed = st.just("approve") | st.sampled_from(PEOPLE) | st.sampled_from(FINDINGS)
 )
 def test_every_call_is_answered_nothing_runs_unapproved_and_the_run_ends_or_waits(clerk, dana, script, deeds):
     clerk_tools.forget()
+    Breaker.objects.all().delete()
     run = clerk.start(*script, says("done"))
     crash_proof(clerk, run)
     for what in deeds:

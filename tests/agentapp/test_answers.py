@@ -138,7 +138,7 @@ def test_a_call_that_was_done_before_is_told_what_came_of_it(clerk):
     run = clerk.run(calls(call("a", "label", text="red >>>")), calls(call("b", "label", text="red >>>")), says("done"))
     first, second = clerk.execution(run, "a"), clerk.execution(run, "b")
     text = answer(second).text
-    assert text.startswith("Not executed (idempotency_key_consumed): This was done before in this run (call a)")
+    assert text.startswith("Not executed (idempotency_key_consumed): This was done before (call a)")
     assert f"Its result was: {answers.fence('red >>>', first)}" in text
 
 

@@ -321,6 +321,7 @@ def test_without_a_wish_of_the_providers_the_pause_grows_and_is_bounded(
     asking: Any, provider: ProviderServer, settings: Any
 ) -> None:
     settings.MODEL_ATTEMPTS = 10
+    settings.BREAKER_THRESHOLD = 100
     found = start(asking)
     delays = []
     for _ in range(9):

@@ -1,0 +1,66 @@
+"""Which runs may be driven now, what they wait for, and by what clock. Reads only: `runs` writes."""
+
+import uuid
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
+
+from agentapp.models import Breaker, Run
+from approvals import ledger
+from approvals.clock import Now
+from approvals.models import Event
+
+
+def due() -> Q:
+    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out.
+
+    The runs of a conversation go one after the other. One that another run asked for is part of that
+    run, and waits for nobody.
+    """
+    woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
+    first = Q(parent__isnull=False) | ~Exists(
+        unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
+    )
+    return (
+        Q(state=Run.State.QUEUED) & woken & first
+        | Q(state=Run.State.WAITING, wake_at__lte=Now())
+        | Q(state=Run.State.RUNNING, lease_until__lte=Now())
+    )
+
+
+def unfinished() -> QuerySet[Run]:
+    """Runs that keep later ones of their conversation waiting."""
+    return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
+
+
+def following(run_id: uuid.UUID) -> uuid.UUID | None:
+    """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
+    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL, conversation__isnull=False).values("conversation")
+    waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation__in=ended)
+    return waiting.order_by("created_at").values_list("pk", flat=True).first()
+
+
+def with_configuration() -> QuerySet[Run]:
+    """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
+    with `configuration_height`: when that has grown, rules or tools may have changed. And with
+    `breakers_need_a_look`: whether any breaker has counted a failure.
+    """
+    failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
+    latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
+    return Run.objects.annotate(
+        database_now=Now(),
+        configuration_height=Coalesce(Subquery(latest), Value(0)),
+        breakers_need_a_look=Exists(failing),
+    )
+
+
+def clock(run: Run) -> datetime:
+    """The database's time when the run's row was read with `claim`, `held` or `with_configuration`."""
+    now: datetime = run.database_now  # type: ignore[attr-defined]
+    return now
+
+
+def told_to_stop(run_id: uuid.UUID) -> bool:
+    """Whether a person has asked for the run to be cancelled, for a worker whose tool is running."""
+    return Run.objects.filter(pk=run_id, cancel_requested_at__isnull=False).exists()
