@@ -1,0 +1,70 @@
+"""What stops runs, as people see it: paused, out of budget, held by a switch, asked by another agent."""
+
+import os
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from agentapp import actions, breakers
+from agentapp.breakers import Thing
+from agentapp.models import Agent, Run
+from approvals import ledger
+from tests.conftest import Clerk, call, calls, says
+from tests.e2e.conftest import violations
+
+pytestmark = pytest.mark.browser
+type Browse = Callable[..., Page]
+
+
+@pytest.fixture
+def held(clerk: Clerk, ada: User) -> dict[str, Run]:
+    """A run each that is paused, out of budget, cut short, and held by a kill switch; and an open breaker."""
+    Agent.objects.update(max_cost=Decimal("0.01"), on_budget="ask")
+    dear = clerk.run({**calls(call("c", "look_up", what="x")), "usage": {"cost": 0.01}}, says("done"))
+    Agent.objects.update(max_cost=None, max_iterations=1)
+    partial = clerk.run(calls(call("c", "look_up", what="x")), says("As far as I got."))
+    paused = clerk.start(says("done"), input="Paused on purpose")
+    actions.pause_run(paused.pk, clerk.starter)
+    switched = clerk.start(says("done"), input="Held by a switch")
+    actions.engage_switch("agent", "clerk", "It writes to the wrong people.", ada)
+    clerk.drive(switched)
+    with ledger.transaction():
+        for _ in range(3):
+            breakers.failed(Thing("tool", "send"), "The line is dead.")
+    return {"budget": dear, "partial": partial, "paused": paused, "switched": switched}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
+def test_every_page_about_what_is_stopped_is_accessible_and_keeps_the_policy(
+    browse: Browse, complaints: list[str], ada: User, held: dict[str, Run], size: tuple[int, int], scheme: str
+) -> None:
+    page = browse(ada, "/runs/", *size, color_scheme=scheme)
+    paths = {"switches": "/switches/", "list": "/runs/?state=paused"}
+    paths |= {name: f"/runs/{run.pk}/" for name, run in held.items()}
+    wrong = {}
+    for name, path in paths.items():
+        page.goto(path)
+        if os.environ.get("SHOTS"):
+            page.screenshot(path=Path(os.environ["SHOTS"]) / f"{name}-{size[0]}-{scheme}.png")
+        wrong[path] = violations(page)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert complaints == []
+
+
+def test_a_run_is_resumed_and_a_switch_released_by_buttons_alone(
+    browse: Browse, ada: User, held: dict[str, Run]
+) -> None:
+    page = browse(ada, f"/runs/{held['paused'].pk}/")
+    page.get_by_role("button", name="Resume").first.click()
+    expect(page.get_by_role("button", name="Pause").first).to_be_visible()
+    page.goto("/switches/")
+    page.get_by_role("button", name="Release").first.click()
+    expect(page.get_by_role("button", name="Release")).to_have_count(0)
+    page.get_by_role("button", name="Reset").first.click()
+    expect(page.get_by_role("button", name="Reset")).to_have_count(0)
