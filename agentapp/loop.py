@@ -130,6 +130,8 @@ def _go(state: RunState) -> Again | None:
             return None
         if not _within_budget(state):
             return None
+        if state.run.is_told_to_stop:
+            continue
         if time.monotonic() > until:
             runs.release(state.run, state.token, "its time slice is over")
             return Again()

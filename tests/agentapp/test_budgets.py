@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from agentapp import actions
+from agentapp import actions, budgets
 from agentapp.actions import Refused
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
 from approvals.models import Event, Rule
@@ -102,3 +102,19 @@ def test_a_call_that_would_pass_the_budget_asks_a_person_when_told_to_ask(clerk,
     assert clerk.execution(run, "c").result_status == "ok"
     # It has now cost more than its limit, and asks before it goes on.
     assert (run.waiting_for, run.cost) == ("budget", Decimal(2))
+
+
+def test_a_pause_while_the_budget_is_looked_at_does_not_let_the_run_pass_it(clerk, sam, monkeypatch):
+    Agent.objects.update(max_cost=Decimal("0.005"), on_budget="ask")
+    run = clerk.start(look(1), says("done"))
+    real = budgets.breach
+
+    def paused_meanwhile(*looked_at):
+        found = real(*looked_at)
+        if found is not None:
+            actions.pause_run(run.pk, sam)
+        return found
+
+    monkeypatch.setattr(budgets, "breach", paused_meanwhile)
+    run = clerk.drive(run)
+    assert (run.state, run.step_count) == ("paused", 1)
