@@ -16,7 +16,8 @@ def tries() -> int:
 
 def race(*contenders: Callable[[], Any]) -> list[Any]:
     """Run all at once. Returns what each returned, or the exception it raised."""
-    barrier = threading.Barrier(len(contenders))
+    # Broken rather than waited at for ever, when one of them cannot even begin.
+    barrier = threading.Barrier(len(contenders), timeout=60)
     results: list[Any] = [None] * len(contenders)
 
     def run(place: int, contender: Callable[[], Any]) -> None:

@@ -1,11 +1,10 @@
 """A tool that is running learns that nobody waits for it any more."""
 
-import threading
-
 import pytest
 
 from agentapp import actions, attempts, runs
 from agentapp.cancellation import Cancellation
+from agentapp.deadline import start
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
 from agentapp.tools.base import Cancelled
@@ -25,12 +24,10 @@ def _short_leases(settings):
 
 def cancel_while_running(desk, run, sam):
     """Drive in a thread, cancel as soon as the tool is at work, and wait for the end."""
-    driver = threading.Thread(target=desk.drive, args=(run,))
-    driver.start()
+    driver = start(desk.drive, run)
     assert STARTED.wait(20)
     actions.cancel_run(run.pk, sam)
-    driver.join(20)
-    assert not driver.is_alive()
+    driver.result(20)
     run.refresh_from_db()
 
 
@@ -84,11 +81,9 @@ def test_a_write_whose_deadline_has_passed_is_unknown_even_if_it_would_stop(desk
 def test_a_worker_that_has_lost_its_lease_tells_its_tools(desk, monkeypatch):
     run = desk.start(DIG, says("done"))
     monkeypatch.setattr(runs, "renew", lambda run_id, token: False)
-    driver = threading.Thread(target=desk.drive, args=(run,))
-    driver.start()
+    driver = start(desk.drive, run)
     assert LEARNT.wait(20)
-    driver.join(20)
-    assert not driver.is_alive()
+    driver.result(20)
 
 
 def test_a_cancelled_run_makes_no_further_attempt():

@@ -13,6 +13,7 @@ from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Agent, Run
 from agentapp.sweep import sweep
 from approvals.models import Approval, Event
+from tests import clerk_tools
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 
@@ -173,3 +174,31 @@ def test_a_run_that_has_ended_cannot_be_cancelled(clerk, sam, state):
     actions.cancel_run(run.pk, sam)
     run.refresh_from_db()
     assert run.state == state
+
+
+@pytest.mark.parametrize(
+    ("reply", "ended"),
+    [(says("done"), ("succeeded", "done")), ({"text": ""}, ("failed", ""))],
+    ids=["an answer", "nothing"],
+)
+def test_a_worker_that_dies_behind_the_last_step_leaves_a_run_that_ends_by_it(clerk, monkeypatch, reply, ended):
+    run = clerk.start(reply)
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert ((run.state, run.answer), run.step_count) == (ended, 1)
+
+
+def test_a_worker_that_dies_behind_the_last_round_leaves_its_partial_answer(clerk, monkeypatch):
+    Agent.objects.update(max_iterations=1)
+    run = clerk.start(calls(call("c", "look_up", what="x")), says("As far as I got."))
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "_end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert (run.state, run.answer, run.answer_is_partial, run.step_count) == ("stopped", "As far as I got.", True, 2)
