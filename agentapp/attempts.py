@@ -1,4 +1,4 @@
-"""How often a call is tried, and how long is waited in between."""
+"""How often a call is tried, how long is waited in between, and what an attempt that raised comes to."""
 
 import random
 from collections.abc import Callable
@@ -8,6 +8,10 @@ from typing import Any
 
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
+from agentapp.models import Tool
+from agentapp.reasons import Reason
+from agentapp.tools.base import OutcomeUnknown, ToolError
+from agentapp.tools.results import of_error
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
@@ -53,6 +57,30 @@ def pause(failures: int, retry_after: float | None) -> float:
     planned = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10)
     jitter = random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
     return min(planned * jitter, MAX_PAUSE_SECONDS)
+
+
+def timed_out(tool: Tool) -> ToolResult:
+    if tool.consequential:
+        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
+    message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
+    return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
+
+
+def stopped(tool: Tool) -> ToolResult:
+    """The tool stopped by itself when it was told to: it says that nothing has happened."""
+    message = f"{tool.name} was told to stop, and stopped before it had done anything."
+    return ToolResult(status="fatal_error", reason=Reason.CANCELLED, message=message)
+
+
+def failed(tool: Tool, error: Exception) -> ToolResult:
+    if isinstance(error, OutcomeUnknown):
+        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
+    if isinstance(error, ToolError):
+        return of_error(error)
+    message = f"{type(error).__name__}: {error}"[:2000]
+    # A write that raised anything else did not say that nothing happened.
+    reason = Reason.OUTCOME_UNKNOWN if tool.consequential else Reason.TOOL_FAILURE
+    return ToolResult(status="fatal_error", reason=reason, message=message)
 
 
 def _failure(number: int, result: ToolResult) -> dict[str, Any]:

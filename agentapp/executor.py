@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 
-from agentapp import attempts, breakers, cards, endings, executions, points, recheck, runs, subagents, waiting
+from agentapp import attempts, breakers, budgets, cards, endings, executions, points, recheck, runs, subagents, waiting
 from agentapp.attempts import Tried
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
@@ -22,8 +22,8 @@ from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
-from agentapp.tools.base import Cancelled, OutcomeUnknown, ToolContext, ToolError
-from agentapp.tools.results import checked, of_error
+from agentapp.tools.base import Cancelled, ToolContext
+from agentapp.tools.results import checked
 from agentapp.toolset import specs
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
@@ -129,6 +129,10 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     """Run reads together and store their results at once. The same read twice is run once."""
+    changed = [read for read in reads if _is_a_write_now(state, read)]
+    if changed:
+        _refuse_changed(state, changed)
+        return
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
     results = {key: future.result() for key, future in running.items()}
@@ -142,12 +146,33 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
-        runs.add_cost(run, sum((outcome.cost for outcome in outcomes), NOTHING))
+        _pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
             breakers.note_call(run, read.tool, results[key].result)
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
+
+
+def _is_a_write_now(state: RunState, read: ToolExecution) -> bool:
+    """Whether a read that was begun belongs to a tool of which an admin says by now that it changes something."""
+    tool = state.configuration.tools.get(read.name, read.tool)
+    return tool is not None and tool.consequential
+
+
+def _refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
+    """What was begun as a read, and by a worker that is gone, is not run as a write: proposed again, it asks."""
+    with ledger.transaction():
+        runs.mark_tool_error(state.locked())
+        for read in reads:
+            message = f"{read.name} may change something now. Propose the call again if it is still needed."
+            executions.finish([Outcome(read, recheck.refusal(Reason.ACTION_CHANGED, message))])
+
+
+def _pay(run: Run, cost: Decimal) -> None:
+    """Count what calls took into the run and into its agent's day."""
+    runs.add_cost(run, cost)
+    budgets.spend(run, cost)
 
 
 def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Decimal) -> Outcome:
@@ -280,7 +305,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
-            runs.add_cost(run, outcome.cost)
+            _pay(run, outcome.cost)
             breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
@@ -314,7 +339,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         run = state.locked()
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
             executions.lose(execution, _cost(execution))
-            runs.add_cost(run, _cost(execution))
+            _pay(run, _cost(execution))
             return
         executions.repeat(execution)
     _run_begun(state, execution, tool)
@@ -337,37 +362,13 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             return checked(result, tool.output_schema, acted=tool.consequential)
         except DeadlineExceeded:
             cancelled.set()  # it is left behind; it may learn so
-            return _timed_out(tool)
+            return attempts.timed_out(tool)
         except Cancelled:
-            return _stopped(tool)
+            return attempts.stopped(tool)
         except StopRun as stop:
             return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
         except Exception as error:  # a tool's own code may fail in any way
-            return _failed(tool, error)
-
-
-def _timed_out(tool: Tool) -> ToolResult:
-    if tool.consequential:
-        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message="It did not answer in time.")
-    message = f"{tool.name} did not answer in {tool.timeout_seconds} s."
-    return ToolResult(status="retryable_error", reason=Reason.TOOL_TIMEOUT, message=message)
-
-
-def _stopped(tool: Tool) -> ToolResult:
-    """The tool stopped by itself when it was told to: it says that nothing has happened."""
-    message = f"{tool.name} was told to stop, and stopped before it had done anything."
-    return ToolResult(status="fatal_error", reason=Reason.CANCELLED, message=message)
-
-
-def _failed(tool: Tool, error: Exception) -> ToolResult:
-    if isinstance(error, OutcomeUnknown):
-        return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
-    if isinstance(error, ToolError):
-        return of_error(error)
-    message = f"{type(error).__name__}: {error}"[:2000]
-    # A write that raised anything else did not say that nothing happened.
-    reason = Reason.OUTCOME_UNKNOWN if tool.consequential else Reason.TOOL_FAILURE
-    return ToolResult(status="fatal_error", reason=reason, message=message)
+            return attempts.failed(tool, error)
 
 
 def _context(

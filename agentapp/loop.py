@@ -50,6 +50,9 @@ MAX_BACKOFF_SECONDS = 60
 MAX_RETRY_AFTER_SECONDS = 900
 """Longer than this nobody waits for a provider, whatever it asks for."""
 
+# Who asked for a cancellation, by the reason that stands on the row.
+_WHO_CANCELS: dict[str, str] = {StopReason.USER_REQUESTED: "person", StopReason.SUPERSEDED: "conversation"}
+
 
 @dataclass(frozen=True)
 class Again:
@@ -148,13 +151,14 @@ def _go(state: RunState) -> Again | None:
 
 def _obey(state: RunState) -> None:
     """Do what a person asked while a worker held the run: cancel wins over pause."""
-    if state.run.cancel_requested_at is not None:
-        reason = state.run.stop_reason or StopReason.USER_REQUESTED
-        signal = StopSignal(reason, state.run.stop_message or "Cancelled by a person.", source="person")
-        _end(state, Run.State.CANCELLED, signal)
-        return
     with ledger.transaction():
-        runs.pause(state.locked(), ledger.SYSTEM, state.token)
+        run = state.locked()
+        if run.cancel_requested_at is None:
+            runs.pause(run, ledger.SYSTEM, state.token)
+            return
+    reason = state.run.stop_reason or StopReason.USER_REQUESTED
+    source = _WHO_CANCELS.get(reason, "parent run")
+    _end(state, Run.State.CANCELLED, StopSignal(reason, state.run.stop_message or "Cancelled by a person.", {}, source))
 
 
 def _within_budget(state: RunState) -> bool:
@@ -246,8 +250,11 @@ def _conclude(state: RunState) -> bool:
         _end(state, Run.State.STOPPED, signal, answer, partial=bool(answer.strip()))
     elif rows.executions:
         state.step_under_way = True
+        if not rows.open:
+            state.look_for_pause()
         return False
     elif points.after_step(state):
+        state.look_for_pause()
         return False
     elif answer.strip():
         _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), answer)

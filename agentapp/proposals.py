@@ -6,6 +6,7 @@ within limits. The result is a Proposal: refused with a reason, ready to run, or
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -108,7 +109,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
-        ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool))
+        ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool, before))
         if ruling.verdict == Verdict.DENY:
             raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
         _within_limits(situation, tool, before)
@@ -122,11 +123,12 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
     return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not allowed)
 
 
-def _needs_budget(run: Run, tool: Tool) -> bool:
-    """Whether a person must let the run pay for this call. Raises _Refused where nobody is asked."""
+def _needs_budget(run: Run, tool: Tool, before: list[Proposal]) -> bool:
+    """Whether a person must let the run pay for this call and those before it. Raises _Refused if none is asked."""
     if not tool.cost_per_call:
         return False
-    breach = budgets.breach(run, tool.cost_per_call, runs.clock(run).date())
+    others = sum((p.tool.cost_per_call for p in before if p.tool is not None and not p.refusal), Decimal(0))
+    breach = budgets.breach(run, tool.cost_per_call + others, runs.clock(run).date())
     if breach is not None and not breach.asks:
         raise _Refused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
     return breach is not None

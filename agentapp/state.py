@@ -48,6 +48,11 @@ class RunState:
         self.run = fresh
         return fresh
 
+    def look_for_pause(self) -> None:
+        """Notice a pause that was asked for while nothing needed the row's lock."""
+        asked = Run.objects.filter(pk=self.run.pk).values_list("pause_requested_at", flat=True)
+        self.run.pause_requested_at = asked.first()
+
     def refresh_configuration(self, *, always: bool = False) -> None:
         """Read tools and rules again if anything was configured since; `always` does so in any case."""
         height: int = self.run.configuration_height  # type: ignore[attr-defined]

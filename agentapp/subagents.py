@@ -96,7 +96,7 @@ def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
     The caller holds the lock on its row, and before that has locked its parent's.
     """
     if run.state == Run.State.RUNNING:
-        runs.request_cancel(run, actor)
+        runs.request_cancel(run, actor, signal.reason, signal.message)
     elif not run.is_final:
         cancel_begun(run, signal.reason, signal.message, actor)
         executions.cancel_open(run, signal.message)

@@ -24,7 +24,7 @@ State = ToolExecution.State
 
 # Events carry a worker's time, approvals the database's.
 CLOCKS_DIFFER = timedelta(seconds=10)
-OUTLASTED = "It was approved, but a kill switch held it until the approval ran out. People are asked again."
+OUTLASTED = "It was approved, but the run was held until the approval ran out. People are asked again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 
 
@@ -105,7 +105,7 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
             runs.park(run, state.token, waiting_for)
             return True
         if waiting_for == Run.WaitingFor.SUBAGENT:
-            if run.cancel_requested_at is not None or subagents.any_ended(rows):
+            if run.is_told_to_stop or subagents.any_ended(rows):
                 return False
             runs.park(run, state.token, waiting_for, wake_at=_stop_due(rows))
             return True
@@ -152,13 +152,12 @@ def park_for_switch(state: RunState, switch: KillSwitch) -> bool:
 
 
 def asks_again(approval: Approval) -> bool:
-    """Whether an approval ran out only because a kill switch held its call: people are asked once more."""
+    """Whether an approval ran out only because a kill switch or a pause held the run: people are asked again."""
     if approval.state != Approval.State.EXPIRED or approval.decided_at is None:
         return False
-    held = Event.objects.filter(
-        run_id=approval.run_id, type="run.waiting", at__gte=approval.decided_at - CLOCKS_DIFFER
-    )  # fmt: skip
-    return any(event.data.get("for") == Run.WaitingFor.SWITCH for event in held)
+    since = approval.decided_at - CLOCKS_DIFFER
+    held = Event.objects.filter(run_id=approval.run_id, type__in=("run.waiting", "run.resumed"), at__gte=since)
+    return any(event.type == "run.resumed" or event.data.get("for") == Run.WaitingFor.SWITCH for event in held)
 
 
 def approval_of(execution: ToolExecution) -> Approval:

@@ -118,3 +118,19 @@ def test_a_pause_while_the_budget_is_looked_at_does_not_let_the_run_pass_it(cler
     monkeypatch.setattr(budgets, "breach", paused_meanwhile)
     run = clerk.drive(run)
     assert (run.state, run.step_count) == ("paused", 1)
+
+
+def test_what_calls_cost_counts_into_the_day_as_well(clerk):
+    Agent.objects.update(max_daily_cost=Decimal(10))
+    Tool.objects.filter(name="look_up").update(cost_per_call=Decimal("0.5"))
+    clerk.run(calls(call("c", "look_up", what="x")), says("done"))
+    assert Spending.objects.get().cost == Decimal("0.5")
+
+
+def test_the_calls_of_one_step_are_paid_from_one_budget(clerk):
+    Agent.objects.update(max_cost=Decimal(1))
+    Tool.objects.filter(name="look_up").update(cost_per_call=Decimal("0.6"))
+    both = calls(call("a", "look_up", what="x"), call("b", "look_up", what="y"))
+    run = clerk.run(both, says("One was enough."))
+    assert [clerk.execution(run, c).reason for c in "ab"] == ["", "budget_exhausted"]
+    assert run.cost == Decimal("0.6")

@@ -260,3 +260,17 @@ def test_nobody_joins_a_conversation_to_read_what_others_said_in_it(clerk, roles
         actions.start_run(actions.NewRun(agent="clerk", input="hi", conversation="cust-17"), eve)
     assert (refused.value.code, refused.value.field) == ("forbidden", "conversation")
     assert Conversation.objects.get().runs.count() == 1
+
+
+def test_a_read_that_was_begun_is_not_run_as_the_write_it_has_become(clerk, monkeypatch):
+    run = clerk.start(calls(call("a", "look_up", what="x")), says("ok"))
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "settle", lambda state: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    assert clerk.execution(run, "a").state == "executing"
+    Tool.objects.filter(name="look_up").update(effect_class="irreversible")
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert effects_of("look_up") == []
+    assert (run.state, clerk.execution(run, "a").reason) == ("succeeded", "action_changed")

@@ -1,14 +1,17 @@
 """Putting a run aside holds everything and loses nothing."""
 
 import threading
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from agentapp import actions, loop
 from agentapp.actions import Refused
+from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Run
 from approvals import ledger
-from approvals.models import Event
+from approvals.models import Approval, Event
 from tests import clerk_tools
 from tests.conftest import call, calls, says
 
@@ -89,3 +92,42 @@ def test_what_is_not_paused_cannot_be_resumed(clerk, sam):
     run = clerk.start(says("done"))
     with pytest.raises(Refused, match="not paused"):
         actions.resume_run(run.pk, sam)
+
+
+def test_a_pause_is_obeyed_although_every_call_of_a_step_was_refused(clerk, sam, monkeypatch):
+    run = clerk.start(calls(call("a", "no_such_tool")), says("done"))
+    real = ScriptedDriver.next_step
+
+    def pause_then_decide(self, state):
+        actions.pause_run(run.pk, sam)
+        return real(self, state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ScriptedDriver, "next_step", pause_then_decide)
+        run = clerk.drive(run)
+    assert (run.state, run.step_count) == ("paused", 1)
+
+
+def test_an_approval_that_ran_out_while_the_run_was_paused_asks_again(clerk, sam, dana):
+    run = clerk.run(PAY, says("done"))
+    [approval] = clerk.open(run)
+    actions.pause_run(run.pk, sam)
+    clerk.decide(approval, dana)
+    Approval.objects.filter(pk=approval.pk).update(use_by=timezone.now() - timedelta(seconds=1))
+    actions.resume_run(run.pk, sam)
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for, len(clerk.open(run))) == ("waiting", "approval", 1)
+    assert clerk_tools.effects_of("pay") == []
+
+
+def test_cancelling_wins_over_a_pause_that_was_asked_for_before(clerk, sam):
+    run = clerk.start(calls(call("h", "hang", name="here")), says("done"))
+    clerk_tools.GATES["here"] = threading.Event()
+
+    def pause_and_cancel(timeout):
+        actions.pause_run(run.pk, sam)
+        actions.cancel_run(run.pk, sam)
+
+    clerk_tools.GATES["here"].wait = pause_and_cancel
+    run = clerk.drive(run)
+    assert (run.state, run.stop_source) == ("cancelled", "person")
