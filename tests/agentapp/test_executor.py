@@ -10,6 +10,7 @@ from django.utils import timezone
 from agentapp import actions
 from agentapp.answers import answer
 from agentapp.models import Run, Tool
+from agentapp.tools.base import tool
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -183,6 +184,53 @@ def test_an_edit_is_checked_like_a_proposal(clerk, dana, edited, code):
     assert refused.value.code == code
     approval.refresh_from_db()
     assert (approval.state, approval.version) == ("pending", 1)
+
+
+def test_an_edit_is_the_whole_call_and_nothing_of_the_proposal_is_left_in_it(clerk, offer, dana):
+    sent = []
+
+    @tool(effect="compensable")
+    def mail(to: str, cc: str = "") -> str:
+        """Send a mail."""
+        sent.append((to, cc))
+        return f"sent to {to}"
+
+    offer(mail)
+    Rule.objects.create(name="mails", tool="mail", verdict="ask", risk="medium")
+    run = clerk.run(calls(call("a", "mail", to="alice", cc="carol")), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "bob", "cc": ""}')
+    assert clerk.drive(run).state == "succeeded"
+    assert sent == [("bob", "")]
+    text = told(clerk, run, "a")
+    assert text.startswith("A person changed the call before it ran")
+    assert "bob" in text
+
+
+def test_an_edit_counts_for_its_own_call_and_for_no_later_one_of_the_same_id(clerk, dana):
+    Rule.objects.create(name="pay-medium", tool="pay", verdict="ask", risk="medium")
+    run = clerk.run(
+        calls(call("a", "pay", account="ana", amount=20)), calls(call("a", "pay", account="bob", amount=30)), says("ok")
+    )
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"account": "ana", "amount": 5, "memo": ""}')
+    clerk.drive(run)
+    (later,) = clerk.open(run)
+    assert later.title == "Pay $30.00 to Bob"
+    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}]
+    clerk.decide(later, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}, {"account": "bob", "amount": 30.0}]
+
+
+def test_of_two_calls_of_one_tool_only_the_approved_one_runs(clerk, dana):
+    both = calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2))
+    run = clerk.run(both, says("ok"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana, "reject", message="Not ana.")
+    clerk.decide(second, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("pay") == [{"account": "bob", "amount": 2.0}]
+    assert "Not ana." in told(clerk, run, "a")
+    assert "paid 2.0 to bob" in told(clerk, run, "b")
 
 
 def test_an_edit_cannot_reach_what_a_rule_forbids(clerk, dana):
