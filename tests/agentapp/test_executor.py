@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from pydantic import BaseModel, field_validator
 
 from agentapp import actions
 from agentapp.answers import answer
@@ -201,6 +202,7 @@ def test_an_edit_is_the_whole_call_and_nothing_of_the_proposal_is_left_in_it(cle
     clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "bob"}')
     assert clerk.drive(run).state == "succeeded"
     assert sent == [("bob", "")]
+    assert json.loads(clerk.execution(run, "a").executed_text) == {"to": "bob", "cc": ""}
     text = told(clerk, run, "a")
     assert text.startswith("A person changed the call before it ran")
     assert "bob" in text
@@ -231,6 +233,32 @@ def test_of_two_calls_of_one_tool_only_the_approved_one_runs(clerk, dana):
     assert effects_of("pay") == [{"account": "bob", "amount": 2.0}]
     assert "Not ana." in told(clerk, run, "a")
     assert "paid 2.0 to bob" in told(clerk, run, "b")
+
+
+def test_an_edit_that_only_the_types_refuse_is_refused_and_nothing_is_kept_of_it(clerk, offer, dana):
+    class Booking(BaseModel):
+        nights: int
+
+        @field_validator("nights")
+        @classmethod
+        def _is_short(cls, nights: int) -> int:
+            if nights > 14:
+                raise ValueError("two weeks at most")
+            return nights
+
+    @tool(effect="compensable", args_schema=Booking)
+    def book(nights: int) -> str:
+        """Book a room."""
+        return "booked"
+
+    offer(book)
+    run = clerk.run(calls(call("a", "book", nights=3)))
+    (approval,) = clerk.open(run)
+    with pytest.raises(actions.Refused, match="two weeks at most") as refused:
+        clerk.decide(approval, dana, "edit", arguments_text='{"nights": 15}')
+    assert refused.value.code == "invalid_arguments"
+    approval.refresh_from_db()
+    assert (approval.state, approval.version, approval.decisions.count()) == ("pending", 1, 0)
 
 
 def test_an_edit_cannot_reach_what_a_rule_forbids(clerk, dana):
