@@ -6,12 +6,10 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from pydantic import BaseModel, field_validator
 
 from agentapp import actions
 from agentapp.answers import answer
 from agentapp.models import Run, Tool
-from agentapp.tools.base import tool
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -187,42 +185,6 @@ def test_an_edit_is_checked_like_a_proposal(clerk, dana, edited, code):
     assert (approval.state, approval.version) == ("pending", 1)
 
 
-def test_an_edit_is_the_whole_call_and_nothing_of_the_proposal_is_left_in_it(clerk, offer, dana):
-    sent = []
-
-    @tool(effect="compensable")
-    def mail(to: str, cc: str = "") -> str:
-        """Send a mail."""
-        sent.append((to, cc))
-        return f"sent to {to}"
-
-    offer(mail)
-    Rule.objects.create(name="mails", tool="mail", verdict="ask", risk="medium")
-    run = clerk.run(calls(call("a", "mail", to="alice", cc="carol")), says("ok"))
-    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "bob"}')
-    assert clerk.drive(run).state == "succeeded"
-    assert sent == [("bob", "")]
-    assert json.loads(clerk.execution(run, "a").executed_text) == {"to": "bob", "cc": ""}
-    text = told(clerk, run, "a")
-    assert text.startswith("A person changed the call before it ran")
-    assert "bob" in text
-
-
-@pytest.mark.parametrize("together", [False, True])
-def test_an_edit_counts_for_its_own_call_and_for_no_other_of_the_same_id(clerk, dana, together):
-    Rule.objects.create(name="pay-medium", tool="pay", verdict="ask", risk="medium")
-    one, other = call("a", "pay", account="ana", amount=20), call("a", "pay", account="bob", amount=30)
-    run = clerk.run(*([calls(one, other)] if together else [calls(one), calls(other)]), says("ok"))
-    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"account": "ana", "amount": 5, "memo": ""}')
-    clerk.drive(run)
-    (later,) = clerk.open(run)
-    assert later.title == "Pay $30.00 to Bob"
-    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}]
-    clerk.decide(later, dana)
-    assert clerk.drive(run).state == "succeeded"
-    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}, {"account": "bob", "amount": 30.0}]
-
-
 def test_of_two_calls_of_one_tool_only_the_approved_one_runs(clerk, dana):
     both = calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2))
     run = clerk.run(both, says("ok"))
@@ -233,32 +195,6 @@ def test_of_two_calls_of_one_tool_only_the_approved_one_runs(clerk, dana):
     assert effects_of("pay") == [{"account": "bob", "amount": 2.0}]
     assert "Not ana." in told(clerk, run, "a")
     assert "paid 2.0 to bob" in told(clerk, run, "b")
-
-
-def test_an_edit_that_only_the_types_refuse_is_refused_and_nothing_is_kept_of_it(clerk, offer, dana):
-    class Booking(BaseModel):
-        nights: int
-
-        @field_validator("nights")
-        @classmethod
-        def _is_short(cls, nights: int) -> int:
-            if nights > 14:
-                raise ValueError("two weeks at most")
-            return nights
-
-    @tool(effect="compensable", args_schema=Booking)
-    def book(nights: int) -> str:
-        """Book a room."""
-        return "booked"
-
-    offer(book)
-    run = clerk.run(calls(call("a", "book", nights=3)))
-    (approval,) = clerk.open(run)
-    with pytest.raises(actions.Refused, match="two weeks at most") as refused:
-        clerk.decide(approval, dana, "edit", arguments_text='{"nights": 15}')
-    assert refused.value.code == "invalid_arguments"
-    approval.refresh_from_db()
-    assert (approval.state, approval.version, approval.decisions.count()) == ("pending", 1, 0)
 
 
 def test_an_edit_cannot_reach_what_a_rule_forbids(clerk, dana):
