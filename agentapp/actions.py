@@ -22,6 +22,7 @@ from agentapp.reasons import Reason, StopReason
 from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
 from agentapp.tools import sentences
+from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration, snapshot_of
 from approvals import decisions, ledger, standing
@@ -325,24 +326,28 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     """The arguments a person changed, checked as strictly as the model's, and the title they give the card."""
     try:
         arguments = parse(new.arguments_text)
-        text = canonical(arguments)
+        canonical(arguments)
     except MalformedJSON as error:
         raise Refused("invalid_arguments", str(error), "args") from error
     proposed = parse(approval.arguments_text)
     if not isinstance(arguments, dict):
         raise Refused("invalid_arguments", "Arguments are a JSON object.", "args")
-    for name in approval.locked_fields:
-        if arguments.get(name) != proposed.get(name):
-            raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
     tool = Tool.objects.filter(name=approval.tool).first()
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
+    arguments = with_defaults(tool.input_schema, arguments)
+    for name in approval.locked_fields:
+        if arguments.get(name) != proposed.get(name):
+            raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
     problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
     if problems:
         raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    refused_by_types = misfit(tool.name, arguments, tool.version)
+    if refused_by_types:
+        raise Refused("invalid_arguments", refused_by_types, "args")
     run = Run.objects.get(pk=approval.run_id)
     ruling = ruling_for(Situation(run, read_configuration(run, 0), {}, ()), tool, arguments)
     if ruling.verdict == Verdict.DENY:
         raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return text, sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)
+    return canonical(arguments), sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)

@@ -29,10 +29,15 @@ def injected_names(tool_name: str) -> frozenset[str]:
     return implementation.hidden if implementation is not None else frozenset()
 
 
-def misfit(tool_name: str, arguments: dict[str, Any]) -> str:
-    """What a tool's own types find wrong, which a schema cannot say. Empty when nothing is."""
+def misfit(tool_name: str, arguments: dict[str, Any], version: str = "") -> str:
+    """What a tool's own types find wrong, which a schema cannot say. Empty when nothing is.
+
+    Given a version, only code of that version is asked: a web server may have another than the workers.
+    """
     implementation = python_source.get(tool_name)
-    return implementation.misfit(arguments) if implementation is not None else ""
+    if implementation is None or (version and implementation.version != version):
+        return ""
+    return implementation.misfit(arguments)
 
 
 def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,13 @@ def test_text_from_outside_stands_in_a_fence_that_names_tool_and_evidence(clerk,
     assert (execution.result_status, execution.trust) == ("ok", "untrusted_content")
 
 
+def test_every_result_has_evidence_that_names_its_tool_and_call(clerk):
+    shown, execution = told(clerk, call("a", "look_up", what="x"))
+    assert (execution.result_status, execution.trust) == ("ok", "trusted_system")
+    assert execution.evidence_ref == "look_up:a"
+    assert shown == '{"found": "x"}'
+
+
 def test_nothing_a_tool_says_beside_its_value_can_leave_the_fence(clerk, offer):
     offer(fetch)
     text, _ = told(clerk, call("a", "fetch", how="envelope"))

@@ -7,6 +7,7 @@ from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
+from agentapp.tools.base import ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
 from tests.conftest import call, calls, says
@@ -44,6 +45,25 @@ def test_the_pause_doubles_from_one_second_to_a_minute_give_or_take_a_quarter():
 @pytest.mark.parametrize(("asked", "seconds"), [(0, 0), (17, 17), (3600, 60), (-1, 0)])
 def test_a_tool_that_says_when_is_heard_within_a_minute(asked, seconds):
     assert attempts.pause(1, asked) == seconds
+
+
+def test_a_read_that_fails_once_is_answered_at_its_second_attempt(clerk, offer):
+    made = []
+
+    @tool(effect="read", trust="trusted_system", max_attempts=2)
+    def flaky() -> str:
+        """Works the second time."""
+        made.append(len(made))
+        if len(made) == 1:
+            raise ToolError("busy", retryable=True, retry_after=0)
+        return "here"
+
+    offer(flaky)
+    run = clerk.run(calls(call("a", "flaky")), says("done"))
+    execution = clerk.execution(run, "a")
+    assert (execution.result_status, execution.attempts, len(made)) == ("ok", 2, 2)
+    assert answer(execution).text == "here"
+    assert not run.had_tool_errors
 
 
 def test_every_attempt_that_failed_is_an_event(clerk):

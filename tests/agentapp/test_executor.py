@@ -185,6 +185,18 @@ def test_an_edit_is_checked_like_a_proposal(clerk, dana, edited, code):
     assert (approval.state, approval.version) == ("pending", 1)
 
 
+def test_of_two_calls_of_one_tool_only_the_approved_one_runs(clerk, dana):
+    both = calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2))
+    run = clerk.run(both, says("ok"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana, "reject", message="Not ana.")
+    clerk.decide(second, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("pay") == [{"account": "bob", "amount": 2.0}]
+    assert "Not ana." in told(clerk, run, "a")
+    assert "paid 2.0 to bob" in told(clerk, run, "b")
+
+
 def test_an_edit_cannot_reach_what_a_rule_forbids(clerk, dana):
     Rule.objects.create(name="cap", tool="pay", verdict="deny", condition="args.amount > 500.0")
     Rule.objects.create(name="pay-medium", tool="pay", verdict="ask", risk="medium")

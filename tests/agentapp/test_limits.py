@@ -9,6 +9,8 @@ from django.db.models import F
 from agentapp import runs
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Agent, Run, ToolExecution
+from approvals.models import Event
+from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 
 
@@ -50,6 +52,7 @@ def test_an_agent_may_be_told_to_stop_without_an_answer(clerk):
     Agent.objects.update(max_iterations=2, on_limit="stop")
     run = clerk.run(look(1), look(2), says("Never asked for."))
     assert (run.state, run.stop_reason, run.answer, run.step_count) == ("stopped", "steps_limit", "", 2)
+    assert effects_of("look_up") == [{"what": "1"}, {"what": "2"}]
 
 
 def test_an_answer_within_the_rounds_is_whole(clerk):
@@ -70,6 +73,14 @@ def test_no_steps_allowed_means_that_no_model_is_asked(clerk, monkeypatch):
 def test_the_step_limit_counts_the_steps_that_were_taken(clerk, limit, ended):
     Agent.objects.update(max_steps=limit)
     assert clerk.run(look(1), look(2), says("done")).state == ended
+
+
+@pytest.mark.parametrize("limit", ["max_steps", "max_iterations"])
+def test_the_record_of_a_limit_says_what_was_used_and_how_much_there_is(clerk, limit):
+    Agent.objects.update(**{limit: 2}, on_limit="stop")
+    run = clerk.run(look(1), look(2), says("Never asked for."))
+    ended = Event.objects.get(run_id=run.pk, type="run.stopped")
+    assert ended.data["context"] == {"current": 2, "max": 2}
 
 
 def test_a_finish_reason_can_stop_the_run(clerk):

@@ -168,6 +168,20 @@ def test_runs_of_one_conversation_see_what_was_said_before(clerk):
     ]
 
 
+def test_an_answer_at_once_is_a_run_of_one_step(clerk):
+    run = clerk.run(says("done"))
+    assert (run.state, run.stop_reason, run.answer, run.step_count) == ("succeeded", "completed", "done", 1)
+    assert not run.steps.get().executions.exists()
+
+
+def test_a_run_that_is_cancelled_before_it_begins_asks_no_model(clerk, sam, monkeypatch):
+    monkeypatch.setattr(ScriptedDriver, "next_step", lambda self, state: pytest.fail("was asked"))
+    run = clerk.start(says("done"))
+    actions.cancel_run(run.pk, sam)
+    run = clerk.drive(run)
+    assert (run.state, run.stop_reason, run.step_count) == ("cancelled", "user_requested", 0)
+
+
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
 def test_a_run_that_has_ended_cannot_be_cancelled(clerk, sam, state):
     run = clerk.run(says("done") if state == "succeeded" else says(""))

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agentapp import loop, observe
+from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Agent, Run
 from approvals import ledger
 from approvals.models import Event
@@ -94,6 +95,17 @@ def test_a_hook_that_stops_the_run_or_breaks_is_told_too(clerk, taps):
     clerk.run(says("done"))
     assert {"point": "before_step", "raised": "HookFailed"}.items() <= executed[1].data.items()
     assert (len(steps["step.started"]), len(steps["step.completed"])) == (1, 0)
+
+
+def test_a_step_in_which_the_driver_broke_down_is_told_to_be_over_once(clerk, taps, monkeypatch):
+    def breaks(self, state):
+        raise KeyError
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", breaks)
+    steps = {name: taps(name)[0] for name in ("step.started", "step.completed")}
+    run = clerk.run(says("done"))
+    assert (run.state, run.steps.get().error) == ("failed", "error")
+    assert (len(steps["step.started"]), len(steps["step.completed"])) == (1, 1)
 
 
 def test_a_contract_that_was_broken_is_told(clerk, taps):

@@ -70,8 +70,10 @@ def test_an_unknown_tool_is_refused_and_the_known_ones_are_listed(clerk):
 def test_a_tool_outside_the_route_is_refused_like_an_unknown_one(clerk):
     route = Route.objects.create(agent=clerk.agent, name="reading")
     route.tools.set(Tool.objects.filter(name="look_up"))
-    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)), says("ok"), route="reading")
-    assert clerk.execution(run, "a").reason == "tool_not_disclosed"
+    Rule.objects.create(name="labels", tool="label", verdict="allow")
+    run = clerk.run(calls(call("a", "label", text="red")), says("ok"), route="reading")
+    assert (run.state, clerk.execution(run, "a").reason) == ("succeeded", "tool_not_disclosed")
+    assert EFFECTS == []
     assert run.steps.get(number=1).disclosed_tools == ["look_up"]
 
 

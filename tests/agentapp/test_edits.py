@@ -1,0 +1,75 @@
+"""Arguments that a person changed: all of the call, held to what a proposal is held to, and for that call alone."""
+
+import json
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from agentapp import actions
+from agentapp.answers import answer
+from agentapp.tools.base import tool
+from approvals.models import Rule
+from tests.clerk_tools import effects_of
+from tests.conftest import call, calls, says
+
+
+def test_an_edit_is_the_whole_call_and_nothing_of_the_proposal_is_left_in_it(clerk, offer, dana):
+    sent = []
+
+    @tool(effect="compensable")
+    def mail(to: str, cc: str = "") -> str:
+        """Send a mail."""
+        sent.append((to, cc))
+        return f"sent to {to}"
+
+    offer(mail)
+    Rule.objects.create(name="mails", tool="mail", verdict="ask", risk="medium")
+    run = clerk.run(calls(call("a", "mail", to="alice", cc="carol")), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "bob"}')
+    assert clerk.drive(run).state == "succeeded"
+    assert sent == [("bob", "")]
+    assert json.loads(clerk.execution(run, "a").executed_text) == {"to": "bob", "cc": ""}
+    text = answer(clerk.execution(run, "a")).text
+    assert text.startswith("A person changed the call before it ran")
+    assert "bob" in text
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_edit_counts_for_its_own_call_and_for_no_other_of_the_same_id(clerk, dana, together):
+    Rule.objects.create(name="pay-medium", tool="pay", verdict="ask", risk="medium")
+    one, other = call("a", "pay", account="ana", amount=20), call("a", "pay", account="bob", amount=30)
+    run = clerk.run(*([calls(one, other)] if together else [calls(one), calls(other)]), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"account": "ana", "amount": 5, "memo": ""}')
+    clerk.drive(run)
+    (later,) = clerk.open(run)
+    assert later.title == "Pay $30.00 to Bob"
+    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}]
+    clerk.decide(later, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("pay") == [{"account": "ana", "amount": 5.0}, {"account": "bob", "amount": 30.0}]
+
+
+def test_an_edit_that_only_the_types_refuse_is_refused_and_nothing_is_kept_of_it(clerk, offer, dana):
+    class Booking(BaseModel):
+        nights: int
+
+        @field_validator("nights")
+        @classmethod
+        def _is_short(cls, nights: int) -> int:
+            if nights > 14:
+                raise ValueError("two weeks at most")
+            return nights
+
+    @tool(effect="compensable", args_schema=Booking)
+    def book(nights: int) -> str:
+        """Book a room."""
+        return "booked"
+
+    offer(book)
+    run = clerk.run(calls(call("a", "book", nights=3)))
+    (approval,) = clerk.open(run)
+    with pytest.raises(actions.Refused, match="two weeks at most") as refused:
+        clerk.decide(approval, dana, "edit", arguments_text='{"nights": 15}')
+    assert refused.value.code == "invalid_arguments"
+    approval.refresh_from_db()
+    assert (approval.state, approval.version, approval.decisions.count()) == ("pending", 1, 0)
