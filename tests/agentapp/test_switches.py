@@ -156,7 +156,7 @@ def test_an_approval_that_ran_out_while_a_switch_held_it_is_asked_again(clerk, d
     (again,) = clerk.open(run)
     assert again.pk != approval.pk
     why = Event.objects.get(run_id=run.pk, type="tool_call.set_aside").data["why"]
-    assert "kill switch" in why
+    assert "was held until" in why
     clerk.decide(again, dana)
     assert clerk.drive(run).state == "succeeded"
     assert len(effects_of("pay")) == 1
