@@ -160,8 +160,7 @@ def record_step(
     what it was at `height`, so that the calls must be checked anew. The caller is inside
     `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
-    usage = _credible(reply.usage)
-    number = run.step_count + 1
+    usage, number = _credible(reply.usage), run.step_count + 1
     current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
     if height is not None:
         current = current.exclude(Exists(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
@@ -179,6 +178,7 @@ def record_step(
     if not updated:
         held(run.pk, token)
         return None
+    counted = {name: getattr(usage, name) for name in ("input_tokens", "cached_tokens", "output_tokens")}
     step = Step.objects.create(
         run=run,
         number=number,
@@ -189,20 +189,17 @@ def record_step(
         disclosed_tools=list(disclosed),
         provider_parts=storable_json(reply.provider_parts),
         finish_reason=storable(reply.finish_reason)[:40],
-        input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        output_tokens=usage.output_tokens,
         cost=usage.cost,
         started_at=started_at,
         finished_at=finished_at,
+        **counted,
     )
     data = {
         "step": number,
         "model": step.model,
         "calls": [storable(call.name)[:200] for call in reply.tool_calls],
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
         "cost": None if usage.cost is None else str(usage.cost),
+        **counted,
     }
     ledger.record(ledger.run_chain(run.pk), "step.recorded", data, ledger.MODEL)
     for note in reply.notes:
