@@ -18,13 +18,21 @@ def reached(run: Run, steps: Sequence[StepRows], worked_seconds: float) -> StopS
         return _signal(StopReason.TOKEN_LIMIT, "Token", tokens, agent["max_tokens"], "max_tokens")
     if agent["max_seconds"] is not None and worked_seconds >= agent["max_seconds"]:
         return _signal(StopReason.TIME_LIMIT, "Time", int(worked_seconds), agent["max_seconds"], "max_seconds", " s")
-    finish = steps[-1].step.finish_reason if steps else ""
-    if finish and finish in agent["finish_reasons"]:
-        message = f"The model ended its reply with {finish}, and the agent stops there."
-        return StopSignal(StopReason.FINISH_REASON, message, {"finish_reason": finish}, "finish_reasons")
+    finished = finish_signal(run, steps)
+    if finished is not None:
+        return finished
     if agent["on_limit"] == Agent.OnLimit.STOP and rounds_are_used_up(run, steps):
         return rounds_signal(run, steps)
     return None
+
+
+def finish_signal(run: Run, steps: Sequence[StepRows]) -> StopSignal | None:
+    """Whether the last reply ended in a way that stops the agent, as one that was cut off does."""
+    finish = steps[-1].step.finish_reason if steps else ""
+    if not finish or finish not in run.agent_snapshot["finish_reasons"]:
+        return None
+    message = f"The model ended its reply with {finish}, and the agent stops there."
+    return StopSignal(StopReason.FINISH_REASON, message, {"finish_reason": finish}, "finish_reasons")
 
 
 def rounds_are_used_up(run: Run, steps: Sequence[StepRows]) -> bool:

@@ -256,6 +256,8 @@ def _conclude(state: RunState) -> bool:
     elif points.after_step(state):
         state.look_for_pause()
         return False
+    elif (cut := limits.finish_signal(state.run, state.steps)) is not None:
+        _end(state, Run.State.STOPPED, cut, answer, partial=bool(answer.strip()))
     elif answer.strip():
         _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), answer)
     else:

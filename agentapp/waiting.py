@@ -8,7 +8,7 @@ from django.db import transaction
 from agentapp import cards, executions, recheck, runs, subagents, switches
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
-from agentapp.models import KillSwitch, Run, Tool, ToolExecution
+from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.state import RunState
@@ -183,7 +183,8 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
         result = recheck.refusal(
             Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
         )
-        if decision is not None and decision.stop_run:
+        stops = state.run.agent_snapshot["on_reject"] == Agent.OnReject.STOP
+        if decision is not None and (decision.stop_run or stops):
             stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")
     with ledger.transaction():
         state.locked()

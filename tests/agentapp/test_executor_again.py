@@ -274,3 +274,15 @@ def test_a_read_that_was_begun_is_not_run_as_the_write_it_has_become(clerk, monk
     run = clerk.drive(run)
     assert effects_of("look_up") == []
     assert (run.state, clerk.execution(run, "a").reason) == ("succeeded", "action_changed")
+
+
+@pytest.mark.parametrize(("on_reject", "ended"), [("continue", "succeeded"), ("stop", "stopped")])
+def test_an_agent_may_stop_when_a_person_rejects_a_call(clerk, dana, on_reject, ended):
+    clerk.agent.on_reject = on_reject
+    clerk.agent.save()
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana, "reject", message="Not this one.")
+    run = clerk.drive(run)
+    assert run.state == ended
+    assert clerk.execution(run, "a").reason == "approval_rejected"
+    assert (run.stop_reason == "approval_denied") == (ended == "stopped")

@@ -126,3 +126,10 @@ def test_the_cost_of_a_run_is_looked_at_before_the_act(clerk):
     assert (run.state, run.stop_reason, run.stop_source) == ("stopped", "cost_limit", "max_cost")
     assert run.cost == Decimal("0.02")
     assert "would cost about $0.0100" in run.stop_message
+
+
+def test_an_answer_that_was_cut_off_is_kept_as_a_partial_one(clerk):
+    Agent.objects.update(finish_reasons=["stop"])
+    run = clerk.run(says("As far as the reply went"))
+    assert (run.state, run.stop_reason) == ("stopped", "finish_reason")
+    assert (run.answer, run.answer_is_partial) == ("As far as the reply went", True)
