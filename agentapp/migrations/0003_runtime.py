@@ -7,6 +7,24 @@ from django.conf import settings
 from django.db import migrations, models
 
 
+# What unfinished runs of before are given: none of the limits there were not when they began.
+UNLIMITED = {
+    "driver_settings": {}, "tool_choice": "auto", "reset_tool_choice": True, "message_compiler": "current_run",
+    "compiler_settings": {}, "subagents": [], "denied_subagents": [], "max_depth": 3, "hooks": [],
+    "hook_contract": "diagnostics", "max_iterations": 1000, "on_limit": "final_answer", "max_seconds": None,
+    "max_calls": None, "finish_reasons": [], "max_daily_cost": None, "on_budget": "stop", "on_reject": "continue",
+    "raise_on_tool_failure": False, "fail_run_on_tool_error": False, "stop_on_tool_block": False,
+}
+
+
+def complete_snapshots(apps, schema_editor):
+    """Runs under way go on by the configuration they began with, which now says more."""
+    run_model = apps.get_model("agentapp", "Run")
+    unfinished = run_model.objects.exclude(state__in=["succeeded", "failed", "stopped", "cancelled"])
+    for run in unfinished.only("agent_snapshot").iterator():
+        run_model.objects.filter(pk=run.pk).update(agent_snapshot={**UNLIMITED, **run.agent_snapshot})
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -387,4 +405,5 @@ class Migration(migrations.Migration):
             model_name='spending',
             constraint=models.UniqueConstraint(fields=('agent', 'day'), name='spending_one_per_day'),
         ),
+        migrations.RunPython(complete_snapshots, migrations.RunPython.noop),
     ]
