@@ -7,7 +7,7 @@ PYTHON := .venv/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types format migrations-check lock serve worker beat clean
+.PHONY: help setup demo test check lint types format migrations-check lock screenshots serve worker beat clean
 
 help: ## Show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ migrations-check: setup ## Is every model change in a migration?
 lock: | $(UV) ## Resolve pyproject.toml into requirements.lock
 	$(UV) pip compile --universal --python-version 3.13 --generate-hashes --no-header --no-emit-index-url \
 		--group dev pyproject.toml -o requirements.lock
+
+screenshots: setup ## Take the pictures in docs/screenshots anew (needs Chromium; ARGS="approval run")
+	@$(PYTHON) .ci/screenshots.py $(ARGS)
 
 serve: setup ## Serve console and API; without REDIS_URL with a worker inside
 	@exec $(PYTHON) manage.py serve $(ARGS)

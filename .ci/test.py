@@ -1,6 +1,6 @@
 """Everything `make test` runs, and at the end a loud list of what it could not run and why.
 
-Groups: checks, embedded, services, browser; none named means all. With CI set, what cannot run fails.
+Groups: checks, embedded, services, browser, stack; none named means all. With CI set, what cannot run fails.
 """
 
 import os
@@ -17,9 +17,12 @@ from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-GROUPS = ("checks", "embedded", "services", "browser")
-# Variables that would change what is tested.
-NOT_INHERITED = ("DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG")
+GROUPS = ("checks", "embedded", "services", "browser", "stack")
+# Variables that would change what is tested; the last would have each of a hundred processes compile everything anew.
+NOT_INHERITED = (
+    "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
+    "PYTHONDONTWRITEBYTECODE",
+)  # fmt: skip
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
@@ -49,12 +52,19 @@ def main() -> int:
             if step.lacks:
                 missing.append(step)
                 continue
-            (passed if run(step) else failed).append(step)
+            (passed if run(step, Path(folder)) else failed).append(step)
     return summary(passed, failed, missing)
 
 
 def steps(wanted: list[str], folder: Path) -> list[Step]:
-    every = [*checks(folder), embedded(folder), *services(wanted), browser(folder)]
+    has_services = Services.found() if {"services", "stack"} & set(wanted) else Services()
+    every = [
+        *checks(folder),
+        embedded(folder),
+        services(has_services),
+        browser(folder),
+        stack(has_services),
+    ]
     return [step for step in every if step.group in wanted]
 
 
@@ -93,36 +103,59 @@ def embedded(folder: Path) -> Step:
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
 
 
-def services(wanted: list[str]) -> list[Step]:
-    lacks, redis = [], REDIS
-    if "services" in wanted:
+@dataclass(frozen=True)
+class Services:
+    """PostgreSQL and Redis as tests use them. `lacks` says what does not answer."""
+
+    environment: dict[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+
+    @classmethod
+    def found(cls) -> "Services":
+        lacks = []
         if not answers(DATABASE, 5432):
             lacks.append(f"no PostgreSQL answers at {urlsplit(DATABASE).netloc} (TEST_DATABASE_URL)")
         redis = REDIS or empty_redis()
         if not redis or not answers(redis, 6379):
             lacks.append("no Redis with an empty database answers at 127.0.0.1:6379 (TEST_REDIS_URL)")
-    # The tests' own database is this name with test_ before it; made and dropped by each run.
-    database = urlsplit(DATABASE)._replace(path=f"/countersign_{os.getpid()}").geturl()
-    environment = {"DEBUG": "true", "DATABASE_URL": database, "REDIS_URL": redis, "QUEUE_NAME": f"test-{os.getpid()}"}
-    return [Step("services", "tests on PostgreSQL and Redis", pytest("not browser"), environment, "; ".join(lacks))]
+        # The tests' own database is this name with test_ before it; made and dropped by each run.
+        database = urlsplit(DATABASE)._replace(path=f"/countersign_{os.getpid()}").geturl()
+        queue = f"test-{os.getpid()}"
+        return cls({"DEBUG": "true", "DATABASE_URL": database, "REDIS_URL": redis, "QUEUE_NAME": queue}, tuple(lacks))
+
+
+def services(has: Services) -> Step:
+    command = pytest("not browser")
+    return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
 
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
-    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
-    lacks = "" if found else f"none of {', '.join(CHROMIUM)} is installed"
-    return Step("browser", "tests in Chromium", pytest("browser"), environment, lacks)
+    return Step("browser", "tests in Chromium", pytest("browser and not redis"), environment, no_chromium())
 
 
-def pytest(marks: str) -> list[str]:
+def stack(has: Services) -> Step:
+    lacks = [*has.lacks, *filter(None, [no_chromium()])]
+    # One process: its tests share the stack, and two stacks would only wait for each other's processors.
+    command = [*pytest("browser and redis", spread=False), "tests/e2e"]
+    return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks))
+
+
+def no_chromium() -> str:
+    return "" if any(map(shutil.which, CHROMIUM)) else f"none of {', '.join(CHROMIUM)} is installed"
+
+
+def pytest(marks: str, spread: bool = True) -> list[str]:
     # A process a core, each with a database of its own; whoever is done takes tests from the others.
-    spread = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
-    return [sys.executable, "-m", "pytest", "-q", "-m", marks, *spread, "--durations=5"]
+    processes = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"] if spread else ["-n", "0"]
+    return [sys.executable, "-m", "pytest", "-q", "-m", marks, *processes, "--durations=5"]
 
 
-def run(step: Step) -> bool:
+def run(step: Step, folder: Path) -> bool:
     print(f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}", flush=True)
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    # Compiled once for all steps and whatever they start, and gone with the folder.
+    inherited["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     began = time.monotonic()
     code = subprocess.run(step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False).returncode
     print(f"--- {step.name}: {'ok' if code == 0 else f'FAILED ({code})'}, {time.monotonic() - began:.0f} s", flush=True)
@@ -152,14 +185,17 @@ def answers(url: str, usual_port: int) -> bool:
 
 
 def empty_redis() -> str:
-    """An unused database of the local Redis, so that nobody's keys are near; empty when there is none."""
+    """An unused database of the local Redis, so that nobody's keys are near; empty when there is none.
+
+    What Celery leaves for good when it has gone, the names of its queues, is not use.
+    """
     import redis
 
     for number in range(15, 0, -1):
         url = f"redis://127.0.0.1:6379/{number}"
         try:
             with redis.Redis.from_url(url, socket_timeout=2) as client:
-                if client.dbsize() == 0:
+                if all(key.startswith(b"_kombu.") for key in client.scan_iter()):
                     return url
         except redis.RedisError:
             return ""

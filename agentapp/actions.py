@@ -14,13 +14,33 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, executions, runs, subagents, tasks, turns
-from agentapp.controls import engage_switch, pause_run, raise_budget, release_switch, reset_breaker, resume_run
+from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
+from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
+from agentapp.confirming import confirmed
+from agentapp.controls import (
+    engage_switch,
+    pause_run,
+    raise_budget,
+    release_switch,
+    reset_breaker,
+    resume_run,
+    set_breaker_limits,
+)  # fmt: skip
+from agentapp.conversing import fork_conversation, summarise_conversation
 from agentapp.messages import StopSignal, ToolResult
-from agentapp.models import Agent, ApiToken, Conversation, Run, Tool, ToolExecution
+from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
+from agentapp.takeover import (
+    changed_meanwhile,
+    conversation_of,
+    hand_back_run,
+    same_message,
+    take_over_run,
+    write_message,
+)
 from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
@@ -31,9 +51,11 @@ from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
 __all__ = [
-    "NewDecision", "NewRun", "Refused", "Started", "cancel_run", "decide", "engage_switch", "fork_conversation",
-    "pause_run", "raise_budget", "release_switch", "reset_breaker", "resolve_outcome", "resume_run", "start_run",
-    "start_run_once", "undo_decision",
+    "NewDecision", "NewRun", "Refused", "Started", "answer_question", "ask_agent", "cancel_run", "claim_request",
+    "decide", "engage_switch", "fork_conversation", "hand_back_run", "hand_over", "may_answer", "pause_run",
+    "raise_budget", "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run",
+    "reveal_secret", "set_breaker_limits", "snooze_request", "start_run", "start_run_once", "summarise_conversation",
+    "take_over_run", "undo_decision", "wake_request", "write_message",
 ]  # fmt: skip
 
 MAX_INPUT_CHARS = 100_000
@@ -52,11 +74,18 @@ class NewRun:
     metadata: dict[str, Any] | None = None
     script: list[Any] | None = None
     request_key: str = ""
+    title: str = ""
+    """What people call the run; the first line of its input where it is not given."""
+    follows: uuid.UUID | None = None
+    """A run whose conversation this one goes on in; where it had none, one begins with it."""
 
 
 @dataclass(frozen=True)
 class NewDecision:
-    """A decision about one request, as it came in. `arguments_text` is JSON, for an edit."""
+    """A decision about one request, as it came in. `arguments_text` is JSON, for an edit.
+
+    `typed` and `assurance` are what a critical approval costs: a word, and how the person signed in anew.
+    """
 
     id: uuid.UUID
     type: str
@@ -66,14 +95,20 @@ class NewDecision:
     message: str = ""
     stop_run: bool = False
     via: str = "console"
+    typed: str = ""
+    assurance: str = ""
 
 
 @dataclass(frozen=True)
 class Started:
-    """A run, and whether it had been started before with the same key."""
+    """A run, and whether it had been started before with the same key.
+
+    `kept`: a person has taken over that run, and what was said waits for them; no other run was started.
+    """
 
     run: Run
     repeated: bool = False
+    kept: bool = False
 
 
 def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
@@ -87,9 +122,9 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
         raise Refused("forbidden", "Starting runs needs the right to start runs.")
     digest = sha256(canonical(_request(new)))
     if new.request_key:
-        earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
+        earlier = _earlier(new, user, digest)
         if earlier is not None:
-            return _same_request(earlier, digest)
+            return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
     try:
@@ -97,11 +132,11 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             run = _create_run(new, agent, user, token, digest)
     except IntegrityError:
         # Two requests with one key at once: the first has made the run.
-        earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
-        if not new.request_key or earlier is None:
+        earlier = _earlier(new, user, digest) if new.request_key else None
+        if earlier is None:
             raise
-        return _same_request(earlier, digest)
-    return Started(run)
+        return earlier
+    return Started(run, kept=run.taken_over_by_id is not None)
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
@@ -120,23 +155,6 @@ def cancel_run(run_id: uuid.UUID, user: User) -> Run:
     return run
 
 
-def fork_conversation(conversation_id: uuid.UUID, upto: int | None, key: str, user: User) -> Conversation:
-    """Begin a conversation anew from one of its messages, under another key. None: from the last."""
-    source = auth.visible_conversations(user).filter(pk=conversation_id).first()
-    if source is None:
-        raise Refused("not_found", "There is no such conversation.")
-    if not auth.may_start(user) or not auth.may_join(user, source):
-        raise Refused("forbidden", "Forking needs the right to start runs in this conversation.")
-    if not key.strip():
-        raise Refused("invalid", "The new conversation needs a name.", "key")
-    try:
-        return conversations.fork(source, upto, key, ledger.actor_of(user))
-    except conversations.NoSuchPlace as error:
-        raise Refused("invalid", str(error), "upto") from error
-    except IntegrityError as error:
-        raise Refused("conversation_exists", f"The agent has a conversation named {key!r} already.", "key") from error
-
-
 def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Taken:
     """Take one person's decision about one request and let the run go on when it takes effect."""
     approval = Approval.objects.filter(pk=approval_id).first()
@@ -145,6 +163,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
     edited_text, edited_title = _edited(approval, new) if new.type == DecisionType.EDIT else ("", "")
+    confirmed(approval, new.type, new.via, new.typed, edited_text)
     verdict = decisions.Verdict(
         id=new.id,
         type=new.type,
@@ -156,6 +175,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         via=new.via,
         edited_text=edited_text,
         edited_title=edited_title,
+        assurance=new.assurance,
     )
     with ledger.transaction():
         run = runs.lock(approval.run_id)
@@ -245,7 +265,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
         raise Refused("invalid", "The input is empty.", "input")
     if len(new.input) > MAX_INPUT_CHARS:
         raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
-    if new.conversation_version is not None and not new.conversation:
+    if new.conversation_version is not None and not (new.conversation or new.follows):
         raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
     if new.route and not agent.routes.filter(name=new.route).exists():
         raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
@@ -261,15 +281,17 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
 def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
     text = storable(new.input)
     conversation = None
-    if new.conversation:
+    if new.follows is not None:
+        conversation = conversation_of(new.follows, user)
+    elif new.conversation:
         conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
-        if not auth.may_join(user, conversation):
-            raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
+    if conversation is not None and not auth.may_join(user, conversation):
+        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
     start = runs.Start(
         agent=agent,
         agent_snapshot=snapshot_of(agent),
         input=text,
-        title=_title(text),
+        title=_title(storable(new.title) or text),
         starter=user,
         token=token,
         route=new.route,
@@ -287,8 +309,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         try:
             run = turns.take(start, via, new.conversation_version)
         except conversations.Changed as changed:
-            message = f"Something was said since you looked: the conversation is at version {changed.version}."
-            raise Refused("conversation_changed", message, "conversation_version", version=changed.version) from changed
+            raise changed_meanwhile(changed) from changed
     transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return run
 
@@ -302,12 +323,21 @@ def _request(new: NewRun) -> dict[str, Any]:
         "conversation": new.conversation,
         # Left out where it is not given, so that requests of before keep their digest.
         **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
+        **({} if new.follows is None else {"follows": str(new.follows)}),
         "metadata": new.metadata,
         "script": new.script,
     }
 
 
-def _same_request(earlier: Run, digest: str) -> Started:
+def _earlier(new: NewRun, user: User, digest: str) -> Started | None:
+    """What this person's key has done before: it started a run, or left a message for whoever had taken over."""
+    earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
+    if earlier is None:
+        kept = conversations.written(user, new.request_key)
+        if kept is None or kept.run is None:
+            return None
+        same_message(kept, new.input, kept.run)
+        return Started(kept.run, repeated=True, kept=True)
     if earlier.request_digest != digest:
         raise Refused(
             "idempotency_key_reused",

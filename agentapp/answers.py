@@ -21,6 +21,8 @@ UNKNOWN = (
     f"Error (fatal_error, {Reason.OUTCOME_UNKNOWN}): It is not known whether this happened: the effect may have taken "
     "place. It must not be tried again as it is."
 )
+WAITS = "Not executed yet: it waits for a person's decision."
+NOT_DONE = "Not done yet."
 CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
 NOT_AGAIN = "It must not be tried again as it is."
 
@@ -33,6 +35,14 @@ def answer(execution: ToolExecution) -> ToolMessage:
         raise ValueError(f"The call {execution.call_id} has no answer yet.")
     ok = execution.state == _STATE.FINISHED and execution.result_status == _STATUS.OK
     return ToolMessage(execution.call_id, as_proposed(execution).name, _text(execution), ok=ok)
+
+
+def answer_so_far(execution: ToolExecution) -> ToolMessage:
+    """What stands for the answer of a call that may have none yet, where a model is asked in the middle of a step."""
+    if execution.is_answered or execution.state == _STATE.OUTCOME_UNKNOWN:
+        return answer(execution)
+    text = WAITS if execution.state == _STATE.WAITING else NOT_DONE
+    return ToolMessage(execution.call_id, as_proposed(execution).name, text, ok=False)
 
 
 def as_proposed(execution: ToolExecution) -> ToolCall:

@@ -1,17 +1,22 @@
-"""How often a call is tried, how long is waited in between, and what an attempt that raised comes to."""
+"""How often a call is tried and how long is waited in between; what an attempt is told, and what it comes to."""
 
+import copy
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
-from agentapp.models import Tool
+from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.tools.base import OutcomeUnknown, ToolError
+from agentapp.state import RunState
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
 from agentapp.tools.results import of_error
+from agentapp.toolset import specs
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
@@ -81,6 +86,35 @@ def failed(tool: Tool, error: Exception) -> ToolResult:
     # A write that raised anything else did not say that nothing happened.
     reason = Reason.OUTCOME_UNKNOWN if tool.consequential else Reason.TOOL_FAILURE
     return ToolResult(status="fatal_error", reason=reason, message=message)
+
+
+def context_of(
+    state: RunState, execution: ToolExecution, tool: Tool, attempt: int, cancelled: threading.Event
+) -> ToolContext:
+    """What a tool is told about the call it answers."""
+    run = state.run
+    return ToolContext(
+        run_id=str(run.pk),
+        step=state.steps[-1].step.number,
+        call_id=execution.call_id,
+        agent=run.agent_snapshot["name"],
+        conversation_id=str(run.conversation_id or ""),
+        customer=run.customer,
+        actor=run.starter.get_username() if run.starter else "",
+        route=run.route,
+        idempotency_key=execution.idempotency_key or "",
+        deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
+        attempt=attempt,
+        state=MappingProxyType(
+            {
+                "input": run.input,
+                "metadata": MappingProxyType(copy.deepcopy(run.metadata)),
+                "shared": MappingProxyType(state.hooks.shared),
+            }
+        ),
+        tools=tuple(specs(state.disclosed)),
+        cancelled=cancelled,
+    )
 
 
 def _failure(number: int, result: ToolResult) -> dict[str, Any]:

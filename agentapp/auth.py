@@ -14,9 +14,10 @@ from django.utils import timezone
 from agentapp.models import ApiToken, Conversation, Message, Run
 from approvals import ledger
 from approvals.models import Approval
+from approvals.standing import may_decide
 
 SCOPES = {
-    "runs:create": "Start and cancel runs, fork conversations",
+    "runs:create": "Start and cancel runs, fork and summarise conversations",
     "runs:read": "Read runs and their traces, and conversations",
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
@@ -92,6 +93,11 @@ def visible_runs(user: User) -> QuerySet[Run]:
     return runs if user.has_perm("agentapp.view_run") else runs.filter(starter=user)
 
 
+def may_see(user: User, run: Run) -> bool:
+    """Whether `visible_runs` has this run."""
+    return run.starter_id == user.pk or user.has_perm("agentapp.view_run")
+
+
 def visible_conversations(user: User) -> QuerySet[Conversation]:
     """The conversations a person may see something of: those with a run they may see."""
     if user.has_perm("agentapp.view_run"):
@@ -133,6 +139,32 @@ def may_cancel(user: User, run: Run) -> bool:
 
 def may_pause(user: User, run: Run) -> bool:
     return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.pause_run"))
+
+
+def may_take_over(user: User, run: Run) -> bool:
+    """Who may speak in the agent's place: who may pause the run, or is asked to decide about one of its calls."""
+    if may_pause(user, run):
+        return True
+    asked = Approval.objects.filter(run_id=run.pk, state__in=Approval.UNDECIDED).prefetch_related("groups")
+    return any(may_decide(user, approval) is None for approval in asked)
+
+
+def offers_take_over(user: User, run: Run, asked: bool) -> bool:
+    """`may_take_over` for a page, which has read whether this person is `asked` to decide about one of its calls.
+
+    The run that a person started speaks with people; those it asked are taken over with it.
+    """
+    return run.parent_id is None and run.taken_over_by_id is None and (asked or may_pause(user, run))
+
+
+def may_hand_back(user: User, run: Run) -> bool:
+    """Who may let the agent speak again: the person who took over, and whoever may pause any run."""
+    return user.is_active and (run.taken_over_by_id == user.pk or user.has_perm("agentapp.pause_run"))
+
+
+def name_of(user: User) -> str:
+    """A person's name as everybody reads it."""
+    return user.get_full_name() or user.get_username()
 
 
 def may_raise_budget(user: User, run: Run) -> bool:

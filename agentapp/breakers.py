@@ -150,16 +150,33 @@ def failed(thing: Thing, error: str) -> bool:
     return was == State.CLOSED
 
 
-def reset(breaker_id: Any, actor: str) -> Breaker | None:
+def reset(breaker_id: Any, actor: str, reason: str = "") -> Breaker | None:
     """A person says that it works again. None: there is no such breaker. Inside `ledger.transaction()`."""
     row = Breaker.objects.select_for_update().filter(pk=breaker_id).first()
     if row is not None and (row.state != State.CLOSED or row.failures):
-        _close(row, "reset", "a person reset it", actor)
+        _close(row, "reset", "a person reset it", actor, reason)
     return row
 
 
-def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM) -> None:
-    _record(row, what, trigger, "calls go through again", actor)
+def set_limits(breaker_id: Any, threshold: int, cooldown_seconds: int, actor: str) -> Breaker | None:
+    """After how many failures it opens, and for how long. None: there is no such breaker.
+
+    One that is open stays open until a probe or a person closes it. Inside `ledger.transaction()`.
+    """
+    row = Breaker.objects.select_for_update().filter(pk=breaker_id).first()
+    if row is None or (row.threshold, row.cooldown_seconds) == (threshold, cooldown_seconds):
+        return row
+    was = {"threshold": row.threshold, "cooldown_seconds": row.cooldown_seconds}
+    row.threshold, row.cooldown_seconds = threshold, cooldown_seconds
+    row.save(update_fields=["threshold", "cooldown_seconds"])
+    data = {"scope": row.scope, "name": row.key, "before": was}
+    data["after"] = {"threshold": threshold, "cooldown_seconds": cooldown_seconds}
+    ledger.record(ledger.CONFIGURATION, "breaker.limits_set", data, actor)
+    return row
+
+
+def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM, reason: str = "") -> None:
+    _record(row, what, trigger, "calls go through again", actor, reason)
     row.state, row.failures, row.opened_at, row.probe_until = State.CLOSED, 0, None, None
     row.save(update_fields=["state", "failures", "opened_at", "probe_until"])
 
@@ -181,8 +198,8 @@ def _free_at(breaker: Breaker) -> datetime:
     return breaker.opened_at + timedelta(seconds=breaker.cooldown_seconds)
 
 
-def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = ledger.SYSTEM) -> None:
-    data = {
+def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = ledger.SYSTEM, reason: str = "") -> None:
+    data: dict[str, Any] = {
         "scope": row.scope,
         "name": row.key,
         "trigger": trigger,
@@ -191,4 +208,6 @@ def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = led
         "last_error": row.last_error,
         "action": action,
     }
+    if reason:
+        data["reason"] = reason
     ledger.record(ledger.CONFIGURATION, f"breaker.{what}", data, actor)

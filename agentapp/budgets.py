@@ -6,11 +6,12 @@ limits counts against both.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
 from django.db.models import F
 
+from agentapp import runs
 from agentapp.messages import StopSignal
 from agentapp.models import Agent, Run, Spending
 from agentapp.reasons import StopReason
@@ -24,6 +25,8 @@ class Breach:
     signal: StopSignal
     asks: bool
     """A person may allow more; else the run stops, or the call is refused."""
+    until: datetime | None = None
+    """When a limit of a day has room again by itself. None: only a person makes room."""
 
 
 def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
@@ -45,8 +48,14 @@ def breach(run: Run, projected: Decimal, day: date) -> Breach | None:
         limit = Decimal(agent["max_daily_cost"]) + run.budget_extra
         signal = _passed(f"day of {agent['name']}", spent, projected, limit, "max_daily_cost")
         if signal is not None:
-            return Breach(signal, asks)
+            return Breach(signal, asks, until=datetime.combine(day + timedelta(days=1), time(), UTC))
     return None
+
+
+def pay(run: Run, cost: Decimal) -> None:
+    """Count what calls took into the run and into its agent's day."""
+    runs.add_cost(run, cost)
+    spend(run, cost)
 
 
 def spend(run: Run, cost: Decimal | None) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentapp.models import Tool, ToolExecution
-from agentapp.reasons import Reason
 from approvals.digest import canonical, sha256
 
 State = ToolExecution.State
@@ -54,7 +53,7 @@ def key_of(act: str, execution: ToolExecution | None = None) -> BusinessKey:
 
 def told(done: ToolExecution) -> str:
     """What the model reads in place of a second call: that the act was done. `answers` adds what came of it."""
-    if done.state == State.OUTCOME_UNKNOWN:
+    if done.state == State.OUTCOME_UNKNOWN or done.was_left_unknown:
         return "It was called before, and nobody knows yet whether it happened. It did not run again."
     if not done.is_answered:
         return "The same is being done right now by another call. It did not run again."
@@ -63,12 +62,7 @@ def told(done: ToolExecution) -> str:
 
 def _came_to_nothing(holder: ToolExecution) -> bool:
     """Whether it is known of an earlier call that nothing happened."""
-    return holder.state == State.CANCELLED or (
-        holder.state == State.FINISHED
-        and holder.result_status != ToolExecution.ResultStatus.OK
-        # It ran; only what it gave back was not as promised.
-        and holder.reason != Reason.TOOL_RESULT_INVALID
-    )
+    return holder.is_answered and not holder.took_effect and not holder.was_left_unknown
 
 
 def _look_up(arguments: dict[str, Any], path: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -12,15 +13,18 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import python_source, sentences
 from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
+from approvals import standing
 from approvals.cards import Card
 from approvals.digest import canonical, parse
 from approvals.masking import masked
-from approvals.models import Approval, DecisionType
+from approvals.models import Approval, DecisionType, Risk
 from approvals.policy import Ruling
 
 MAX_EVIDENCE = 12
 MAX_EVIDENCE_CHARS = 4000
+MAX_EXPLANATION_CHARS = 8000
 SNAPSHOT_SECONDS = 5
+CRITICAL_HOLD_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,6 @@ def build(
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
     shown = masked(arguments, tool.secret_fields)
-    hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return Card(
         run_id=run.pk,
         execution_id=execution.pk,
@@ -69,23 +72,31 @@ def build(
         locked_fields=list(tool.locked_fields),
         secret_fields=list(tool.secret_fields),
         evidence=evidence(run, steps),
-        explanation=steps[-1].step.text,
+        explanation=_cut(steps[-1].step.text, MAX_EXPLANATION_CHARS),
         snapshot_text=snapshot_text,
         difference=_difference(asked.replaces, snapshot_text),
         rule=ruling.rule,
         reason=ruling.reason,
+        condition=ruling.condition,
+        rule_values=ruling.values,
         risk=ruling.risk,
         allowed_decisions=tuple(ruling.allowed_decisions),
-        approvals_needed=ruling.approvals_needed,
+        approvals_needed=standing.people_needed(ruling),
         starter_id=run.starter_id,
         starter_excluded=ruling.starter_excluded,
-        hold_seconds=min(hold, 60),
+        hold_seconds=_hold_seconds(ruling),
         on_expiry=ruling.on_expiry,
         expires_seconds=ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
         groups=tuple(ruling.groups),
         supersedes_id=asked.replaces.pk if asked.replaces else None,
         editor_id=asked.editor_id,
     )
+
+
+def _hold_seconds(ruling: Ruling) -> int:
+    """How long a decision can be undone. At critical risk a rule can make it longer only."""
+    hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
+    return min(max(hold, CRITICAL_HOLD_SECONDS) if ruling.risk == Risk.CRITICAL else hold, 60)
 
 
 def proposed_text(execution: ToolExecution, tool: Tool) -> str:
@@ -115,7 +126,7 @@ def evidence(run: Run, steps: list[StepRows]) -> list[dict[str, Any]]:
         {
             "kind": "message",
             "title": "What the run was given",
-            "body": run.input[:MAX_EVIDENCE_CHARS],
+            "body": _cut(run.input, MAX_EVIDENCE_CHARS),
             "trust": "untrusted_content",
             "at": run.created_at.isoformat(),
         }
@@ -133,13 +144,27 @@ def evidence(run: Run, steps: list[StepRows]) -> list[dict[str, Any]]:
             {
                 "kind": "result",
                 "title": execution.name,
-                "body": body[:MAX_EVIDENCE_CHARS] + ("…" if len(body) > MAX_EVIDENCE_CHARS else ""),
+                "body": _cut(body, MAX_EVIDENCE_CHARS),
                 "trust": execution.trust,
                 "ref": execution.evidence_ref,
+                **_when(execution),
                 "step": next(rows.step.number for rows in steps if execution in rows.executions),
             }
         )
     return [{"n": number, **item} for number, item in enumerate(items, start=1)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _when(execution: ToolExecution) -> dict[str, Any]:
+    """When a result came, and how long it took, as far as the row in hand says: the database sets these times."""
+    began, ended = execution.started_at, execution.finished_at
+    if not isinstance(ended, datetime):
+        return {}
+    took = {"took": round((ended - began).total_seconds(), 3)} if isinstance(began, datetime) else {}
+    return {"at": ended.isoformat(), **took}
 
 
 def _replaced(execution: ToolExecution) -> Approval | None:

@@ -5,6 +5,7 @@ answered once, right behind the step that asked for it. What people and the agen
 was stored, to the byte.
 """
 
+import json
 import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,8 +15,8 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from agentapp import history
-from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, as_proposed
+from agentapp import auth, history
+from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, answer_so_far, as_proposed
 from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
 from agentapp.reasons import Reason
@@ -29,6 +30,11 @@ OBSERVATIONS = 5
 LINE_CHARS = 200
 
 NOT_EXECUTED = "Not executed (cancelled): its run ended before it."
+# Each line behind it names who spoke, and holds what they said as one JSON text: nobody can write another's line.
+MEANWHILE = (
+    "A person of our team took over for a while and spoke in your place; now it is your turn again. "
+    "What was said meanwhile, the oldest first:"
+)
 # Behind a step without calls that did not end the run: a hook wanted more.
 GO_ON = "This is not finished yet. Go on."
 _NO_DECISION = (Reason.DECISION_EXTRACTION, Reason.DECISION_VALIDATION)
@@ -42,16 +48,24 @@ class Earlier:
     summary: str = ""
     summary_until: int = 0
     steps: dict[uuid.UUID, list[StepRows]] = field(default_factory=dict)
+    meanwhile: list[Message] = field(default_factory=list)
+    """What the customer and a person said while the person had taken the run over."""
 
 
-type Compiler = Callable[[Run, Earlier, Sequence[StepRows]], Iterable[ChatMessage]]
 type Tell = Callable[[ToolExecution], ToolMessage]
+type Compiler = Callable[[Run, Earlier, Sequence[StepRows], Tell], Iterable[ChatMessage]]
 
 
-def compile_messages(run: Run, earlier: Earlier, steps: Iterable[StepRows]) -> tuple[ChatMessage, ...]:
-    """The history a model is sent. Raises history.BrokenHistory rather than give one that no provider takes."""
+def compile_messages(
+    run: Run, earlier: Earlier, steps: Iterable[StepRows], *, under_way: bool = False
+) -> tuple[ChatMessage, ...]:
+    """The history a model is sent. Raises history.BrokenHistory rather than give one that no provider takes.
+
+    `under_way`: calls of the last step may have no answer yet, and stand with one that says so.
+    """
     compiler = COMPILERS.get(run.agent_snapshot.get("message_compiler", ""), current_run)
-    messages = tuple(_with_own_ids(compiler(run, earlier, list(steps))))
+    tell = answer_so_far if under_way else _answer
+    messages = tuple(_with_own_ids(_joined(compiler(run, earlier, list(steps), tell))))
     history.check(messages)
     return messages
 
@@ -63,8 +77,11 @@ def load_conversation(run: Run) -> Earlier:
     """What the run's compiler needs of its conversation. No query for a run outside of one."""
     if run.conversation is None:
         return Earlier()
-    messages = said_before(run)
+    rows = _rows(run, Message.objects.all())
+    messages = _before(run, rows)
     earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until)
+    own = [message for message in rows if message.run_id == run.pk]
+    earlier.meanwhile = [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
     if run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION:
         earlier.steps = _steps_behind(messages)
     return earlier
@@ -76,8 +93,14 @@ def said_before(run: Run, readable: QuerySet[Message] | None = None) -> list[Mes
     Messages that came while an earlier run was under way have lower places than that run's answer.
     `readable` narrows them to what somebody may see.
     """
-    messages = Message.objects.all() if readable is None else readable
-    rows = list(messages.filter(conversation=run.conversation_id).order_by("seq"))
+    return _before(run, _rows(run, Message.objects.all() if readable is None else readable))
+
+
+def _rows(run: Run, messages: QuerySet[Message]) -> list[Message]:
+    return list(messages.filter(conversation=run.conversation_id).select_related("author").order_by("seq"))
+
+
+def _before(run: Run, rows: Sequence[Message]) -> list[Message]:
     turns: dict[Any, int] = {}
     for message in rows:
         turns.setdefault(message.run_id or message.pk, message.seq)
@@ -108,30 +131,30 @@ def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]
 # --- The compilers -----------------------------------------------------------------------------
 
 
-def current_run(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> Iterator[ChatMessage]:
+def current_run(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
     """What was said before, and this run step by step. What earlier runs did is left out."""
     yield from _said(earlier.messages)
     yield UserMessage(run.input)
-    yield from _taken(steps, _answer, ended=run.is_final)
+    yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
 
-def full_conversation(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> Iterator[ChatMessage]:
+def full_conversation(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
     """The conversation with every run in it step by step."""
     for run_id, group in groupby(earlier.messages, key=lambda message: message.run_id):
         turn = list(group)
-        asked = [message for message in turn if message.role == Message.Role.USER]
-        answered = [message for message in turn if message.role != Message.Role.USER]
         did = earlier.steps.get(run_id, []) if run_id else []
+        answered = any(m.role == Message.Role.ASSISTANT and m.author_id is None for m in turn)
         if answered and did and not did[-1].executions:
             did = did[:-1]  # its text is the answer, which follows
-        yield from _said(asked)
+        begins = 1 if turn[0].role == Message.Role.USER else 0
+        yield from _said(turn[:begins])
         yield from _taken(did, _answer_in_the_end, ended=True)
-        yield from _said(answered)
+        yield from _said(turn[begins:])
     yield UserMessage(run.input)
-    yield from _taken(steps, _answer, ended=run.is_final)
+    yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
 
-def sections(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> Iterator[ChatMessage]:
+def sections(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
     """Chosen sections, in this order: summary, conversation, run. The run itself is always sent."""
     chosen = _setting(run, "sections")
     wanted = [name for name in SECTIONS if name in chosen] if isinstance(chosen, list) else []
@@ -143,10 +166,10 @@ def sections(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> Iterator[
     if "conversation" in wanted:
         yield from _said(message for message in earlier.messages if message.seq > until)
     yield UserMessage(run.input)
-    yield from _taken(steps, _answer, ended=run.is_final)
+    yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
 
-def last_observations(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> Iterator[ChatMessage]:
+def last_observations(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
     """As `current_run`, with the last results in full and each earlier one as one line."""
     number = _setting(run, "observations")
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
@@ -154,13 +177,13 @@ def last_observations(run: Run, earlier: Earlier, steps: Sequence[StepRows]) -> 
     calls = [execution for rows in steps for execution in _declared(rows)]
     shortened = {execution.pk for execution in calls[: max(0, len(calls) - number)]}
 
-    def tell(execution: ToolExecution) -> ToolMessage:
-        full = _answer(execution)
+    def tell_briefly(execution: ToolExecution) -> ToolMessage:
+        full = tell(execution)
         return replace(full, text=_in_one_line(full.text)) if execution.pk in shortened else full
 
     yield from _said(earlier.messages)
     yield UserMessage(run.input)
-    yield from _taken(steps, tell, ended=run.is_final)
+    yield from _taken(steps, tell_briefly, ended=run.is_final, meanwhile=earlier.meanwhile)
 
 
 COMPILERS: dict[str, Compiler] = {
@@ -191,9 +214,13 @@ def _said(messages: Iterable[Message]) -> Iterator[ChatMessage]:
         yield UserMessage(message.content) if of_user else AssistantMessage(message.content)
 
 
-def _taken(steps: Sequence[StepRows], tell: Tell, *, ended: bool) -> Iterator[ChatMessage]:
-    """Each step with the answers to its calls."""
+def _taken(
+    steps: Sequence[StepRows], tell: Tell, *, ended: bool, meanwhile: Iterable[Message] = ()
+) -> Iterator[ChatMessage]:
+    """Each step with the answers to its calls, and what was said meanwhile behind the steps taken before it."""
+    unsaid = deque(meanwhile)
     for rows in steps:
+        yield from _noted([unsaid.popleft() for m in list(unsaid) if m.created_at < rows.step.started_at])
         if rows.step.error:
             yield from _undecided(rows)
             continue
@@ -204,6 +231,33 @@ def _taken(steps: Sequence[StepRows], tell: Tell, *, ended: bool) -> Iterator[Ch
         yield from map(tell, declared)
         if not declared and not (ended and rows is steps[-1]):
             yield UserMessage(GO_ON)
+    yield from _noted(unsaid)
+
+
+def _noted(messages: Iterable[Message]) -> Iterator[ChatMessage]:
+    """What people said while one of them spoke in the agent's place, as one note."""
+    lines = [
+        f"- {f'{auth.name_of(message.author)}, for us' if message.author else 'The customer'}: "
+        + json.dumps(message.content, ensure_ascii=False)
+        for message in messages
+    ]
+    if lines:
+        yield UserMessage("\n".join([MEANWHILE, *lines]))
+
+
+def _joined(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
+    """Two things said in a row by the agent, or a person in its place, as one: providers want turns."""
+    last: ChatMessage | None = None
+    for message in messages:
+        plain = isinstance(message, AssistantMessage) and not message.tool_calls
+        if plain and isinstance(last, AssistantMessage) and not last.tool_calls:
+            last = AssistantMessage("\n\n".join(filter(None, (last.text, message.text))))
+            continue
+        if last is not None:
+            yield last
+        last = message
+    if last is not None:
+        yield last
 
 
 def _undecided(rows: StepRows) -> Iterator[ChatMessage]:

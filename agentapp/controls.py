@@ -12,10 +12,14 @@ from agentapp import auth, breakers, runs, switches, tasks
 from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from agentapp.refused import Refused
 from approvals import ledger
+from approvals.digest import storable
 
 # As many runs are told at once that a switch was released; the sweep finds the others.
 MAX_NUDGES = 200
 MAX_BUDGET_RAISE = 10_000
+MAX_REASON = 500
+MAX_FAILURES = 1000
+MAX_COOLDOWN = 86_400
 
 
 def engage_switch(scope: str, key: str, reason: str, user: User) -> KillSwitch:
@@ -52,11 +56,29 @@ def release_switch(switch_id: uuid.UUID, user: User, note: str = "") -> int:
     return len(woken)
 
 
-def reset_breaker(breaker_id: uuid.UUID, user: User) -> Breaker:
+def reset_breaker(breaker_id: uuid.UUID, user: User, reason: str = "") -> Breaker:
     """Close a breaker without waiting for its probe: a person knows that it works again."""
     _check_right(user)
     with ledger.transaction():
-        breaker = breakers.reset(breaker_id, ledger.actor_of(user))
+        breaker = breakers.reset(breaker_id, ledger.actor_of(user), storable(reason.strip())[:MAX_REASON])
+    return _there(breaker)
+
+
+def set_breaker_limits(breaker_id: uuid.UUID, threshold: int, cooldown_seconds: int, user: User) -> Breaker:
+    """Change after how many failures in a row a breaker opens, and for how long."""
+    _check_right(user)
+    if not 1 <= threshold <= MAX_FAILURES:
+        raise Refused("invalid", f"Give a number of failures from 1 to {MAX_FAILURES}.", "threshold")
+    if not 1 <= cooldown_seconds <= MAX_COOLDOWN:
+        raise Refused(
+            "invalid", f"Give a number of seconds from 1 to {MAX_COOLDOWN}, which is a day.", "cooldown_seconds"
+        )
+    with ledger.transaction():
+        breaker = breakers.set_limits(breaker_id, threshold, cooldown_seconds, ledger.actor_of(user))
+    return _there(breaker)
+
+
+def _there(breaker: Breaker | None) -> Breaker:
     if breaker is None:
         raise Refused("not_found", "There is no such breaker.")
     return breaker
@@ -86,6 +108,9 @@ def resume_run(run_id: uuid.UUID, user: User) -> Run:
     """Let a paused run go on where it was."""
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
+        if run.taken_over_by is not None:
+            who = auth.name_of(run.taken_over_by)
+            raise Refused("taken_over", f"{who} has taken this run over, and hands it back.")
         if not runs.resume(run, ledger.actor_of(user)):
             raise Refused("not_paused", "This run is not paused.")
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)

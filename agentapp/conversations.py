@@ -1,12 +1,32 @@
 """The only writer of Conversation and Message."""
 
 import uuid
+from dataclasses import dataclass
+from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.models import F, Max
 
 from agentapp.models import Agent, Conversation, Message, Run
 from approvals import ledger
-from approvals.digest import storable
+from approvals.digest import sha256, storable
+
+# Of the ids that are made from the keys of those who write.
+_WRITTEN = uuid.UUID("5a1c4a0e-6f0f-4c55-9d0b-0d9a3c6d6a11")
+
+
+@dataclass(frozen=True)
+class NewMessage:
+    """What somebody says while a person has taken over. Without an author it is the customer's."""
+
+    conversation: Conversation
+    run: Run
+    text: str
+    writer: User
+    author: User | None = None
+    key: str = ""
+    """The writer's own, so that sending it again adds nothing."""
+    via: str = ""
 
 
 class Changed(Exception):
@@ -19,6 +39,10 @@ class Changed(Exception):
 
 class NoSuchPlace(Exception):
     """A place that the conversation does not have, or that is behind one it has passed."""
+
+
+class AlreadySummarised(NoSuchPlace):
+    """There is a summary of more than this one would sum up."""
 
 
 def chain(conversation_id: uuid.UUID) -> str:
@@ -43,28 +67,98 @@ def lock(conversation: Conversation, expected_version: int | None = None) -> Con
     return locked
 
 
-def add(conversation: Conversation, run: Run, role: str, content: str, expected_version: int | None = None) -> Message:
-    """Append a message. The conversation's row is locked, so that places follow each other. Raises Changed."""
+def add(
+    conversation: Conversation, run: Run, role: str, content: str, expected_version: int | None = None, **more: Any
+) -> Message:
+    """Append a message. The conversation's row is locked, so that places follow each other. Raises Changed.
+
+    What a run says, its own chain tells. `more`: the row's `id` and `author`.
+    """
     lock(conversation, expected_version)
     message = Message.objects.create(
-        conversation=conversation, run=run, seq=_last(conversation) + 1, role=role, content=storable(content)
+        conversation=conversation, run=run, seq=_last(conversation) + 1, role=role, content=storable(content), **more
     )
     Conversation.objects.filter(pk=conversation.pk).update(version=F("version") + 1)
     return message
 
 
-def summarise(conversation: Conversation, text: str, until: int, actor: str = ledger.SYSTEM) -> None:
+def ask(conversation: Conversation, run: Run, actor: str) -> None:
+    """Append what a new run is to answer. The caller holds the conversation's lock."""
+    message = add(conversation, run, Message.Role.USER, run.input)
+    ledger.record(chain(conversation.pk), "conversation.asked", {"seq": message.seq, "run": str(run.pk)}, actor)
+
+
+def write(message: NewMessage, expected_version: int | None = None) -> Message:
+    """Append what is said while a person has taken over, by them or by the customer. Raises Changed.
+
+    The caller is inside `ledger.transaction()`.
+    """
+    conversation, by_person = message.conversation, message.author is not None
+    role = Message.Role.ASSISTANT if by_person else Message.Role.USER
+    key = {"id": written_id(message.writer, message.key)} if message.key else {}
+    row = add(conversation, message.run, role, message.text, expected_version, author=message.author, **key)
+    what = "conversation.person_wrote" if by_person else "conversation.customer_wrote"
+    facts = {"seq": row.seq, "run": str(message.run.pk)}
+    ledger.record(chain(conversation.pk), what, facts, ledger.actor_of(message.writer, message.via))
+    return row
+
+
+def written_id(writer: User, key: str) -> uuid.UUID:
+    """The id of the message that somebody sends with a key of theirs, so that sending it again adds nothing."""
+    return uuid.uuid5(_WRITTEN, f"{writer.pk}:{key}")
+
+
+def written(writer: User, key: str) -> Message | None:
+    """The message that was sent with this key."""
+    return Message.objects.select_related("run").filter(pk=written_id(writer, key)).first()
+
+
+def begin_with(run: Run, actor: str) -> Conversation:
+    """A conversation that begins with a run which had none: what it was asked, and what it has answered.
+
+    The caller holds the run's lock, and makes the run part of it.
+    """
+    for key in (f"run:{run.reference}", f"run:{run.pk}"):
+        conversation, created = Conversation.objects.get_or_create(
+            agent=run.agent, key=key, defaults={"customer": run.customer}
+        )
+        if created:  # a reference is short: another run may have the same
+            break
+    ledger.record(chain(conversation.pk), "conversation.begun", {"run": str(run.pk)}, actor)
+    add(conversation, run, Message.Role.USER, run.input)
+    if run.answer:
+        add(conversation, run, Message.Role.ASSISTANT, run.answer)
+    conversation.refresh_from_db()
+    return conversation
+
+
+def set_mode(conversation: Conversation, mode: str, run: Run, actor: str) -> None:
+    """Let a person speak, or the agent again. The caller holds the conversation's lock."""
+    Conversation.objects.filter(pk=conversation.pk).update(mode=mode)
+    what = "conversation.taken_over" if mode == Conversation.Mode.MANUAL else "conversation.handed_back"
+    ledger.record(chain(conversation.pk), what, {"run": str(run.pk)}, actor)
+
+
+def summarise(
+    conversation: Conversation, text: str, until: int, actor: str = ledger.SYSTEM, expected_version: int | None = None
+) -> bool:
     """Keep a summary of the messages up to a place, for the compiler that sends it in their stead.
 
-    Nothing is said by it, so the version stays. Raises NoSuchPlace for a place behind the last message,
-    or before the end of the summary there is.
+    Nothing is said by it, so the version stays. False: it is the one there is. Raises Changed, NoSuchPlace for a
+    place behind the last message, and AlreadySummarised for one before the end of the summary there is.
     """
+    kept = storable(text)
     with ledger.transaction():
-        locked = lock(conversation)
-        if not max(1, locked.summary_until) <= until <= _last(locked):
+        locked = lock(conversation, expected_version)
+        if not 1 <= until <= _last(locked):
             raise NoSuchPlace(f"There is no message {until} to summarise up to.")
-        Conversation.objects.filter(pk=locked.pk).update(summary=storable(text), summary_until=until)
-        ledger.record(chain(locked.pk), "conversation.summarised", {"until": until}, actor)
+        if until < locked.summary_until:
+            raise AlreadySummarised(f"There is a summary up to message {locked.summary_until} already.")
+        if (kept, until) == (locked.summary, locked.summary_until):
+            return False
+        Conversation.objects.filter(pk=locked.pk).update(summary=kept, summary_until=until)
+        ledger.record(chain(locked.pk), "conversation.summarised", {"until": until, "digest": sha256(kept)}, actor)
+    return True
 
 
 def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str = ledger.SYSTEM) -> Conversation:
@@ -85,7 +179,10 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
             summary=source.summary if summed_up else "", summary_until=source.summary_until if summed_up else 0,
         )  # fmt: skip
         Message.objects.bulk_create(
-            Message(conversation=forked, run_id=m.run_id, seq=m.seq, role=m.role, content=m.content) for m in said
+            Message(
+                conversation=forked, run_id=m.run_id, seq=m.seq, role=m.role, content=m.content, author_id=m.author_id
+            )
+            for m in said
         )
         facts = {"from": str(source.pk), "upto": place, "key": forked.key}
         ledger.record(chain(forked.pk), "conversation.forked", facts, actor)

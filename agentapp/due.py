@@ -6,22 +6,23 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
-from agentapp.models import Breaker, Run
+from agentapp.models import Breaker, Conversation, Draft, Run
 from approvals import ledger
 from approvals.clock import Now
 from approvals.models import Event
 
 
 def due() -> Q:
-    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out.
+    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out. A run that waits may have
+    its moment, as when a decision that is held takes effect, or the day of its agent's budget is over.
 
-    The runs of a conversation go one after the other. One that another run asked for is part of that
-    run, and waits for nobody.
+    The runs of a conversation go one after the other, and none begins while a person has taken over. One
+    that another run asked for is part of that run, and waits for nobody.
     """
     woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
-    first = Q(parent__isnull=False) | ~Exists(
-        unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
-    )
+    earlier = unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
+    taken_over = Conversation.objects.filter(pk=OuterRef("conversation"), mode=Conversation.Mode.MANUAL)
+    first = Q(parent__isnull=False) | ~Exists(earlier) & ~Exists(taken_over)
     return (
         Q(state=Run.State.QUEUED) & woken & first
         | Q(state=Run.State.WAITING, wake_at__lte=Now())
@@ -44,7 +45,7 @@ def following(run_id: uuid.UUID) -> uuid.UUID | None:
 def with_configuration() -> QuerySet[Run]:
     """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
     with `configuration_height`: when that has grown, rules or tools may have changed. And with
-    `breakers_need_a_look`: whether any breaker has counted a failure.
+    `breakers_need_a_look`: whether any breaker has counted a failure; and `has_draft`.
     """
     failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
     latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
@@ -52,6 +53,7 @@ def with_configuration() -> QuerySet[Run]:
         database_now=Now(),
         configuration_height=Coalesce(Subquery(latest), Value(0)),
         breakers_need_a_look=Exists(failing),
+        has_draft=Exists(Draft.objects.filter(run=OuterRef("pk"))),
     )
 
 

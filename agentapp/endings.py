@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentapp import call_limits
 from agentapp.messages import StopSignal
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import StopReason
@@ -24,8 +25,11 @@ def of_calls(run: Run, executions: Sequence[ToolExecution]) -> Ending | None:
     """How a run ends by what became of the calls of its last step. None: it goes on.
 
     A failure counts as soon as it is stored, and the calls behind it do not run. What a tool or a
-    person refused is no failure.
+    person refused is no failure. A call beyond a limit ends the run where its agent says so.
     """
+    too_many = call_limits.ending(run, executions)
+    if too_many is not None:
+        return Ending(*too_many)
     failed = [execution for execution in executions if _failed(execution)]
     if failed and run.agent_snapshot.get("raise_on_tool_failure"):
         return Ending(Run.State.FAILED, _signal(failed[0]))

@@ -16,18 +16,26 @@ from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.results import KEPT_CHARS, MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS
-from approvals import ledger
+from approvals import ledger, people
 from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
 from approvals.models import Approval, EffectClass
 
 MAX_REASON_CHARS = 40
+TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
 
 State = ToolExecution.State
+BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
+# What is loud when a person had approved it.
+FAILED = ("retryable_error", "fatal_error")
 
 
 class KeyTaken(Exception):
     """Another call took the same idempotency key a moment before."""
+
+
+class Overtaken(Exception):
+    """A call has moved on since it was read, as when its answer came late: read it again."""
 
 
 @dataclass(frozen=True)
@@ -106,11 +114,13 @@ def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> To
 
 
 def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> None:
-    """Let calls wait, each for its own approval."""
+    """Let calls wait, each for its own approval. Raises Overtaken."""
     for execution, approval in zip(executions, approvals, strict=True):
         execution.state, execution.approval = State.WAITING, approval
         execution.times_asked += 1
-    ToolExecution.objects.bulk_update(executions, ["state", "approval", "times_asked"])
+    proposed = ToolExecution.objects.filter(state=State.PROPOSED)
+    if proposed.bulk_update(executions, ["state", "approval", "times_asked"]) != len(executions):
+        raise Overtaken("a call that was to wait has been answered meanwhile")
 
 
 def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "") -> bool:
@@ -163,7 +173,7 @@ def repeat(execution: ToolExecution) -> None:
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
-    """Store the results of calls."""
+    """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
     rows = []
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)
@@ -172,16 +182,21 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
             outcome.execution.raw_result_text = _kept(outcome.raw.data, MAX_RESULT_CHARS)
+            outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
         "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
     ]  # fmt: skip
-    ToolExecution.objects.bulk_update(rows, fields)
+    if ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED).bulk_update(rows, fields) != len(rows):
+        raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         note_failures(outcome.execution, outcome.failures)
         record(outcome.execution, "completed", _result_facts(outcome.execution))
+    failed = [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]
+    if failed:
+        people.tell_of_failures(failed)
 
 
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
@@ -205,15 +220,25 @@ def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
     return bool(changed)
 
 
-def finish_late(execution: ToolExecution, result: ToolResult) -> bool:
-    """An answer that came after the lease was lost is still the answer, if nobody has given another."""
-    current = ToolExecution.objects.select_for_update().get(pk=execution.pk)
-    if current.state != State.OUTCOME_UNKNOWN:
-        record(current, "late_answer", {"status": result.status, "kept": False})
-        return False
-    finish([Outcome(current, result)])
-    record(current, "late_answer", {"status": result.status, "kept": True})
-    return True
+def finish_late(outcome: Outcome, attempt: int) -> bool:
+    """Take the answer of an attempt whose worker had lost the run; its execution is as read under the lock.
+
+    That the tool acted answers a call without an answer; anything else does so only while no later attempt has
+    begun. False: what people or another attempt said stands, this is kept beside it, and what was done keeps its key.
+    """
+    execution, result, given = outcome.execution, outcome.result, outcome.raw or outcome.result
+    acted, is_latest = given.took_effect, execution.state in BEGUN and execution.attempts <= attempt
+    kept = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
+    if kept:
+        finish([outcome])
+    elif acted:
+        execution.control[TOOK_EFFECT] = True
+        if execution.result_text in ("", "null"):
+            execution.raw_result_text = _kept(given.data, MAX_RESULT_CHARS)
+        execution.save(update_fields=["control", "raw_result_text"])
+    said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": kept}
+    record(execution, "late_answer", {**said, "message": storable(result.message)[:500]})
+    return kept
 
 
 def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:
@@ -247,6 +272,8 @@ def set_aside(execution: ToolExecution, why: str) -> bool:
     if changed:
         execution.state, execution.approval, execution.allowed_by = State.PROPOSED, None, ""
         record(execution, "set_aside", {"why": why})
+    else:
+        execution.refresh_from_db()
     return bool(changed)
 
 
@@ -344,7 +371,7 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.message = storable(result.message)[:MAX_RESULT_CHARS]
     execution.result_text = _kept(result.data, MAX_RESULT_CHARS)
     execution.artifact_text = "" if result.artifact is None else _kept(result.artifact, MAX_ARTIFACT_CHARS)
-    execution.control = storable_json(result.control)
+    execution.control = {name: value for name, value in storable_json(result.control).items() if name != TOOK_EFFECT}
     execution.retry_after = result.retry_after
     execution.metadata = storable_json(result.metadata)
     execution.trust = result.trust or execution.trust

@@ -5,14 +5,23 @@ nothing overtakes an earlier write of its step, whether it runs or waits. What n
 put on cards, all of a step at once, and the run lets go of its worker.
 """
 
-import copy
-import threading
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from types import MappingProxyType
 
-from agentapp import attempts, breakers, budgets, cards, endings, executions, points, recheck, runs, subagents, waiting
+from agentapp import (
+    attempts,
+    breakers,
+    budgets,
+    cards,
+    endings,
+    executions,
+    late,
+    points,
+    recheck,
+    runs,
+    subagents,
+    waiting,
+)  # fmt: skip
 from agentapp.attempts import Tried
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
@@ -22,9 +31,8 @@ from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools import python_source
-from agentapp.tools.base import Cancelled, ToolContext
+from agentapp.tools.base import Cancelled
 from agentapp.tools.results import checked
-from agentapp.toolset import specs
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -46,7 +54,7 @@ def settle(state: RunState) -> Settled:
             return Settled(stop=signal)
         if not rows.open or endings.of_calls(state.run, rows.executions) is not None:
             return Settled()
-        if state.run.is_told_to_stop:
+        if state.run.is_told_to_stop or waiting.people_ask(rows):
             return Settled()
         stopped = waiting.stop_asked(state, rows)
         if stopped is not None:
@@ -146,7 +154,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
-        _pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
+        budgets.pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
             breakers.note_call(run, read.tool, results[key].result)
@@ -167,12 +175,6 @@ def _refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
         for read in reads:
             message = f"{read.name} may change something now. Propose the call again if it is still needed."
             executions.finish([Outcome(read, recheck.refusal(Reason.ACTION_CHANGED, message))])
-
-
-def _pay(run: Run, cost: Decimal) -> None:
-    """Count what calls took into the run and into its agent's day."""
-    runs.add_cost(run, cost)
-    budgets.spend(run, cost)
 
 
 def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Decimal) -> Outcome:
@@ -205,13 +207,14 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         state.refresh_configuration(always=True)
         tool = state.configuration.tools.get(tool.name, tool)
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
+        refusal = refusal or recheck.cannot_be_asked(state, tool)
         ruling = ruling_for(state.situation, tool, parse(text))
         if refusal is None and ruling.verdict == Verdict.ASK:
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
         if waiting.switch_before(state, execution) is not None:
             return
-        key = recheck.key_of(execution, text)
+        key = recheck.key_of(execution, tool, text)
         done = recheck.holder_of(execution, key)
         refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling) or recheck.circuit_open(state, tool)
         if refusal is not None:
@@ -243,7 +246,7 @@ def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -
     elif approval.state in (Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED):
         if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
             return waiting.tell(state, execution, approval)
-    elif approval.state != Approval.State.PENDING:
+    elif approval.state not in Approval.UNDECIDED:
         with ledger.transaction():
             state.locked()
             executions.set_aside(execution, f"The request was {approval.state}.")
@@ -264,10 +267,12 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         state.refresh_configuration(always=True)
         if waiting.switch_before(state, execution) is not None:
             return  # the approval stands; the run waits for the switch
-        key = recheck.key_of(execution, text)
+        if waiting.approval_of(execution).version != approval.version:
+            return  # undone, or decided otherwise, before the run was locked: nothing of it has become stale
+        tool = state.configuration.tools.get(tool.name, tool)
+        key = recheck.key_of(execution, tool, text)
         done = recheck.holder_of(execution, key)
         refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(done)
-        tool = state.configuration.tools.get(tool.name, tool)
         ruling = ruling_for(state.situation, tool, parse(text))
         refusal = refusal or recheck.denied(ruling)
         stale = "" if refusal else recheck.stale(state, approval, ruling, snapshot)
@@ -291,10 +296,11 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
 
 def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
     """Call the tool of a write that is marked as running, and store what came of it."""
+    attempt = execution.attempts
     tries = tool.max_attempts if tool.idempotency == Tool.Idempotency.KEY else 1
     tried = attempts.until_answered(
         state.cancellation,
-        range(execution.attempts, execution.attempts + tries),
+        range(attempt, attempt + tries),
         lambda number: _call(state, execution, tool, execution.executed_text, number),
         # With a key, what may have happened is safe to ask for once more.
         lambda result: attempts.may_be_tried_again(result) or result.reason == Reason.OUTCOME_UNKNOWN,
@@ -305,22 +311,23 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
-            _pay(run, outcome.cost)
+            budgets.pay(run, outcome.cost)
             breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
+    except executions.Overtaken:  # by the answer of the attempt that this one repeats
+        late.keep(outcome, attempt)
+        execution.refresh_from_db()
     except runs.LeaseLost:
-        with ledger.transaction():
-            run_row = runs.lock(execution.run_id)
-            if executions.finish_late(execution, outcome.result) and run_row is not None:
-                runs.wake(run_row, runs.clock(run_row))
+        late.keep(outcome, attempt)
         raise
 
 
 def _store(outcome: Outcome) -> None:
     if outcome.result.reason == Reason.OUTCOME_UNKNOWN:
         executions.note_failures(outcome.execution, outcome.failures)
-        executions.lose(outcome.execution, outcome.cost)
+        if not executions.lose(outcome.execution, outcome.cost):
+            raise executions.Overtaken("a call that nobody knows about has an answer already")
     else:
         executions.finish([outcome])
 
@@ -337,9 +344,12 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
     honours_key = tool.idempotency == Tool.Idempotency.KEY and execution.idempotency_key is not None
     with ledger.transaction():
         run = state.locked()
+        execution.refresh_from_db()
+        if execution.state != State.EXECUTING:  # it answered, late
+            return
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
             executions.lose(execution, _cost(execution))
-            _pay(run, _cost(execution))
+            budgets.pay(run, _cost(execution))
             return
         executions.repeat(execution)
     _run_begun(state, execution, tool)
@@ -356,7 +366,7 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."
         )
     with state.cancellation.call() as cancelled:
-        context = _context(state, execution, tool, attempt, cancelled)
+        context = attempts.context_of(state, execution, tool, attempt, cancelled)
         try:
             result = within(tool.timeout_seconds, implementation.run, parse(text), context)
             return checked(result, tool.output_schema, acted=tool.consequential)
@@ -369,31 +379,3 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
         except Exception as error:  # a tool's own code may fail in any way
             return attempts.failed(tool, error)
-
-
-def _context(
-    state: RunState, execution: ToolExecution, tool: Tool, attempt: int, cancelled: threading.Event
-) -> ToolContext:
-    run = state.run
-    return ToolContext(
-        run_id=str(run.pk),
-        step=state.steps[-1].step.number,
-        call_id=execution.call_id,
-        agent=run.agent_snapshot["name"],
-        conversation_id=str(run.conversation_id or ""),
-        customer=run.customer,
-        actor=run.starter.get_username() if run.starter else "",
-        route=run.route,
-        idempotency_key=execution.idempotency_key or "",
-        deadline=datetime.now(UTC) + timedelta(seconds=tool.timeout_seconds),
-        attempt=attempt,
-        state=MappingProxyType(
-            {
-                "input": run.input,
-                "metadata": MappingProxyType(copy.deepcopy(run.metadata)),
-                "shared": MappingProxyType(state.hooks.shared),
-            }
-        ),
-        tools=tuple(specs(state.disclosed)),
-        cancelled=cancelled,
-    )

@@ -18,9 +18,11 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.auth.models import User
 from django.db import DatabaseError, close_old_connections, connections
+from django.db.models import Q
 from django.http import HttpRequest, parse_cookie
 
-from agentapp import auth, wakeups
+from agentapp import auth, release, wakeups
+from agentapp.models import Run
 from agentapp.wakeups import EVERYTHING, Fact
 
 type Scope = MutableMapping[str, Any]
@@ -34,6 +36,8 @@ RECHECK_SECONDS = 60.0
 # Several changes at once become one nudge.
 SETTLE_SECONDS = 0.15
 MAX_TOPICS = 8
+# Of a conversation, so many runs that have not ended are listened to.
+MAX_CHAT_RUNS = 50
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -47,20 +51,26 @@ INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_c
 
 @dataclass(frozen=True)
 class Topic:
-    """Something a page wants to hear about, as far as its reader may. `run` narrows it to one run."""
+    """Something a page wants to hear about, as far as its reader may. `run` narrows it to one run.
+
+    `about`: what it is that changes, a run, its conversation or its draft. `grows`: what happens may make
+    the page's reader interested in more.
+    """
 
     event: str
     data: str = ""
     run: str = ""
     only: tuple[str, ...] = ()
     own: frozenset[str] | None = None
+    about: str = "run"
+    grows: bool = False
 
     def concerns(self, fact: Fact) -> bool:
         if fact == EVERYTHING:
             return True
-        if not fact.chain.startswith("run:") or (self.only and not fact.type.startswith(self.only)):
+        about, _, run = fact.chain.partition(":")
+        if about != self.about or (self.only and not fact.type.startswith(self.only)):
             return False
-        run = fact.chain.removeprefix("run:")
         return self.run in ("", run) and (self.own is None or run in self.own)
 
     @property
@@ -173,13 +183,17 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
     """Nudge for all topics at once, since the page was rendered before the stream opened; then as told."""
+    # A page that an earlier release has rendered offers to reload itself.
+    await _send(send, f"event: deploy\ndata: {release.fingerprint()}\n\n".encode())
     subscriber.tell([EVERYTHING])
     clock = asyncio.get_running_loop().time
     beat_at, check_at = clock(), clock() + RECHECK_SECONDS
     while not subscriber.closing:
         if subscriber.untold:
             await asyncio.sleep(SETTLE_SECONDS)
-            body = b"".join(topic.message for topic in subscriber.untold)
+            body = b"".join(dict.fromkeys(topic.message for topic in subscriber.untold))
+            if any(topic.grows for topic in subscriber.untold):
+                check_at = clock()
             subscriber.untold.clear()
             await _send(send, body)
         if clock() >= check_at:
@@ -221,11 +235,33 @@ def _authorised(scope: Scope) -> tuple[Topic, ...] | None:
         if user is None:
             return None
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("t", [""])[0].split(",")
-        found = (_topic(name, user) for name in asked[:MAX_TOPICS])
-        return tuple(topic for topic in found if topic is not None)
+        return tuple(topic for name in asked[:MAX_TOPICS] for topic in _topics_of(name, user))
     finally:
         # Outside of a request nobody else gives the connection back.
         connections.close_all()
+
+
+def _topics_of(name: str, user: User) -> Iterable[Topic]:
+    """`chat:<id of a run>`: its conversation's open runs and what is said in it; or what `_topic` knows."""
+    kind, _, key = name.partition(":")
+    if kind != "chat":
+        topic = _topic(name, user)
+        return () if topic is None else (topic,)
+    try:
+        run = auth.visible_runs(user).select_related("conversation").filter(pk=uuid.UUID(key)).first()
+    except ValueError:
+        run = None
+    if run is None:
+        return ()
+    open_runs = auth.visible_runs(user).filter(conversation=run.conversation).exclude(state__in=Run.FINAL)
+    shown = open_runs.order_by("-created_at").values_list("pk", flat=True)[:MAX_CHAT_RUNS] if run.conversation else ()
+    own = frozenset(map(str, (run.pk, *shown)))
+    said = Topic("chat-changed", key, own=own, grows=run.conversation is None)
+    topics = [said, Topic("draft-changed", key, own=own, about="draft")]
+    if run.conversation is not None and auth.may_join(user, run.conversation):
+        talk = Topic("chat-changed", key, run=str(run.conversation_id), about="conversation", grows=True)
+        topics.append(talk)
+    return topics
 
 
 def _topic(name: str, user: User) -> Topic | None:
@@ -241,11 +277,17 @@ def _topic(name: str, user: User) -> Topic | None:
     except ValueError:
         return None
     if kind == "run" and auth.visible_runs(user).filter(pk=wanted).exists():
-        return Topic("run-changed", str(wanted), run=str(wanted))
+        return Topic("run-changed", str(wanted), own=_family(wanted))
     if kind == "approval":
         run = auth.visible_approvals(user).filter(pk=wanted).values_list("run_id", flat=True).first()
         return None if run is None else Topic("approval-changed", str(wanted), run=str(run))
     return None
+
+
+def _family(run: uuid.UUID) -> frozenset[str]:
+    """A run and those that answer its calls, whose costs and states its page shows. Later ones: at the next look."""
+    below = Run.objects.filter(Q(parent=run) | Q(parent__parent=run)).values_list("pk", flat=True)[:200]
+    return frozenset(map(str, (run, *below)))
 
 
 def _own(user: User) -> frozenset[str]:

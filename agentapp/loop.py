@@ -2,34 +2,31 @@
 
 import logging
 import random
-import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import DatabaseError, InterfaceError, OperationalError
 
 from agentapp import (
-    breakers,
+    answering,
     budgets,
+    closing,
     conversations,
     endings,
     executions,
+    lease,
     limits,
     points,
     progress,
     runs,
-    subagents,
     waiting,
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
 from agentapp.compilers import compile_messages
-from agentapp.drivers import get_driver
 from agentapp.drivers.base import ModelError, StepRequest
 from agentapp.executor import settle
 from agentapp.history import BrokenHistory
@@ -38,11 +35,11 @@ from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
-from agentapp.runtime import DriveRuntime, admit_agent
+from agentapp.runtime import admit_agent, driver_of
 from agentapp.state import RunState
 from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import StepRows
-from approvals import decisions, ledger
+from approvals import ledger
 
 log = logging.getLogger(__name__)
 
@@ -66,19 +63,47 @@ def drive(run_id: uuid.UUID) -> Again | None:
     run = runs.claim(run_id)
     if run is None:
         return None
-    state = RunState.load(run)
     try:
-        with _lease_kept(state):
-            return _hooked(state)
+        state = _load(run)
+        if state is not None:
+            with lease.kept(state):
+                return _unbroken(state)
     except runs.LeaseLost as lost:
         log.warning("Stopped driving %s: %s", run_id, lost)
-    except (OperationalError, InterfaceError):
+    return None
+
+
+def _load(run: Run) -> RunState | None:
+    """What a worker needs to drive a run. None: it cannot be read, and has failed: the next worker could not either."""
+    try:
+        return RunState.load(run)
+    except (runs.LeaseLost, DatabaseError, InterfaceError):
+        raise
+    except Exception as error:
+        log.exception("Reading %s failed", run.pk)
+        message = f"This run cannot be read ({type(error).__name__}); the log of the worker has it."
+    assert run.lease_token is not None
+    with ledger.transaction():
+        runs.lock_parent(run.pk)
+        signal = StopSignal(StopReason.ERROR, message, source="loop")
+        closing.finish(runs.held(run.pk, run.lease_token), Run.State.FAILED, signal)
+    return None
+
+
+def _unbroken(state: RunState) -> Again | None:
+    """Go on, and end the run by whatever breaks on the way."""
+    try:
+        return _hooked(state)
+    except executions.Overtaken as overtaken:
+        runs.release(state.run, state.token, str(overtaken))
+        return Again()
+    except (runs.LeaseLost, OperationalError, InterfaceError):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:
-        log.exception("What %s would be sent is in disorder", run_id)
+        log.exception("What %s would be sent is in disorder", state.run.pk)
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, f"No model was asked. {broken}", source="history"))
     except Exception as error:
-        log.exception("Driving %s failed", run_id)
+        log.exception("Driving %s failed", state.run.pk)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="loop"))
     return None
@@ -100,8 +125,9 @@ def _go(state: RunState) -> Again | None:
         return None
     while True:
         if state.run.is_told_to_stop:
-            _obey(state)
-            return None
+            if _obey(state):
+                return None
+            continue
         ending = endings.of_calls(state.run, state.steps[-1].executions) if state.steps else None
         if ending is not None:
             _end(state, ending.state, ending.signal, ending.answer)
@@ -113,6 +139,9 @@ def _go(state: RunState) -> Again | None:
                 return None
             continue
         if state.steps and state.steps[-1].open:
+            later = answering.answer_people(state)
+            if later is not None:
+                return Again(later)
             settled = settle(state)
             if settled.parked:
                 return None
@@ -149,16 +178,19 @@ def _go(state: RunState) -> Again | None:
             return None
 
 
-def _obey(state: RunState) -> None:
-    """Do what a person asked while a worker held the run: cancel wins over pause."""
+def _obey(state: RunState) -> bool:
+    """Do what a person asked while a worker held the run: cancel wins over pause. False: they took it back."""
     with ledger.transaction():
         run = state.locked()
+        if not run.is_told_to_stop:
+            return False
         if run.cancel_requested_at is None:
             runs.pause(run, ledger.SYSTEM, state.token)
-            return
+            return True
     reason = state.run.stop_reason or StopReason.USER_REQUESTED
     source = _WHO_CANCELS.get(reason, "parent run")
     _end(state, Run.State.CANCELLED, StopSignal(reason, state.run.stop_message or "Cancelled by a person.", {}, source))
+    return True
 
 
 def _within_budget(state: RunState) -> bool:
@@ -174,7 +206,8 @@ def _within_budget(state: RunState) -> bool:
         run = state.locked()
         if run.is_told_to_stop or budgets.breach(run, projected, runs.clock(run).date()) is None:
             return True  # somebody acted meanwhile: the loop looks again
-        runs.park(run, state.token, Run.WaitingFor.BUDGET, why=breach.signal.message)
+        # A run that waits for its agent's next day looks again when that begins, whether or not somebody allows more.
+        runs.park(run, state.token, Run.WaitingFor.BUDGET, wake_at=breach.until, why=breach.signal.message)
     return False
 
 
@@ -213,6 +246,7 @@ def _take_step(state: RunState) -> bool:
         if step is None:
             return False
         budgets.spend(state.run, reply.usage.cost)
+        state.discard_draft()
         if reply.failure is not None:
             rows = StepRows(step, [executions.record_failed_decision(state.run, step, reply.failure)])
         else:
@@ -220,27 +254,31 @@ def _take_step(state: RunState) -> bool:
     state.steps.append(rows)
     _add_usage(state.run, reply)
     points.tokens_reported(state, reply)
-    if guarded.raised is not None:
-        raise guarded.raised
     return _conclude(state)
 
 
 def _was_last(state: RunState) -> bool:
     """Whether the run's last step is one that ends it: its worker died before it did."""
-    if not state.steps or state.steps[-1].open:
+    if not state.steps:
         return False
     rows = state.steps[-1]
-    return not rows.executions or bool(rows.step.error) or limits.rounds_are_used_up(state.run, state.steps[:-1])
+    if points.stop_of_calls(rows) is not None:
+        return True
+    return not rows.open and (
+        not rows.executions or bool(rows.step.error) or limits.rounds_are_used_up(state.run, state.steps[:-1])
+    )
 
 
 def _conclude(state: RunState) -> bool:
-    """End the run if its last step is the last one: it failed, used up the rounds, or has an answer.
+    """End the run if its last step is the last one: it was stopped, failed, used up the rounds, or has an answer.
 
     Also asked by the worker that takes over from one that died right behind such a step.
     """
     rows = state.steps[-1]
     answer = rows.step.text
-    if rows.step.error:
+    if (stopped := points.stop_of_calls(rows)) is not None:
+        _end_by(state, stopped)
+    elif rows.step.error:
         points.after_step(state)
         message = rows.executions[0].message if rows.executions else "The driver failed."
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="driver"))
@@ -280,19 +318,16 @@ def _record_failed_step(state: RunState, started_at: datetime) -> None:
 def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply:
     """The driver's decision. No transaction is open here."""
     run = state.run
-    if state.driver is None:
-        state.driver = get_driver("scripted" if run.script is not None else run.agent_snapshot["driver"])
-        state.driver.bind(DriveRuntime(state))
     request = StepRequest(
         run_id=str(run.pk),
         step=run.step_count + 1,
         agent=run.agent_snapshot,
         script=run.script,
-        messages=compile_messages(run, state.earlier, state.steps),
+        messages=compile_messages(run, state.conversation(), state.steps),
         tools=tuple(specs(disclosed)),
         tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.steps)) if may_call else "none",
     )
-    return state.driver.next_step(request)
+    return driver_of(state).next_step(request)
 
 
 def _add_usage(run: Run, reply: Reply) -> None:
@@ -306,17 +341,20 @@ def _add_usage(run: Run, reply: Reply) -> None:
 
 def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     """Ask again later, from the queue and not from a sleeping worker; or give up."""
-    failures = state.run.model_failures + 1
-    if not error.retryable or failures >= settings.MODEL_ATTEMPTS:
+    failures, most = state.run.model_failures + 1, settings.MODEL_ATTEMPTS
+    if not error.retryable:
         _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
+        return None
+    if failures >= most:
+        message = f"Retry limit reached: {failures}/{most} attempts at the model failed. {error}"
+        context = {"code": error.code, "current": failures, "max": most}
+        _end(state, Run.State.FAILED, StopSignal(StopReason.RETRY_LIMIT, message, context, "model"))
         return None
     if error.retry_after is not None:
         delay = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
     else:
         delay = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
-    runs.release(state.run, state.token, f"the model could not answer: {error}", delay, failed=True)
-    # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
-    return Again(min(delay, MAX_BACKOFF_SECONDS))
+    return _come_back(state, f"the model could not answer: {error}", delay, failed=True)
 
 
 def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
@@ -325,8 +363,20 @@ def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
         _end(state, Run.State.STOPPED, StopSignal(StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source))
         return None
     delay = min(max(circuit.retry_after, 0.1), MAX_BACKOFF_SECONDS)
-    runs.release(state.run, state.token, str(circuit), delay, failed=not circuit.behind_probe)
-    return Again(delay)
+    return _come_back(state, str(circuit), delay, failed=not circuit.behind_probe)
+
+
+def _come_back(state: RunState, why: str, delay: float, *, failed: bool) -> Again | None:
+    """Give the worker back until later; at once do what a person asked for meanwhile, who should not wait as long."""
+    with ledger.transaction():
+        told = state.locked().is_told_to_stop
+        if not told:
+            runs.release(state.run, state.token, why, delay, failed=failed)
+    if told:
+        _obey(state)
+        return None
+    # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
+    return Again(min(delay, MAX_BACKOFF_SECONDS))
 
 
 def _end_by(state: RunState, signal: StopSignal) -> None:
@@ -342,42 +392,8 @@ def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, p
             runs.lock_parent(state.run.pk)
         run = state.locked()
         final, signal = endings.strictly(run, final, signal)
-        if final != Run.State.SUCCEEDED:
-            by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
-            subagents.cancel_begun(run, by_person, signal.message)
-            executions.cancel_open(run, f"The run has ended: {signal.message}")
-            decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
-        runs.finish(run, final, signal, answer, partial=partial)
-        breakers.note_run(run, final)
+        closing.finish(run, final, signal, answer, partial=partial)
+        state.discard_draft()
         if answer and run.conversation is not None:
             conversations.add(run.conversation, run, "assistant", answer)
     points.after_execution(state, final, signal, answer)
-
-
-@contextmanager
-def _lease_kept(state: RunState) -> Iterator[None]:
-    """Renew the lease from a thread of its own while the work takes long."""
-    done = threading.Event()
-
-    def keep() -> None:
-        try:
-            while not done.wait(settings.LEASE_SECONDS / 3):
-                try:
-                    if not runs.renew(state.run.pk, state.token):
-                        state.cancellation.tell()
-                        return
-                    if runs.told_to_stop(state.run.pk):
-                        state.cancellation.tell()
-                except DatabaseError:
-                    # One failure is no reason to let go of a run that is well: there is time for another try.
-                    log.exception("The lease of %s could not be renewed", state.run.pk)
-                    connections.close_all()
-        finally:
-            connections.close_all()
-
-    keeper = threading.Thread(target=keep, name=f"lease-{state.run.pk}", daemon=True)
-    keeper.start()
-    try:
-        yield
-    finally:
-        done.set()

@@ -39,6 +39,16 @@ class Usage:
             None if self.cost is None or other.cost is None else self.cost + other.cost,
         )
 
+    @property
+    def credible(self) -> "Usage":
+        """Held to what one reply can have taken: an absurd figure from a provider must not stop a run."""
+        return Usage(
+            min(max(self.input_tokens, 0), MAX_TOKENS),
+            min(max(self.output_tokens, 0), MAX_TOKENS),
+            min(max(self.cached_tokens, 0), MAX_TOKENS),
+            None if self.cost is None or not 0 <= self.cost <= MAX_COST else self.cost,
+        )
+
 
 @dataclass(frozen=True)
 class DecisionFailure:
@@ -55,6 +65,10 @@ class Note:
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)
+
+
+# Why a model's reply ended, whoever its provider is.
+FINISH_REASONS = ("stop", "length", "content_filter", "tool_call", "error")
 
 
 @dataclass(frozen=True)
@@ -122,6 +136,11 @@ class ToolResult:
     retry_after: float | None = None
     artifact: Any = None
     """For the application, as in a file's reference or the rows behind a sum. Never shown to the model."""
+
+    @property
+    def took_effect(self) -> bool:
+        """Whether the tool did what it was asked for: it ran, though what it gave may not be as promised."""
+        return self.status == "ok" or self.reason == "tool_result_invalid"
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,13 @@ from agentapp.state import RunState
 from agentapp.transcript import StepRows
 from approvals import ledger
 from approvals.digest import MalformedJSON, canonical, parse
+from approvals.models import Event
 
 log = logging.getLogger(__name__)
 
 BLOCKED = "A hook blocked this call. It did not run."
 AFTER_BLOCK = "A call before it was blocked, and that ends the run."
+HOOKS_RAN = "step.hooks_ran"
 
 
 def facts(run: Run, state: str = "") -> hooks.RunFacts:
@@ -53,6 +55,8 @@ def begin(state: RunState) -> None:
     if not state.steps and not state.run.model_failures:
         observe.emit("execution.started", state.run.pk, {"agent": state.run.agent_snapshot["name"]})
         _run(state, "before_execution", lambda: hooks.BeforeExecution(run=facts(state.run)))
+    if state.steps and state.steps[-1].executions and state.hooks.at("after_step"):
+        state.step_under_way = True  # the worker before may have died in front of its hooks
 
 
 def before_step(state: RunState) -> None:
@@ -62,8 +66,14 @@ def before_step(state: RunState) -> None:
 
 
 def after_step(state: RunState) -> bool:
-    """A step is over. True: a hook wants the run to go on although the model would end it."""
-    rows = state.steps[-1]
+    """A step is over. True: a hook wants the run to go on although the model would end it.
+
+    What hooks have said is on record, so that the next worker neither loses it nor asks them again.
+    """
+    rows, hooked = state.steps[-1], state.hooks.at("after_step")
+    said = _said_after(state, rows) if hooked else None
+    if said is not None:
+        return said
     before = hooks.AfterStep(
         run=facts(state.run),
         step=rows.step.number,
@@ -73,10 +83,20 @@ def after_step(state: RunState) -> bool:
     )
     after, _ = _run(state, "after_step", lambda: before)
     go_on = after is not None and after.continue_run
+    if hooked:
+        with ledger.transaction():
+            chain = ledger.run_chain(state.locked().pk)
+            ledger.record(chain, HOOKS_RAN, {"step": rows.step.number, "continues": go_on})
     observe.emit("step.completed", state.run.pk, {"step": rows.step.number, "error": rows.step.error})
     wanted = {"step": rows.step.number, "calls": len(rows.executions), "requested": go_on}
     observe.emit("continuation.evaluated", state.run.pk, {**wanted, "continues": go_on or bool(rows.executions)})
     return go_on
+
+
+def _said_after(state: RunState, rows: StepRows) -> bool | None:
+    """Whether hooks behind a step wanted the run to go on. None: they have not run to their end."""
+    ran = Event.objects.filter(chain=ledger.run_chain(state.run.pk), type=HOOKS_RAN).order_by("-seq").first()
+    return bool(ran.data["continues"]) if ran is not None and ran.data["step"] == rows.step.number else None
 
 
 def before_end(state: RunState, final: str, signal: StopSignal) -> None:
@@ -153,8 +173,6 @@ class Guarded:
     proposed: dict[int, ToolCall] = field(default_factory=dict)
     """By place: what the model had proposed where a hook changed it."""
     changers: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    raised: StopRun | HookFailed | None = None
-    """What is to be raised again once the step is stored."""
 
     def marked(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """The checked proposals, each with what hooks did to it."""
@@ -176,12 +194,13 @@ def guard(state: RunState, calls: Sequence[ToolCall]) -> Guarded:
         try:
             blocked = _guard_one(state, guarded, index, call)
         except (StopRun, HookFailed) as raised:
-            guarded.raised = raised
             why = "A hook stopped the run." if isinstance(raised, StopRun) else str(raised)
             guarded.answered = {
                 place: guarded.answered.get(place) or _cancelled(state, each, why)
                 for place, each in enumerate(guarded.calls)
             }
+            # It is stored with the step, so that whichever worker is next ends the run.
+            guarded.answered[index] = _stopping_proposal(guarded.answered[index], raised)
             break
         if blocked and state.run.agent_snapshot.get("stop_on_tool_block"):
             rest = range(index + 1, len(guarded.calls))
@@ -267,7 +286,18 @@ def signal_of(raised: StopRun | HookFailed, source: str = "") -> StopSignal:
 
 
 def stop_wanted(state: RunState, rows: StepRows) -> StopSignal | None:
-    """What a call of a step that has been answered ends the run with, if any does."""
+    """What ends the run by what became of the calls of a step, if anything does."""
+    signal = stop_of_calls(rows)
+    if signal is not None or rows.open or not state.run.agent_snapshot.get("stop_on_tool_block"):
+        return signal
+    blocked = next((execution for execution in rows.executions if execution.was_blocked), None)
+    if blocked is None:
+        return None
+    return StopSignal(StopReason.BLOCKED_BY_HOOK, f"A hook blocked {blocked.name}: {blocked.message}", source="hook")
+
+
+def stop_of_calls(rows: StepRows) -> StopSignal | None:
+    """What a tool or a hook stopped the run with at a call of a step that has been answered, if any did."""
     for execution in rows.executions:
         asked = execution.control.get("stop") if execution.is_answered else None
         if isinstance(asked, dict):
@@ -279,12 +309,7 @@ def stop_wanted(state: RunState, rows: StepRows) -> StopSignal | None:
                 context if isinstance(context, dict) else {},
                 str(asked.get("source") or f"tool:{execution.name}"),
             )
-    if rows.open or not state.run.agent_snapshot.get("stop_on_tool_block"):
-        return None
-    blocked = next((execution for execution in rows.executions if execution.was_blocked), None)
-    if blocked is None:
-        return None
-    return StopSignal(StopReason.BLOCKED_BY_HOOK, f"A hook blocked {blocked.name}: {blocked.message}", source="hook")
+    return None
 
 
 def _stops(result: ToolResult) -> bool:
@@ -296,6 +321,11 @@ def _cancelled(state: RunState, call: ToolCall, why: str) -> Proposal:
     return Proposal(
         call, tool, refusal=ToolResult(status="refused", reason=Reason.CANCELLED, message=why, trust="trusted_system")
     )
+
+
+def _stopping_proposal(proposal: Proposal, raised: StopRun | HookFailed) -> Proposal:
+    assert proposal.refusal is not None
+    return dataclasses.replace(proposal, refusal=stopping(proposal.refusal, raised))
 
 
 def _object(text: str) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from approvals.models import Verdict
 from approvals.policy import Ruling
 
 MAX_CALLS_PER_STEP = 32
+BESIDE_TOO_MANY = "Another call of this reply is beyond a limit, and that ends the run. This one did not run."
 NO_BUSINESS_KEY = "Two calls of this tool are the same act when they agree on: {}. Give these arguments."
 
 
@@ -41,10 +42,20 @@ class Situation:
 class _Refused(Exception):
     """Ends the checks of one call with its answer."""
 
-    def __init__(self, reason: Reason, message: str, replay_of: ToolExecution | None = None) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        replay_of: ToolExecution | None = None,
+        control: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         super().__init__(message)
-        self.result = ToolResult(status="refused", reason=reason, message=message, trust="trusted_system")
+        self.result = _refusal(reason, message, control)
         self.replay_of = replay_of
+
+
+def _refusal(reason: Reason, message: str, control: Mapping[str, Any] = MappingProxyType({})) -> ToolResult:
+    return ToolResult(status="refused", reason=reason, message=message, trust="trusted_system", control=dict(control))
 
 
 def judge(
@@ -64,7 +75,18 @@ def judge(
             if leading and proposal.tool is not None and not agent_tools.asks_agent(proposal.tool):
                 proposal = replace(proposal, starts_now=True)
         proposals.append(proposal)
-    return proposals
+    return _at_call_limit(situation.run, proposals)
+
+
+def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
+    """Where a call too many ends the run, no call of its reply runs; each has an answer all the same."""
+    too_many = any(p.refusal is not None and call_limits.CONTROL in p.refusal.control for p in proposals)
+    if not too_many or not call_limits.ends_run(run):
+        return proposals
+    ended = _refusal(Reason.CANCELLED, BESIDE_TOO_MANY)
+    return [
+        p if p.refusal else replace(p, refusal=ended, allowed_by="", asks=False, starts_now=False) for p in proposals
+    ]
 
 
 def _is_free(situation: Situation, tool: Tool | None) -> bool:
@@ -85,6 +107,7 @@ def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, a
         run={"id": str(run.pk), "title": run.title, "step": run.step_count, "metadata": run.metadata},
         customer=run.customer,
         always_ask=always_ask or bool(probes) or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
+        secret=tuple(tool.secret_fields),
     )
     return policy.evaluate(situation.configuration.rules, call)
 
@@ -196,7 +219,7 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
     asks = agent_tools.asks_agent(tool)
     if not (tool.consequential or asks) or tool.repeatable:
         return
-    done = next((e for e in earlier if e.took_effect and e.idempotency_key), None)
+    done = next((e for e in earlier if (e.took_effect or e.was_left_unknown) and e.idempotency_key), None)
     if done is not None:
         raise _Refused(
             Reason.IDEMPOTENCY_KEY_CONSUMED,
@@ -239,8 +262,17 @@ def _is_one_act(tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -
 
 def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> None:
     too_many = call_limits.exceeded(situation.run, tool, situation.steps, before)
-    if too_many:
-        raise _Refused(Reason.CALL_LIMIT_EXCEEDED, too_many)
+    if too_many is not None:
+        raise _Refused(Reason.CALL_LIMIT_EXCEEDED, too_many.told, control=too_many.control)
+    stopped = stopped_by_breaker(situation, tool)
+    if stopped:
+        raise _Refused(Reason.CIRCUIT_OPEN, stopped)
+
+
+def stopped_by_breaker(situation: Situation, tool: Tool) -> str:
+    """Why a breaker lets no call of a tool through now, not even a probe; or an empty text."""
+    now = runs.clock(situation.run)
     for breaker in situation.configuration.breakers_of(tool):
-        if breakers.is_blocked(breaker, runs.clock(situation.run)):
-            raise _Refused(Reason.CIRCUIT_OPEN, f"{breakers.describe(breaker)} Go on without it.")
+        if breakers.is_blocked(breaker, now):
+            return f"{breakers.describe(breaker)} Go on without it."
+    return ""

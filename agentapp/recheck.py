@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from agentapp import breakers, business_keys
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
-from agentapp.proposals import NO_BUSINESS_KEY
+from agentapp.proposals import NO_BUSINESS_KEY, stopped_by_breaker
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
@@ -49,16 +49,19 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     return ""
 
 
-def key_of(execution: ToolExecution, text: str) -> str:
-    """The idempotency key: the same for every attempt at this call, another for every other act."""
-    tool = execution.tool
-    assert tool is not None
+def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
+    """The idempotency key: the same for every attempt at this call, another for every other act.
+
+    `tool` is the row as it is configured now: the one read with the call may be of before a change.
+    """
     if tool.business_key_template:
         return business_keys.key_of(business_keys.act_of(tool, parse(text)), execution).digest
     same = ToolExecution.objects.filter(
         run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
     ).exclude(pk=execution.pk)  # fmt: skip
-    failed_or_repeatable = same.count() if tool.repeatable else same.exclude(ToolExecution.TOOK_EFFECT).count()
+    failed_or_repeatable = sum(
+        tool.repeatable or not (other.took_effect or other.was_left_unknown) for other in same
+    )  # fmt: skip
     return sha256(f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
 
 
@@ -72,6 +75,12 @@ def key_consumed(taken: ToolExecution | None) -> ToolResult | None:
     return refusal(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken)) if taken is not None else None
 
 
+def cannot_be_asked(state: RunState, tool: Tool) -> ToolResult | None:
+    """Why a breaker keeps a call from running whatever people say: it is refused, and nobody is asked."""
+    stopped = stopped_by_breaker(state.situation, tool)
+    return refusal(Reason.CIRCUIT_OPEN, stopped) if stopped else None
+
+
 def circuit_open(state: RunState, tool: Tool) -> ToolResult | None:
     """Why a breaker does not let the call through now. The last look before it begins: it may take the one probe."""
     if not state.configuration.breakers_of(tool):
@@ -81,9 +90,10 @@ def circuit_open(state: RunState, tool: Tool) -> ToolResult | None:
 
 
 def denied(ruling: Ruling) -> ToolResult | None:
+    """Why the rules forbid a call by now. When it was proposed they did not, or it would have been refused then."""
     if ruling.verdict != Verdict.DENY:
         return None
-    return refusal(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+    return refusal(Reason.POLICY_CHANGED, f"The rules forbid this call by now: {ruling.reason}")
 
 
 def refusal(reason: Reason, message: str) -> ToolResult:

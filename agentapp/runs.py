@@ -1,4 +1,4 @@
-"""The only writer of Run and Step. Each function is one transition and its event.
+"""The writer of Run and Step, together with `pauses`. Each function is one transition and its event.
 
 A function returns whether it changed a row; False means somebody else got there first, and is
 normal. Functions that take a lease token raise LeaseLost when the run is no longer held by it.
@@ -25,10 +25,18 @@ from agentapp.due import following as following
 from agentapp.due import told_to_stop as told_to_stop
 from agentapp.due import unfinished as unfinished
 from agentapp.due import with_configuration as with_configuration
-from agentapp.messages import MAX_COST, MAX_TOKENS, Reply, StopSignal, Usage
+from agentapp.messages import Reply, StopSignal, Usage
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step
+from agentapp.pauses import exclude as exclude
+from agentapp.pauses import hand_back as hand_back
+from agentapp.pauses import join as join
+from agentapp.pauses import pause as pause
+from agentapp.pauses import request_pause as request_pause
+from agentapp.pauses import resume as resume
+from agentapp.pauses import take_over as take_over
+from agentapp.pauses import worked_seconds
 from approvals import ledger
-from approvals.clock import Now, SecondsSince
+from approvals.clock import Now
 from approvals.digest import MalformedJSON, parse, storable, storable_json
 from approvals.models import Event
 
@@ -72,6 +80,8 @@ def create(start: Start, via: str = "") -> Run:
         conversation=start.conversation,
         parent=start.parent,
         depth=start.parent.depth + 1 if start.parent else 0,
+        # Whoever took over a run decides nothing about those it begins, either.
+        takers=start.parent.takers if start.parent else [],
         customer=start.customer,
         title=start.title,
         input=start.input,
@@ -160,20 +170,12 @@ def record_step(
     what it was at `height`, so that the calls must be checked anew. The caller is inside
     `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
-    usage, number = _credible(reply.usage), run.step_count + 1
+    usage, number = reply.usage.credible, run.step_count + 1
     current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
     if height is not None:
         current = current.exclude(Exists(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
     updated = current.update(
-        step_count=number,
-        input_tokens=F("input_tokens") + usage.input_tokens,
-        cached_tokens=F("cached_tokens") + usage.cached_tokens,
-        output_tokens=F("output_tokens") + usage.output_tokens,
-        cost=F("cost") + (usage.cost or 0),
-        cost_is_partial=True if usage.cost is None else F("cost_is_partial"),
-        model_failures=0,
-        lease_until=_in(settings.LEASE_SECONDS),
-        updated_at=Now(),
+        step_count=number, model_failures=0, lease_until=_in(settings.LEASE_SECONDS), updated_at=Now(), **_with(usage)
     )
     if not updated:
         held(run.pk, token)
@@ -215,54 +217,12 @@ def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None 
         wake_at=wake_at,
         lease_token=None,
         lease_until=None,
-        worked_seconds=_worked(),
+        worked_seconds=worked_seconds(),
         updated_at=Now(),
     )
     if not changed:
         raise LeaseLost(f"{run.pk} is no longer held by this worker")
     ledger.record(ledger.run_chain(run.pk), "run.waiting", {"for": waiting_for, **({"why": why} if why else {})})
-
-
-def pause(run: Run, actor: str, token: uuid.UUID | None = None) -> bool:
-    """Put a run aside until somebody resumes it; its requests stay open. The caller holds its lock.
-
-    `token`: the lease of the worker that does it. False: the run has ended, or a worker holds it.
-    """
-    changed = (
-        Run.objects.filter(pk=run.pk, lease_token=token)
-        .exclude(state__in=[*Run.FINAL, Run.State.PAUSED])
-        .update(
-            state=Run.State.PAUSED,
-            waiting_for="",
-            wake_at=None,
-            lease_token=None,
-            lease_until=None,
-            pause_requested_at=None,
-            worked_seconds=F("worked_seconds") if token is None else _worked(),
-            updated_at=Now(),
-        )
-    )
-    if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.paused", actor=actor)
-    return bool(changed)
-
-
-def resume(run: Run, actor: str) -> bool:
-    """Queue a paused run again; whatever it waited for, it looks anew. False: it is not paused."""
-    paused = Run.objects.filter(pk=run.pk, state=Run.State.PAUSED)
-    changed = paused.update(state=Run.State.QUEUED, wake_at=None, pause_requested_at=None, updated_at=Now())
-    if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.resumed", actor=actor)
-    return bool(changed)
-
-
-def request_pause(run: Run, actor: str) -> bool:
-    """Ask the worker that holds a run to put it aside before its next model or tool call."""
-    running = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, pause_requested_at__isnull=True)
-    changed = running.update(pause_requested_at=Now(), updated_at=Now())
-    if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
-    return bool(changed)
 
 
 def raise_budget(run: Run, amount: Decimal, actor: str) -> None:
@@ -279,7 +239,7 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
             wake_at=_in(delay) if delay else None,
             lease_token=None,
             lease_until=None,
-            worked_seconds=_worked(),
+            worked_seconds=worked_seconds(),
             model_failures=F("model_failures") + 1 if failed else F("model_failures"),
             updated_at=Now(),
         )
@@ -321,7 +281,7 @@ def finish(
             stop_source=storable(signal.source)[:120],
             answer=storable(answer),
             answer_is_partial=partial,
-            worked_seconds=_worked() if run.lease_token else F("worked_seconds"),
+            worked_seconds=worked_seconds() if run.lease_token else F("worked_seconds"),
             lease_token=None,
             lease_until=None,
             wake_at=None,
@@ -368,19 +328,21 @@ def add_cost(run: Run, cost: Decimal) -> None:
         run.cost += cost
 
 
-def _credible(usage: Usage) -> Usage:
-    """What a provider reports, held to what one reply can have taken: an absurd figure must not stop the run."""
-    return Usage(
-        input_tokens=min(max(usage.input_tokens, 0), MAX_TOKENS),
-        output_tokens=min(max(usage.output_tokens, 0), MAX_TOKENS),
-        cached_tokens=min(max(usage.cached_tokens, 0), MAX_TOKENS),
-        cost=None if usage.cost is None or not 0 <= usage.cost <= MAX_COST else usage.cost,
-    )
+def add_usage(run: Run, usage: Usage) -> None:
+    """Count what a model took outside of a step. The caller holds its lock."""
+    usage = usage.credible
+    Run.objects.filter(pk=run.pk).update(**_with(usage))
+    run.cost += usage.cost or 0
 
 
-def _worked() -> Any:
-    """The time a worker has held the run, added to that of its other holders."""
-    return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))
+def _with(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": F("input_tokens") + usage.input_tokens,
+        "cached_tokens": F("cached_tokens") + usage.cached_tokens,
+        "output_tokens": F("output_tokens") + usage.output_tokens,
+        "cost": F("cost") + (usage.cost or 0),
+        "cost_is_partial": True if usage.cost is None else F("cost_is_partial"),
+    }
 
 
 def _plain(context: Mapping[str, Any]) -> Any:

@@ -16,21 +16,29 @@ _CALL = {
     "required": ["id", "name", "arguments"],
     "additionalProperties": False,
 }
+_USAGE = {
+    "type": "object",
+    "properties": {
+        "input_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+        "output_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+        "cached_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
+        "cost": {"type": "number", "minimum": 0, "maximum": MAX_COST},
+    },
+    "additionalProperties": False,
+}
+# Instead of a reply: what a provider that fails says.
+_ERROR = {"type": "string", "minLength": 1}
 REPLY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "text": {"type": "string"},
-        # Instead of a reply: what a provider that fails says.
-        "error": {"type": "string", "minLength": 1},
+        "error": _ERROR,
         "tool_calls": {"type": "array", "items": _CALL, "maxItems": 32},
-        "usage": {
+        "usage": _USAGE,
+        # What is said to people who ask about these calls before they decide.
+        "answer": {
             "type": "object",
-            "properties": {
-                "input_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
-                "output_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
-                "cached_tokens": {"type": "integer", "minimum": 0, "maximum": MAX_TOKENS},
-                "cost": {"type": "number", "minimum": 0, "maximum": MAX_COST},
-            },
+            "properties": {"text": {"type": "string"}, "error": _ERROR, "usage": _USAGE},
             "additionalProperties": False,
         },
     },

@@ -4,87 +4,26 @@ A value that cannot be read stops the start and names its variable. What would b
 production (a default secret key, an in-memory broker) is reported by `agentapp/checks.py`.
 """
 
-import os
-import zoneinfo
-from collections.abc import Callable
 from pathlib import Path
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 
+from agentapp.environment import (
+    env,
+    env_bool,
+    env_count,
+    env_list,
+    read_choice,
+    read_provider_ids,
+    read_reasons,
+    read_redis_url,
+    read_time_zone,
+    read_web_address,
+)
+
 BASE_DIR = Path(__file__).resolve().parent.parent
-
-
-def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
-    """Read one variable; empty counts as unset. Raises ImproperlyConfigured naming the variable."""
-    raw = os.environ.get(name, "").strip()
-    if not raw:
-        return default
-    try:
-        return read(raw)
-    except ValueError as error:
-        # A URL may hold a password, which does not belong in a log.
-        shown = "" if "://" in raw else f"={raw!r}"
-        raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
-
-
-def read_bool(raw: str) -> bool:
-    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-    if raw.lower() not in words:
-        raise ValueError("Use true or false.")
-    return words[raw.lower()]
-
-
-def read_count(raw: str) -> int:
-    value = int(raw)
-    if value < 0:
-        raise ValueError("It cannot be negative.")
-    return value
-
-
-def read_list(raw: str) -> list[str]:
-    return [item.strip() for item in raw.split(",") if item.strip()]
-
-
-def read_redis_url(raw: str) -> str:
-    if not raw.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("It starts with redis://, rediss:// or unix://.")
-    return raw
-
-
-def read_web_address(raw: str) -> str:
-    if not raw.startswith(("http://", "https://")):
-        raise ValueError("It starts with http:// or https://.")
-    return raw.rstrip("/")
-
-
-def read_time_zone(raw: str) -> str:
-    try:
-        return zoneinfo.ZoneInfo(raw).key
-    except (zoneinfo.ZoneInfoNotFoundError, OSError) as error:
-        raise ValueError("There is no such time zone.") from error
-
-
-def read_choice(*choices: str) -> Callable[[str], str]:
-    def read(raw: str) -> str:
-        if raw not in choices:
-            raise ValueError(f"Use one of {', '.join(choices)}.")
-        return raw
-
-    return read
-
-
-def env_bool(name: str, default: bool) -> bool:
-    return env(name, default, read_bool, "true or false")
-
-
-def env_count(name: str, default: int) -> int:
-    return env(name, default, read_count, "a whole number, zero or more")
-
-
-def env_list(name: str, default: list[str]) -> list[str]:
-    return env(name, default, read_list, "a comma-separated list")
 
 
 # --- What kind of place this is ----------------------------------------------------------------
@@ -106,6 +45,14 @@ UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # An approval that the workers could not use in this time is asked again.
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
+# How long a request that a person claimed stays theirs without their doing anything.
+CLAIM_SECONDS = env_count("CLAIM_SECONDS", 600)
+# What a rejection offers to pick, before "Other".
+REJECTION_REASONS = env(
+    "REJECTION_REASONS", ["Wrong amount or details", "Not allowed", "Need more evidence"], read_reasons, "some reasons"
+)
+# How long the clock of a request stands at most while its agent is asked something.
+QUESTION_SECONDS = env_count("QUESTION_SECONDS", 600)
 # Lease + the sweep's interval stay under 30 s: the longest a dead worker can hold a run.
 LEASE_SECONDS = env_count("LEASE_SECONDS", 12)
 SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
@@ -125,6 +72,12 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "django_htmx",
     "ninja",
     "approvals",
@@ -140,8 +93,10 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "agentapp.console.signed_out.SignedOutMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "agentapp.console.last_seen.note",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -171,12 +126,9 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, as in Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
+FORMAT_MODULE_PATH = "agentapp.formats"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "login"
-SESSION_COOKIE_AGE = 8 * 3600
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -186,6 +138,10 @@ AUTH_PASSWORD_VALIDATORS = [
 STATIC_URL = "/static/"
 STATIC_ROOT = env("STATIC_ROOT", BASE_DIR / "staticfiles", Path, "a folder")
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "agentapp.static_files.SmallStaticFiles"},
+}
 WHITENOISE_USE_FINDERS = DEBUG
 if DEBUG:
     STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # else WhiteNoise warns; production has run collectstatic
@@ -212,6 +168,8 @@ def mailer(server: str) -> dict[str, object]:
 
 MAILERS = {"default": mailer(env("EMAIL_HOST", "", str, "the name of a mail server"))}
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an address")
+# Who knows how people want to be told; `approvals` asks by this name.
+NOTIFICATION_MANNERS = "agentapp.preferences"
 # Links in notifications are absolute; this is where the console is reached.
 BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the address of the console")
 
@@ -240,7 +198,7 @@ DATABASES = {
     "default": env("DATABASE_URL", database(f"sqlite:///{DATA_DIR / 'db.sqlite3'}"), database, "a database URL")
 }
 
-# --- Celery ------------------------------------------------------------------------------------
+# --- Celery and cache --------------------------------------------------------------------------
 
 REDIS_URL = env("REDIS_URL", "", read_redis_url, "a Redis URL")
 EMBEDDED = not REDIS_URL
@@ -273,6 +231,77 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
 }
+# What several web processes must count together: failed sign-ins. Without Redis there is one process.
+_IN_PROCESS = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+_IN_REDIS = {
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": REDIS_URL,
+    "KEY_PREFIX": CELERY_TASK_DEFAULT_QUEUE,
+}
+CACHES: dict[str, dict[str, object]] = {
+    "default": {**_IN_PROCESS} if EMBEDDED else {**_IN_REDIS},
+    # What each process may count for itself: when a session was last noted as seen.
+    "process": {**_IN_PROCESS, "LOCATION": "process"},
+}
+
+# --- Signing in --------------------------------------------------------------------------------
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_AGE = 8 * 3600
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+
+# Accounts are made by administrators: there is no page to sign up, and none to change an address by mail.
+ACCOUNT_ADAPTER = "agentapp.console.entrance.AccountAdapter"
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = False
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_SESSION_COOKIE_AGE = SESSION_COOKIE_AGE
+# A second factor or a passkey is asked again for what matters, unless it was given this many seconds ago.
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+ACCOUNT_RATE_LIMITS = {"login_failed": "20/m/ip,5/5m/key"}
+
+MFA_ADAPTER = "agentapp.console.entrance.MfaAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = WORKSPACE_NAME
+MFA_TOTP_TOLERANCE = 1
+MFA_WEBAUTHN_USER_VERIFICATION = "required"
+# Addresses of people are those of administrators' making, not of a sign-up that was never confirmed.
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+
+SOCIALACCOUNT_ADAPTER = "agentapp.console.entrance.SingleSignOnAdapter"
+SOCIALACCOUNT_STORE_TOKENS = False
+# A form that ends at the provider would be stopped by our own form-action; the link carries no right.
+SOCIALACCOUNT_LOGIN_ON_GET = True
+
+
+def provider(id: str) -> dict[str, object]:
+    """One OpenID Connect provider, from the variables that begin with OIDC_ and its id."""
+    prefix = f"OIDC_{id.upper().replace('-', '_')}_"
+    issuer = env(prefix + "ISSUER", "", read_web_address, "the address of the provider")
+    client = env(prefix + "CLIENT_ID", "", str, "a client id")
+    if not issuer or not client:
+        raise ImproperlyConfigured(f"OIDC_PROVIDERS names {id!r}, so {prefix}ISSUER and {prefix}CLIENT_ID must be set.")
+    return {
+        "provider_id": id,
+        "name": env(prefix + "NAME", id.title(), str, "a name"),
+        "client_id": client,
+        "secret": env(prefix + "CLIENT_SECRET", "", str, "a secret"),
+        "settings": {
+            "server_url": issuer,
+            "oauth_pkce_enabled": True,
+            # People are found by their address; only one that the provider has checked counts.
+            "verified_email": env_bool(prefix + "TRUST_EMAIL", False),
+        },
+    }
+
+
+_NO_PROVIDERS: list[str] = []
+OIDC_PROVIDERS = env("OIDC_PROVIDERS", _NO_PROVIDERS, read_provider_ids, "names such as corp, with commas")
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [provider(id) for id in OIDC_PROVIDERS]}}
 
 # --- Security headers --------------------------------------------------------------------------
 
@@ -293,13 +322,17 @@ SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "agentapp.console.problems.session_changed"
 SECURE_COOKIES = env_bool("SECURE_COOKIES", not DEBUG)
 SESSION_COOKIE_SECURE = SECURE_COOKIES
 CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", False)
 SECURE_HSTS_SECONDS = env_count("SECURE_HSTS_SECONDS", 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env_bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", False)
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env_bool("BEHIND_PROXY", False) else None
+BEHIND_PROXY = env_bool("BEHIND_PROXY", False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
+# Failed sign-ins are counted per address, which the proxy adds to X-Forwarded-For.
+ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0
 
 # The whole request body; model arguments are held to 256 KiB separately.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024

@@ -4,7 +4,7 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
-from agentapp import runs
+from agentapp import drafts, runs
 from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_conversation
 from agentapp.drivers.base import Driver
@@ -28,8 +28,10 @@ class RunState:
     hooks: Hooks = field(default_factory=Hooks)
     """Loaded when the drive begins."""
     step_under_way: bool = False
-    """The last step has had calls to settle, and the hooks behind it have not run."""
+    """The last step has calls, and the hooks behind it may not have run."""
     cancellation: Cancellation = field(default_factory=Cancellation)
+    drafted: bool = False
+    """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
 
     @classmethod
     def load(cls, run: Run) -> "RunState":
@@ -39,19 +41,35 @@ class RunState:
         height: int = run.configuration_height  # type: ignore[attr-defined]
         state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
         state.step_under_way = bool(state.steps and state.steps[-1].open)
+        state.drafted = run.has_draft  # type: ignore[attr-defined]
         return state
 
     def locked(self) -> Run:
         """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""
         fresh = runs.held(self.run.pk, self.token)
-        fresh.agent, fresh.conversation, fresh.starter = self.run.agent, self.run.conversation, self.run.starter
+        fresh.agent, fresh.starter = self.run.agent, self.run.starter
+        if fresh.conversation_id == self.run.conversation_id:
+            fresh.conversation = self.run.conversation
         self.run = fresh
         return fresh
 
+    def discard_draft(self) -> None:
+        """Take the unfinished text away, where people have seen any. Costs nothing where they have not."""
+        if self.drafted:
+            drafts.discard(self.run)
+            self.drafted = False
+
+    def conversation(self) -> Earlier:
+        """What was said before the run, and while a person had taken it over: as it is by now."""
+        if self.run.takers:
+            self.earlier = load_conversation(self.run)
+        return self.earlier
+
     def look_for_pause(self) -> None:
-        """Notice a pause that was asked for while nothing needed the row's lock."""
-        asked = Run.objects.filter(pk=self.run.pk).values_list("pause_requested_at", flat=True)
-        self.run.pause_requested_at = asked.first()
+        """Notice a pause that was asked for, or a person who took over, while nothing needed the row's lock."""
+        seen = Run.objects.filter(pk=self.run.pk).values_list("pause_requested_at", "conversation", "takers").first()
+        if seen is not None:
+            self.run.pause_requested_at, self.run.conversation_id, self.run.takers = seen
 
     def refresh_configuration(self, *, always: bool = False) -> None:
         """Read tools and rules again if anything was configured since; `always` does so in any case."""

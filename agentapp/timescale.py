@@ -1,7 +1,7 @@
 """When somebody worked and when nobody did, as places on one axis. Arithmetic on moments, no Django.
 
 An axis shows worked time to scale. Time in which a run only waited is folded to a narrow strip, so
-that a night of waiting for a person does not squeeze a minute of work to nothing.
+that a night of waiting for a person does not squeeze a minute of work to nothing, unless asked not to be.
 """
 
 from bisect import bisect_left, bisect_right
@@ -61,7 +61,7 @@ class Fold:
     @property
     def middle(self) -> float:
         """Where the middle of the label stands: all of it is on the axis."""
-        return round(min(self.x + self.width / 2, 100 - _LABEL_WIDTH / 2), 2)
+        return round(max(_LABEL_WIDTH / 2, min(self.x + self.width / 2, 100 - _LABEL_WIDTH / 2)), 2)
 
 
 def partition(spans: Iterable[Span], start: datetime, end: datetime) -> list[Span]:
@@ -92,21 +92,21 @@ def partition(spans: Iterable[Span], start: datetime, end: datetime) -> list[Spa
 class Axis:
     """Moments → percent of the width. Made from parts that follow each other without a gap."""
 
-    def __init__(self, parts: Sequence[Span], start: datetime) -> None:
+    def __init__(self, parts: Sequence[Span], start: datetime, *, folded: bool = True) -> None:
         self._start = start
         worked = sum(part.seconds for part in parts if part.kind not in ("people", "idle"))
-        folded = [part for part in parts if _folds(part, worked)]
-        width = min(FOLD_WIDTH, (100 - _LEAST_FOR_WORK) / len(folded)) if folded else 0.0
-        to_scale = sum(part.seconds for part in parts) - sum(part.seconds for part in folded)
-        room = 100 - width * len(folded)
+        folds_at = [folded and _folds(part, worked) for part in parts]
+        strips = [part for part, fold in zip(parts, folds_at, strict=True) if fold]
+        width = min(FOLD_WIDTH, (100 - _LEAST_FOR_WORK) / len(strips)) if strips else 0.0
+        to_scale = sum(part.seconds for part in parts) - sum(part.seconds for part in strips)
+        room = 100 - width * len(strips)
         rate = room / to_scale if to_scale else 0.0
         # The knots of a line through (seconds since start, seconds to scale, percent).
         self._clock, self._scaled, self._x = [0.0], [0.0], [0.0]
         folds: list[Fold] = []
         labelled = -_LABEL_WIDTH
-        for part in parts:
+        for part, fold in zip(parts, folds_at, strict=True):
             x, long = self._x[-1], part.seconds
-            fold = _folds(part, worked)
             if fold:
                 made = Fold(round(x, 2), round(width, 2), long)
                 folds.append(replace(made, labelled=made.middle - labelled >= _LABEL_WIDTH))
@@ -134,7 +134,7 @@ class Axis:
             # Where a fold stands at this very second, the mark belongs before it.
             index = max(1, bisect_left(self._scaled, seconds))
             x = _interpolate(self._scaled, self._x, min(index, len(self._x) - 1), seconds) if number else 0.0
-            if not number or (x >= taken and self._has_room(x)):
+            if x >= taken and self._has_room(x):
                 taken = x + _LABEL_WIDTH * 0.8
                 yield Tick(round(x, 2), seconds)
 

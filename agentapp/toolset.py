@@ -114,8 +114,8 @@ _SNAPSHOT = (
     "name", "instructions", "driver", "driver_settings", "model", "model_settings", "parallel_tool_calls",
     "tool_choice", "reset_tool_choice", "message_compiler", "compiler_settings", "subagents", "denied_subagents",
     "max_depth", "hooks", "hook_contract", "max_iterations", "on_limit", "max_steps", "max_tokens", "max_seconds",
-    "max_calls", "finish_reasons", "max_cost", "max_daily_cost", "on_budget", "on_reject", "raise_on_tool_failure",
-    "fail_run_on_tool_error", "stop_on_tool_block",
+    "max_calls", "on_call_limit", "finish_reasons", "max_cost", "max_daily_cost", "on_budget", "on_reject",
+    "raise_on_tool_failure", "fail_run_on_tool_error", "stop_on_tool_block", "streams",
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from agentapp import conversations, executions, runs
 from agentapp.messages import StopSignal
-from agentapp.models import Agent, Conversation, Message, Run, ToolExecution
+from agentapp.models import Agent, Conversation, Run, ToolExecution
 from agentapp.reasons import StopReason
 from approvals import decisions, ledger
 from approvals.models import Approval
@@ -18,17 +18,29 @@ State = ToolExecution.State
 def take(start: runs.Start, via: str = "", expected_version: int | None = None) -> Run:
     """A run for a new message of a conversation. The caller is inside `ledger.transaction()`.
 
-    What runs before it is waited for, or replaced where the agent says so. Raises conversations.Changed.
+    What runs before it is waited for, or replaced where the agent says so. While a person has taken over no
+    run begins, and the message waits for them. Raises conversations.Changed.
     """
     conversation = start.conversation
     assert conversation is not None
     # Runs are locked before conversations, as by a run that ends and leaves its answer.
     replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
-    conversations.lock(conversation, expected_version)
+    actor = ledger.actor_of(start.starter, via)
+    if conversations.lock(conversation, expected_version).mode == Conversation.Mode.MANUAL:
+        return _kept(start, conversation, via)
     run = runs.create(start, via)
-    conversations.add(conversation, run, Message.Role.USER, start.input)
+    conversations.ask(conversation, run, actor)
     for earlier in replaced:
-        _replace(earlier, run, ledger.actor_of(start.starter, via))
+        _replace(earlier, run, actor)
+    return run
+
+
+def _kept(start: runs.Start, conversation: Conversation, via: str) -> Run:
+    """Keep a message for the person who has taken over. Returns the run they took over: no other begins."""
+    run = Run.objects.get(conversation=conversation, taken_over_by__isnull=False)
+    conversations.write(
+        conversations.NewMessage(conversation, run, start.input, start.starter, key=start.request_key, via=via)
+    )
     return run
 
 

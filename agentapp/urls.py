@@ -13,3 +13,8 @@ urlpatterns = [
     path("healthz/", probes.healthz, name="healthz"),
     path("readyz/", probes.readyz, name="readyz"),
 ]
+
+handler400 = "agentapp.console.problems.bad_request"
+handler403 = "agentapp.console.problems.forbidden"
+handler404 = "agentapp.console.problems.not_found"
+handler500 = "agentapp.console.problems.broken"

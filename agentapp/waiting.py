@@ -1,6 +1,6 @@
 """When people must act: calls are put on cards, the run lets go of its worker, and what people said is told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -13,7 +13,7 @@ from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.state import RunState
 from agentapp.transcript import StepRows
-from approvals import decisions, ledger
+from approvals import decisions, ledger, people, questions
 from approvals import tasks as approval_tasks
 from approvals.clock import Now
 from approvals.digest import parse
@@ -24,7 +24,7 @@ State = ToolExecution.State
 
 # Events carry a worker's time, approvals the database's.
 CLOCKS_DIFFER = timedelta(seconds=10)
-OUTLASTED = "It was approved, but the run was held until the approval ran out. People are asked again."
+OUTLASTED = "The run was held until the time for this ran out. People are asked again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 
 
@@ -50,8 +50,21 @@ def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
     return tell(state, next(execution for execution in waiting if execution.approval_id == stopping.pk), stopping)
 
 
+def people_ask(rows: StepRows) -> bool:
+    """Whether somebody waits for the agent's answer about a call of the step."""
+    waiting = [execution.approval_id for execution in _waiting(rows) if execution.approval_id is not None]
+    return bool(waiting) and questions.open_about(waiting).exists()
+
+
+def _waiting(rows: StepRows) -> list[ToolExecution]:
+    return [execution for execution in rows.open if execution.state == State.WAITING]
+
+
 def hold(state: RunState, rows: StepRows) -> bool:
-    """Put every call of the step that needs a person on a card, and let go of the run. False: it was cancelled."""
+    """Put every call of the step that needs a person on a card, and let go of the run.
+
+    False: it was cancelled, or a breaker keeps some of the calls from running, which are refused.
+    """
     asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
     state.refresh_configuration()
     situation = state.situation
@@ -62,17 +75,40 @@ def hold(state: RunState, rows: StepRows) -> bool:
         asked_for = cards.asked_for(execution, tool)
         terms = _terms(situation, execution, tool, asked_for.text)
         made.append(cards.build(state.run, state.steps, execution, tool, terms, asked_for))
+    audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:
             return False
-        asked = decisions.request(made, runs.clock(run), state.configuration.channels)
+        state.refresh_configuration()
+        if _refuse_stopped(state, asking):
+            return False
+        # As the row has it now: somebody may have taken over while the cards were made.
+        made = [replace(card, excluded=tuple(run.takers)) for card in made]
+        # What people have done about calls that waited before.
+        wake_at = runs.clock(run) if people_ask(rows) else _stop_due(rows)
+        asked = decisions.request(made, runs.clock(run), state.configuration.channels, audience)
         executions.hold(asking, asked)
         # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
-        answered = runs.clock(run) if subagents.any_ended(rows) else None
-        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=answered)
+        wake_at = runs.clock(run) if subagents.any_ended(rows) else wake_at
+        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=wake_at)
         transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
+
+
+def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
+    """Refuse calls that a breaker keeps from running. One that a person wants tried again is asked about all the same.
+
+    False: there are none.
+    """
+    outcomes = []
+    for execution in asking:
+        tool = state.configuration.tools.get(execution.name, execution.tool)
+        refusal = recheck.cannot_be_asked(state, tool) if tool is not None and not execution.attempts else None
+        if refusal is not None:
+            outcomes.append(Outcome(execution, refusal))
+    executions.finish(outcomes)
+    return bool(outcomes)
 
 
 def wait_for_agents(state: RunState, rows: StepRows) -> bool:
@@ -98,11 +134,13 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
     with ledger.transaction():
         run = state.locked()
         first = rows.open[0]
+        if people_ask(rows):
+            return False
         if waiting_for == Run.WaitingFor.OUTCOME:
             first.refresh_from_db()
             if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
                 return False
-            runs.park(run, state.token, waiting_for)
+            runs.park(run, state.token, waiting_for, wake_at=_stop_due(rows))
             return True
         if waiting_for == Run.WaitingFor.SUBAGENT:
             if run.is_told_to_stop or subagents.any_ended(rows):
@@ -111,7 +149,7 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
             return True
         approval = approval_of(first)
         due = approval.runs_at if approval.state in Approval.DECIDED else None
-        if approval.state not in (Approval.State.PENDING, *Approval.DECIDED) or run.is_told_to_stop:
+        if approval.state not in (*Approval.UNDECIDED, *Approval.DECIDED) or run.is_told_to_stop:
             return False
         if due is not None and due <= runs.clock(run):
             return False
@@ -121,8 +159,11 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
 
 def _stop_due(rows: StepRows) -> datetime | None:
     """When a held rejection that stops the run takes effect; it does not wait for the calls before it."""
+    waiting = _waiting(rows)
+    if not waiting:
+        return None
     held = Approval.objects.filter(
-        execution__in=rows.open, state=Approval.State.REJECTED, used_at__isnull=True,
+        execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True,
         decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
     return held.order_by("runs_at").values_list("runs_at", flat=True).first()
@@ -152,12 +193,24 @@ def park_for_switch(state: RunState, switch: KillSwitch) -> bool:
 
 
 def asks_again(approval: Approval) -> bool:
-    """Whether an approval ran out only because a kill switch or a pause held the run: people are asked again."""
-    if approval.state != Approval.State.EXPIRED or approval.decided_at is None:
+    """Whether a request ran out only because a switch, a pause or a person held the run: people are asked again."""
+    if approval.state != Approval.State.EXPIRED:
         return False
+    if approval.decided_at is None:
+        return _was_taken_over(approval)
     since = approval.decided_at - CLOCKS_DIFFER
     held = Event.objects.filter(run_id=approval.run_id, type__in=("run.waiting", "run.resumed"), at__gte=since)
     return any(event.type == "run.resumed" or event.data.get("for") == Run.WaitingFor.SWITCH for event in held)
+
+
+def _was_taken_over(approval: Approval) -> bool:
+    """Whether a person spoke in the agent's place when time ran out for a request."""
+    turns = Event.objects.filter(run_id=approval.run_id).order_by("seq")
+    taken = turns.filter(type="run.taken_over", at__lte=approval.expires_at + CLOCKS_DIFFER).last()
+    if taken is None:
+        return False
+    handed_back = turns.filter(type="run.handed_back", seq__gt=taken.seq).first()
+    return handed_back is None or handed_back.at >= approval.expires_at - CLOCKS_DIFFER
 
 
 def approval_of(execution: ToolExecution) -> Approval:

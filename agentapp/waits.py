@@ -2,11 +2,10 @@
 
 from datetime import datetime
 
-from agentapp.models import ToolExecution
 from approvals.models import Approval
 
 
-def ended(approval: Approval, after: Approval | None, call: ToolExecution, end: datetime) -> datetime:
+def ended(approval: Approval, after: Approval | None, answered_at: datetime | None, end: datetime) -> datetime:
     """When a request stopped keeping its call waiting. A decision that is held still does."""
     if approval.used_at:
         return approval.used_at
@@ -15,7 +14,7 @@ def ended(approval: Approval, after: Approval | None, call: ToolExecution, end: 
     if approval.state == Approval.State.EXPIRED:
         return min(end, approval.expires_at)
     if approval.state == Approval.State.WITHDRAWN:
-        return call.finished_at or end
+        return answered_at or end
     return end
 
 
@@ -23,6 +22,7 @@ def became(approval: Approval) -> str:
     """What became of a request, in words that follow its name."""
     words = {
         Approval.State.PENDING: "waiting",
+        Approval.State.ASKED: "waiting, a question was asked",
         Approval.State.EXPIRED: "expired, no one decided",
         Approval.State.WITHDRAWN: "withdrawn",
         Approval.State.SUPERSEDED: "replaced by a newer one",
@@ -34,6 +34,6 @@ def became(approval: Approval) -> str:
     names = [user.get_full_name() or user.get_username() for user in deciders]
     if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
         return said
-    if approval.state == Approval.State.PENDING:
+    if approval.state in Approval.UNDECIDED:
         return f"{len(names)} of {approval.approvals_needed} approved"
     return f"{said} by {' and '.join(names)}"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +24,8 @@ POLL_SECONDS = 0.15
 RETRY_SECONDS = 1.0
 # An announcement names a chain; its new events are among those of the last moments.
 RECENT = timedelta(seconds=30)
+# What begins so is no chain: the text of a step that a model has begun to write has changed.
+DRAFT = "draft:"
 # Announcements of one moment are looked up together.
 GATHER_SECONDS = 0.02
 
@@ -66,7 +69,10 @@ async def _follow_postgresql(publish: Publish) -> None:
             chains = {notice.payload async for notice in connection.notifies(stop_after=1)}
             await asyncio.sleep(GATHER_SECONDS)
             chains |= {notice.payload async for notice in connection.notifies(timeout=0)}
-            publish(await sync_to_async(_recent, thread_sensitive=False)(chains))
+            written = {chain for chain in chains if chain.startswith(DRAFT)}
+            publish(Fact(chain, "draft") for chain in written)
+            if chains - written:
+                publish(await sync_to_async(_recent, thread_sensitive=False)(chains - written))
 
 
 def _recent(chains: set[str]) -> list[Fact]:
@@ -84,6 +90,7 @@ async def _follow_sqlite(publish: Publish) -> None:
     path = connections["default"].settings_dict["NAME"]
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as database:
         seen, last = _one(database, "PRAGMA data_version"), _last(database)
+        written: dict[str, str] = {}
         publish([EVERYTHING])
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -95,7 +102,10 @@ async def _follow_sqlite(publish: Publish) -> None:
             if rows:
                 last = max(row[0] for row in rows)
                 publish([Fact(chain, type_) for chain, type_ in dict.fromkeys(row[1:] for row in rows)])
-            elif _last(database) < last:
+            drafts = dict(database.execute("SELECT run_id, updated_at FROM agentapp_draft").fetchall())
+            publish([Fact(f"{DRAFT}{uuid.UUID(run)}", "draft") for run, at in drafts.items() if written.get(run) != at])
+            written = drafts
+            if not rows and _last(database) < last:
                 # The table was emptied, as between tests.
                 last = _last(database)
 

@@ -1,31 +1,45 @@
 """Admin pages: channels to edit, and the records to read. What other apps' admin pages share is here too."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pydantic
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
+from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, HttpResponse
 
-from approvals import channels, configuration, ledger
+from approvals import changes, channels, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
 from approvals.masking import MASK, masked
 from approvals.models import Approval, Channel, Decision, Event, Notification
+
+# Events on a page of history.
+MAX_HISTORY = 100
 
 
 class StrictJSONField(forms.JSONField):
     """JSON that means the same to every part of the system: no NaN, no key twice, no numbers that lose digits."""
 
+    when_empty: Callable[[], Any] = staticmethod(lambda: None)
+
     def to_python(self, value: Any) -> Any:
-        if isinstance(value, str) and value.strip():
+        if isinstance(value, str):
+            value = value.strip()
+        if isinstance(value, str) and value:
             try:
                 parse(value)
             except MalformedJSON as error:
                 raise ValidationError(str(error), code="invalid") from error
-        return super().to_python(value)
+        found = super().to_python(value)
+        return self.when_empty() if found is None else found
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """What somebody typed comes back to the letter, also where it cannot be read or says a key twice."""
+        return initial if self.disabled or data is None else InvalidJSONInput(data)
 
 
 # Checkboxes need no script, and a screen reader can tell what they are.
@@ -39,6 +53,25 @@ class RecordedAdmin(admin.ModelAdmin):
     """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written."""
 
     formfield_overrides = FORM_FIELDS
+    about = ""
+    """What the rows are for, above their list."""
+    when_empty = ""
+    """What to do first, where there are none."""
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """What the ledger says of the row: everything that changed it, here or by a command, before and after."""
+        row = self.get_object(request, unquote(object_id))
+        found = changes.of(row, MAX_HISTORY) if row is not None else []
+        return super().history_view(
+            request, object_id, {"recorded": found, "most": MAX_HISTORY, **(extra_context or {})}
+        )
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        made = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if isinstance(made, StrictJSONField) and not db_field.null:
+            # An emptied field is the default: the column takes no NULL.
+            made.when_empty = db_field.get_default
+        return made
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Links are stored later, in save_related; the event is about both.
@@ -72,6 +105,29 @@ class RecordedAdmin(admin.ModelAdmin):
                 configuration.delete(obj, actor_of(request))
 
 
+class SwitchedAdmin(RecordedAdmin):
+    """Rows that can be switched on and off, several at once too, each change with an event of its own."""
+
+    switch = "enabled"
+
+    @admin.action(permissions=["change"], description="Switch on")
+    def switch_on(self, request: HttpRequest, queryset: models.QuerySet[Any]) -> None:
+        self.set_all(request, queryset, self.switch, True)
+
+    @admin.action(permissions=["change"], description="Switch off")
+    def switch_off(self, request: HttpRequest, queryset: models.QuerySet[Any]) -> None:
+        self.set_all(request, queryset, self.switch, False)
+
+    def set_all(self, request: HttpRequest, queryset: models.QuerySet[Any], column: str, value: Any) -> None:
+        """Give one column of several rows a value, and say how many had another."""
+        changed = 0
+        with ledger.transaction():
+            for row in queryset:
+                setattr(row, column, value)
+                changed += configuration.save(row, actor_of(request)) is not None
+        self.message_user(request, f"{changed} changed.", messages.SUCCESS)
+
+
 class ReadOnlyAdmin(admin.ModelAdmin):
     """A record: it can be looked at, by those with the right to view it, and by nobody changed."""
 
@@ -79,6 +135,8 @@ class ReadOnlyAdmin(admin.ModelAdmin):
     ordering = ["-pk"]
     list_per_page = 50
     show_full_result_count = False
+    about = ""
+    when_empty = ""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -94,9 +152,24 @@ class ReadOnlyAdmin(admin.ModelAdmin):
             raise PermissionDenied
         return super().changelist_view(request, extra_context)
 
+    def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        # A record is its own history.
+        return super().render_change_form(request, context | {"is_record": True}, *args, **kwargs)
+
 
 class ChannelForm(forms.ModelForm):
-    kind = forms.ChoiceField(choices=lambda: [(kind, kind) for kind in channels.CHANNELS])
+    kind = forms.ChoiceField(
+        choices=lambda: [(kind, kind) for kind in channels.CHANNELS],
+        help_text="How its messages travel. email takes addresses, or sends to the people who may decide.",
+    )
+
+    class Meta:
+        help_texts = {
+            "name": "As in night-desk.",
+            "active": "One that is not active sends nothing.",
+            "config": 'What the kind needs. For email {"to": ["desk@shop.example"]}, or {"deciders": true} for the '
+            "people who may decide.",
+        }
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -112,8 +185,13 @@ class ChannelForm(forms.ModelForm):
 
 
 @admin.register(Channel)
-class ChannelAdmin(RecordedAdmin):
+class ChannelAdmin(SwitchedAdmin):
     form = ChannelForm
+    switch = "active"
+    actions = ["switch_on", "switch_off"]
+    about = "How people are told that a request waits: by mail to a list, or to the people who may decide."
+    when_empty = "Requests are seen in the inbox. A channel tells people who are not looking."
+    search_fields = ["name"]
     list_display = ["name", "kind", "active"]
     list_filter = ["kind", "active"]
     fieldsets = [
@@ -130,6 +208,7 @@ class ChannelAdmin(RecordedAdmin):
 
 @admin.register(Approval)
 class ApprovalAdmin(ReadOnlyAdmin):
+    about = "Requests to people, as the table has them. They are decided in the console's Inbox, and nowhere else."
     list_display = ["reference", "tool", "title", "agent", "risk", "state", "created_at", "decided_at"]
     list_filter = ["state", "risk", "effect_class"]
     search_fields = ["id", "tool", "run_id"]
@@ -171,6 +250,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
 
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyAdmin):
+    about = "Verdicts of single people, with what they were shown when they gave them."
     list_display = ["approval", "type", "user", "via", "decided_at", "undone_at"]
     list_filter = ["type", "via"]
     list_select_related = ["approval", "user"]
@@ -197,6 +277,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
+    about = "What was sent to whom about requests, and whether it arrived at its server."
     list_display = ["approval", "channel", "state", "attempts", "created_at", "sent_at"]
     list_filter = ["state", "channel"]
     list_select_related = ["approval", "channel"]
@@ -204,6 +285,7 @@ class NotificationAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
+    about = "The ledger: every fact once, chained by hashes; the database refuses to change it."
     list_display = ["at", "chain", "seq", "type", "actor"]
     ordering = ["-at", "-id"]
     search_fields = ["run_id", "type", "actor"]

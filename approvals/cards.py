@@ -36,11 +36,14 @@ class Card:
     snapshot_text: str = ""
     difference: list[dict[str, Any]] = field(default_factory=list)
     rule: str = ""
+    condition: str = ""
+    rule_values: tuple[dict[str, Any], ...] = ()
     risk: str = Risk.MEDIUM
     allowed_decisions: tuple[str, ...] = ()
     approvals_needed: int = 1
     starter_id: int | None = None
     starter_excluded: bool = True
+    excluded: tuple[int, ...] = ()
     on_expiry: str = "reject"
     groups: tuple[int, ...] = ()
     supersedes_id: uuid.UUID | None = None
@@ -48,7 +51,7 @@ class Card:
 
 
 # Keys of rows, which mean nothing to a reader.
-_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id"})
+_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "excluded"})
 
 
 def view_digest(card: Card) -> str:
@@ -84,11 +87,14 @@ def pending(card: Card, now: datetime) -> Approval:
         view_digest=view_digest(card),
         rule=card.rule,
         reason=card.reason[:500],
+        condition=card.condition,
+        rule_values=list(card.rule_values),
         risk=card.risk,
         allowed_decisions=list(card.allowed_decisions),
         approvals_needed=card.approvals_needed,
         starter_id=card.starter_id,
         starter_excluded=card.starter_excluded,
+        excluded=list(card.excluded),
         hold_seconds=card.hold_seconds,
         on_expiry=card.on_expiry,
         supersedes_id=card.supersedes_id,

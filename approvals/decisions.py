@@ -6,35 +6,22 @@ wait cannot miss each other; and is inside `ledger.transaction()`.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import F, Q, prefetch_related_objects
 
-from approvals import ledger
+from approvals import ledger, people, questions
 from approvals.cards import Card, concerns, digest_of, pending
 from approvals.clock import Now
-from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Risk
-from approvals.standing import Refusal, final_digest, is_enough, may_decide
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One person's answer to one request, as it came in. `id` makes a repeat harmless."""
-
-    id: uuid.UUID
-    type: str
-    user: User
-    version: int
-    action_digest: str
-    message: str = ""
-    stop_run: bool = False
-    via: str = "console"
-    edited_text: str = ""
-    edited_title: str = ""
+from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Question
+from approvals.standing import Refusal, decides_alone, final_digest, is_enough, may_decide
+from approvals.verdicts import Verdict as Verdict
+from approvals.verdicts import no_longer_open, refusal, says
 
 
 @dataclass(frozen=True)
@@ -46,8 +33,13 @@ class Taken:
     repeated: bool = False
 
 
-def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = ()) -> list[Approval]:
-    """Ask people about calls: pending rows, their groups, and a notification for each channel."""
+def request(
+    cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = (), audience: Sequence[Sequence[int]] = ()
+) -> list[Approval]:
+    """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience.
+
+    `audience` has the people for each card, as `people.audience` finds them.
+    """
     approvals = [pending(card, now) for card in cards]
     prefetch_related_objects(list(channels), "groups")
     Approval.objects.bulk_create(approvals)
@@ -63,6 +55,11 @@ def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = 
         for approval, card in zip(approvals, cards, strict=True)
         for channel in channels
         if concerns(channel, card)
+    ]
+    notifications += [
+        Notification(approval=approval, user_id=user_id, created_at=now)
+        for approval, user_ids in zip(approvals, audience, strict=False)
+        for user_id in user_ids
     ]
     Notification.objects.bulk_create(notifications)
     for approval in approvals:
@@ -81,7 +78,8 @@ def request(cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = 
                 "risk": approval.risk,
                 "expires_at": approval.expires_at.isoformat(),
                 "supersedes": str(approval.supersedes_id or ""),
-                "told": [n.channel.name for n in notifications if n.approval_id == approval.pk],
+                "told": [n.channel.name for n in notifications if n.channel and n.approval_id == approval.pk],
+                **decides_alone(approval),
             },
         )
     return approvals
@@ -95,9 +93,10 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
     approval = _locked(approval_id)
     if approval is None:
         return Refusal("not_found", "There is no such request.")
-    refusal = _refusal(approval, verdict)
-    if refusal:
-        return refusal
+    refused = refusal(approval, verdict)
+    if refused:
+        return refused
+    was_asked = approval.state == Approval.State.ASKED
     decision = _record_decision(approval, verdict)
     now: datetime = approval.db_now  # type: ignore[attr-defined]
     if decision.type in (DecisionType.APPROVE, DecisionType.EDIT):
@@ -106,11 +105,13 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
         approval.state = Approval.State.REJECTED if decision.type == DecisionType.REJECT else Approval.State.RESPONDED
         approval.decided_at = now
         approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
+    if was_asked and approval.state not in Approval.UNDECIDED:
+        _go_on(approval, questions.open_about([approval.pk]).get())
     approval.version = approval.version + 1
     approval.save()
     ledger.record(
         ledger.run_chain(approval.run_id),
-        f"approval.{'changed' if approval.state == Approval.State.PENDING else approval.state}",
+        f"approval.{'changed' if approval.state in Approval.UNDECIDED else approval.state}",
         {
             "approval": str(approval.pk),
             "decision": str(decision.pk),
@@ -120,6 +121,8 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
             "message": decision.message,
             "edited": approval.is_edited,
             "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
+            **({"assurance": decision.assurance} if decision.assurance else {}),
+            **decides_alone(approval),
         },
         actor=ledger.actor_of(verdict.user, "" if verdict.via == "console" else verdict.via),
     )
@@ -138,14 +141,15 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     mine = approval.decisions.filter(user=user, undone_at__isnull=True).first()
     if mine is None:
         return Refusal("not_yours", "Only the person who decided can undo it.")
-    if approval.used_at is not None or approval.state not in (Approval.State.PENDING, *Approval.DECIDED):
+    if approval.used_at is not None or approval.state not in (*Approval.UNDECIDED, *Approval.DECIDED):
         return Refusal("too_late", "It has already taken effect and cannot be undone.")
     undone = Q(pk=mine.pk)
     if mine.type == DecisionType.EDIT:
         undone |= Q(approval=approval, undone_at__isnull=True)
         approval.final_arguments_text = approval.final_digest = approval.final_title = ""
     Decision.objects.filter(undone).update(undone_at=Now())
-    approval.state = Approval.State.PENDING
+    if approval.state != Approval.State.ASKED:
+        approval.state = Approval.State.PENDING
     approval.decided_at = approval.runs_at = approval.use_by = None
     approval.version += 1
     approval.save()
@@ -198,7 +202,7 @@ def settle(approval: Approval) -> bool:
 
 def expire(approval_id: uuid.UUID) -> bool:
     """End a request nobody decided in time, or an approval nobody used in time. Absence never approves."""
-    pending = Approval.objects.filter(pk=approval_id, state=Approval.State.PENDING, expires_at__lte=Now())
+    pending = Approval.objects.filter(pk=approval_id, state__in=Approval.UNDECIDED, expires_at__lte=Now())
     unused = Approval.objects.filter(pk=approval_id, state=Approval.State.APPROVED, use_by__lte=Now())
     if _close(pending, Approval.State.EXPIRED):
         why = "no one decided"
@@ -206,43 +210,111 @@ def expire(approval_id: uuid.UUID) -> bool:
         why = "approved, but not used in time"
     else:
         return False
+    questions.close([approval_id])
     approval = Approval.objects.only("run_id").get(pk=approval_id)
     ledger.record(ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why})
     return True
-
-
-def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Requests whose time is up, as (approval, run): undecided too long, or approved and not used in time."""
-    undecided = Q(state=Approval.State.PENDING, expires_at__lte=Now())
-    unused = Q(state=Approval.State.APPROVED, use_by__lte=Now())
-    found = Approval.objects.filter(undecided | unused).order_by("expires_at")
-    return list(found.values_list("pk", "run_id")[:limit])
 
 
 def withdraw(run_id: uuid.UUID, reason: str) -> int:
     """Close every open request of a run that has ended. Returns how many."""
     open_ids = list(
         Approval.objects.filter(
-            run_id=run_id, used_at__isnull=True, state__in=[Approval.State.PENDING, *Approval.DECIDED]
+            run_id=run_id, used_at__isnull=True, state__in=[*Approval.UNDECIDED, *Approval.DECIDED]
         ).values_list("pk", flat=True)
     )
     if not open_ids:
         return 0
     Approval.objects.filter(pk__in=open_ids).update(state=Approval.State.WITHDRAWN, version=F("version") + 1)
+    questions.close(open_ids)
     for approval_id in open_ids:
         ledger.record(ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason})
     return len(open_ids)
 
 
+def exclude(run_ids: Sequence[uuid.UUID], user: User) -> None:
+    """Let a person decide nothing more about the requests of some runs, and count nothing they have decided.
+
+    The caller holds the locks on the runs' rows and records why.
+    """
+    unused = Approval.objects.filter(
+        run_id__in=run_ids, used_at__isnull=True, state__in=[*Approval.UNDECIDED, *Approval.DECIDED]
+    )
+    for approval in unused.only("excluded"):
+        if user.pk in approval.excluded:
+            continue
+        counted = approval.decisions.filter(user=user, undone_at__isnull=True).exists()
+        # Whoever is about to act on what they decided finds that the request has changed.
+        Approval.objects.filter(pk=approval.pk).update(
+            excluded=[*approval.excluded, user.pk], version=F("version") + int(counted)
+        )
+
+
 def supersede(approval: Approval, reason: str) -> bool:
-    """Set a request aside because what it asked about has changed. A new one takes its place."""
-    states = [Approval.State.PENDING, Approval.State.APPROVED]
+    """Set an open request aside because what it asked about has changed. A new one takes its place, or none need."""
+    states = [*Approval.UNDECIDED, *Approval.DECIDED]
     found = Approval.objects.filter(pk=approval.pk, state__in=states, used_at__isnull=True)
     if not _close(found, Approval.State.SUPERSEDED):
         return False
+    questions.close([approval.pk])
     ledger.record(
         ledger.run_chain(approval.run_id), "approval.superseded", {"approval": str(approval.pk), "reason": reason}
     )
+    return True
+
+
+def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Question | Refusal:
+    """Ask before deciding. The first question stops the clock until it is answered, for so long at most."""
+    approval = _locked(approval_id)
+    if approval is None:
+        return Refusal("not_found", "There is no such request.")
+    refused = may_decide(user, approval) or no_longer_open(approval)
+    if refused:
+        return refused
+    if not text.strip():
+        return Refusal("message_required", "Write what you want to know.")
+    if approval.state == Approval.State.ASKED:
+        return Refusal("already_asked", "A question is open already. Wait for its answer, then ask yours.")
+    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    stops = not approval.questions.exists()
+    if stops:
+        approval.expires_at += within
+    answer_by = now + within if stops else min(now + within, approval.expires_at)
+    approval.state = Approval.State.ASKED
+    approval.save(update_fields=["state", "expires_at"])
+    question = questions.put(approval, user, text.strip(), now, answer_by)
+    data = {"approval": str(approval.pk), "question": str(question.pk), "text": question.text, "stops_clock": stops}
+    data |= {"answer_by": answer_by.isoformat(), "expires_at": approval.expires_at.isoformat()}
+    ledger.record(ledger.run_chain(approval.run_id), "approval.asked", data, ledger.actor_of(user))
+    return question
+
+
+def answer(
+    question_id: uuid.UUID, text: str, answerer: User | None = None, facts: Mapping[str, Any] = MappingProxyType({})
+) -> bool:
+    """Keep the answer to a question, the agent's or a person's; the clock goes on. False: somebody was first.
+
+    It says nothing about the request: that waits as before. `facts` go into the event.
+    """
+    question, approval = _asked(question_id)
+    if not text.strip() or not questions.answer(question, text.strip(), answerer):
+        return False
+    _wait_again(approval, question)
+    data = {"approval": str(approval.pk), "question": str(question.pk), "answer": text.strip(), **facts}
+    actor = ledger.actor_of(answerer) if answerer is not None else ledger.MODEL
+    ledger.record(ledger.run_chain(approval.run_id), "approval.answered", data, actor)
+    people.tell([(approval.pk, question.asker_id)], Notification.Kind.ANSWERED)
+    return True
+
+
+def go_on(question_id: uuid.UUID, why: str) -> bool:
+    """Wait no longer for an answer; the clock goes on. False: it was answered or closed meanwhile."""
+    question, approval = _asked(question_id)
+    if question.closed_at is not None:
+        return False
+    _wait_again(approval, question)
+    data = {"approval": str(approval.pk), "question": str(question.pk), "reason": why}
+    ledger.record(ledger.run_chain(approval.run_id), "approval.unanswered", data)
     return True
 
 
@@ -251,57 +323,9 @@ def _locked(approval_id: uuid.UUID) -> Approval | None:
 
 
 def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
-    same = decision.approval_id == approval_id and decision.user_id == verdict.user.pk
-    if not same or not _says(decision, verdict):
+    if not says(decision, approval_id, verdict):
         return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
     return Taken(decision.approval, decision, repeated=True)
-
-
-def _says(decision: Decision, verdict: Verdict) -> bool:
-    """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
-    if verdict.type == DecisionType.EDIT:
-        approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)
-        return approving and decision.arguments_text == verdict.edited_text
-    return decision.type == verdict.type
-
-
-def _refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
-    forbidden = may_decide(verdict.user, approval)
-    if forbidden:
-        return forbidden
-    if approval.state != Approval.State.PENDING:
-        return Refusal("already_decided", _who_was_first(approval))
-    if approval.expires_at <= approval.db_now:  # type: ignore[attr-defined]
-        return Refusal("expired", "Time ran out before this decision; the call will not run.")
-    if verdict.version != approval.version:
-        return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
-    if verdict.action_digest != (approval.final_digest or approval.action_digest):
-        return Refusal("action_changed", "The call you saw is not the call that waits here. Look again, then decide.")
-    if verdict.type not in approval.allowed_decisions:
-        return Refusal("not_allowed", f"The rule does not allow '{verdict.type}' here.")
-    if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and not verdict.message.strip():
-        return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
-                       else "Write the answer the agent gets in the tool's place.")  # fmt: skip
-    changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
-    if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
-        return Refusal("editor", "You changed these arguments, so somebody else approves them.")
-    if approval.decisions.filter(user=verdict.user, undone_at__isnull=True).exists():
-        return Refusal("decided_by_you", "You have already decided; this request needs another person.")
-    return None
-
-
-def _who_was_first(approval: Approval) -> str:
-    last = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
-    words = {
-        Approval.State.EXPIRED: "This request has expired.",
-        Approval.State.WITHDRAWN: "This request was withdrawn because its run ended.",
-        Approval.State.SUPERSEDED: "This request was replaced by a newer one.",
-    }
-    if last is None or approval.state in words:
-        return words.get(Approval.State(approval.state), "This request is closed.")
-    done = {"approve": "approved it", "edit": "approved it with changes", "reject": "rejected it"}
-    name = last.user.get_full_name() or last.user.get_username()
-    return f"{name} already {done.get(last.type, 'answered it')}. Your decision was not recorded."
 
 
 def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
@@ -325,6 +349,7 @@ def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
         action_digest=digest,
         view_digest=approval.view_digest,
         via=verdict.via[:20],
+        assurance=verdict.assurance[:20],
         decided_at=approval.db_now,  # type: ignore[attr-defined]
     )
 
@@ -347,3 +372,28 @@ def _count_approval(
 
 def _close(found: Any, state: str) -> bool:
     return bool(found.update(state=state, version=F("version") + 1))
+
+
+def _asked(question_id: uuid.UUID) -> tuple[Question, Approval]:
+    """A question and its request, both as they are now, the request locked."""
+    about = Question.objects.values_list("approval_id", flat=True).get(pk=question_id)
+    approval = _locked(about)
+    assert approval is not None
+    return Question.objects.get(pk=question_id), approval
+
+
+def _wait_again(approval: Approval, question: Question) -> None:
+    """Let a request wait for people again, if this question is why it did not."""
+    if question.closed_at is None:
+        _go_on(approval, question)
+        approval.state = Approval.State.PENDING
+        approval.save(update_fields=["state", "expires_at", "paused_seconds"])
+
+
+def _go_on(approval: Approval, question: Question) -> None:
+    """Close the question that a request was asked, and let its clock go on. Not saved: the caller moves the request."""
+    if questions.stops_clock(question):
+        until = min(approval.db_now, question.answer_by)  # type: ignore[attr-defined]
+        approval.expires_at -= question.answer_by - until
+        approval.paused_seconds = round((until - question.asked_at).total_seconds())
+    questions.close([approval.pk])

@@ -10,7 +10,9 @@ from datetime import timedelta
 
 import pydantic
 from django.db.models import F, Q
+from django.utils import timezone
 
+from approvals import people
 from approvals.channels import open_channel
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
@@ -41,8 +43,10 @@ def due() -> Q:
 
 
 def due_ids(limit: int) -> list[uuid.UUID]:
-    """What should be sent now, oldest first."""
-    return list(Notification.objects.filter(due()).order_by("created_at").values_list("pk", flat=True)[:limit])
+    """What should be sent now, oldest first. What is for somebody in their quiet hours waits without an attempt."""
+    held = people.in_quiet_hours(timezone.now())
+    queued = Notification.objects.filter(due()).exclude(user__in=held) if held else Notification.objects.filter(due())
+    return list(queued.order_by("created_at").values_list("pk", flat=True)[:limit])
 
 
 def give_up() -> int:
@@ -61,9 +65,9 @@ def send(notification_id: uuid.UUID) -> bool:
     claimed = Notification.objects.filter(due(), pk=notification_id).update(attempts=F("attempts") + 1)
     if not claimed:
         return False
-    notification = Notification.objects.select_related("approval", "channel").get(pk=notification_id)
+    notification = Notification.objects.select_related("approval", "channel", "user").get(pk=notification_id)
     try:
-        _send_over_channel(notification)
+        _send(notification)
     except ChannelError as error:
         _mark_failed(notification, error)
         return False
@@ -71,27 +75,32 @@ def send(notification_id: uuid.UUID) -> bool:
     return bool(sent.update(state=Notification.State.SENT, error="", sent_at=Now()))
 
 
-def _send_over_channel(notification: Notification) -> None:
+def _send(notification: Notification) -> None:
     """Raises ChannelError, whatever goes wrong."""
-    if notification.approval.state != Approval.State.PENDING:
-        raise ChannelError("Not sent: the request no longer waits.", permanent=True)
-    if not notification.channel.active:
-        raise ChannelError("Not sent: the channel is switched off.", permanent=True)
     try:
-        open_channel(notification.channel).send(notification)
+        (_send_over_channel if notification.channel_id else people.mail_person)(notification)
     except ChannelError:
         raise
     except (LookupError, pydantic.ValidationError) as error:
         raise ChannelError(f"The channel is not set up rightly: {error}", permanent=True) from error
     except Exception as error:  # a channel can fail in any way its author did not foresee
-        logger.exception("the channel %s failed", notification.channel.name)
+        logger.exception("%s failed", notification)
         raise ChannelError(f"{type(error).__name__}: {error}") from error
+
+
+def _send_over_channel(notification: Notification) -> None:
+    if notification.approval.state not in Approval.UNDECIDED:
+        raise ChannelError("Not sent: the request no longer waits.", permanent=True)
+    assert notification.channel is not None
+    if not notification.channel.active:
+        raise ChannelError("Not sent: the channel is switched off.", permanent=True)
+    open_channel(notification.channel).send(notification)
 
 
 def _mark_failed(notification: Notification, error: ChannelError) -> None:
     for_good = error.permanent or notification.attempts >= len(DUE_AFTER)
     state = Notification.State.FAILED if for_good else Notification.State.QUEUED
-    logger.warning("%s was not told of %s: %s", notification.channel.name, notification.approval, error)
+    logger.warning("%s failed: %s", notification, error)
     Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
         state=state, error=str(error)[:MAX_ERROR_CHARS]
     )

@@ -13,6 +13,7 @@ from typing import Any
 import cel
 from django.core.exceptions import ValidationError
 
+from approvals.looked_at import looked_at
 from approvals.models import DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
 
 # What a condition may look at.
@@ -20,8 +21,10 @@ NAMES = ("args", "tool", "agent", "run", "customer")
 
 # The name a macro binds, as `item` in args.items.exists(item, item > 3).
 _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
+_SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
+_TOKEN = re.compile(r"'(.*)'")
 RISK_ORDER = [str(value) for value in Risk.values]
-_DEFAULT_RISK: dict[str, Risk] = {
+DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.READ: Risk.LOW,
     EffectClass.REVERSIBLE: Risk.LOW,
     EffectClass.COMPENSABLE: Risk.MEDIUM,
@@ -41,6 +44,8 @@ class Call:
     run: dict[str, Any] = field(default_factory=dict)
     customer: str = ""
     always_ask: bool = False
+    secret: tuple[str, ...] = ()
+    """Arguments whose values are nowhere shown."""
 
     def names(self) -> dict[str, Any]:
         return {
@@ -67,6 +72,9 @@ class Ruling:
     on_expiry: str = Rule.OnExpiry.REJECT
     allowed_decisions: tuple[str, ...] = ()
     hold_seconds: int | None = None
+    condition: str = ""
+    values: tuple[dict[str, Any], ...] = ()
+    """What the condition looked at, and found there: {name, value}."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
@@ -85,7 +93,7 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         if not _addresses(rule, call):
             continue
         try:
-            if not _holds(rule.condition, call):
+            if not holds(rule.condition, call):
                 continue
         except Exception as error:  # a condition can fail in any way its author did not foresee
             matching.append((Verdict.ASK, rule, f"the condition of {rule.name} could not be evaluated: {error}"))
@@ -96,10 +104,10 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         if verdict == Verdict.ALLOW and call.always_ask:
             break
         if found and verdict == Verdict.ASK:
-            return _ask(found)
+            return _ask(found, call)
         if found:
             rule, reason = found[0]
-            return Ruling(verdict=verdict, reason=reason, rule=rule.name, risk=rule.risk)
+            return Ruling(verdict=verdict, reason=reason, rule=rule.name, risk=rule.risk, **_condition(rule, call))
     return _without_a_rule(call)
 
 
@@ -110,10 +118,24 @@ def validate_condition(text: str) -> None:
     try:
         program = _compiled(text)
     except ValueError as error:
-        raise ValidationError(f"The condition does not compile: {error}") from error
+        raise ValidationError(f"The condition does not compile: {_why(str(error))}") from error
     unknown = sorted(set(program.variables()) - set(NAMES) - set(_LOOP_NAME.findall(text)))
     if unknown:
         raise ValidationError(f"Unknown name {unknown[0]!r}; a condition can look at {', '.join(NAMES)}.")
+
+
+def _why(error: str) -> str:
+    """What the compiler says, for somebody who does not know its grammar."""
+    found = _SYNTAX.search(error)
+    if found is None:
+        return error
+    place, problem = found[1], found[2]
+    if "'<EOF>'" in problem and "mismatched" in problem:
+        return f"it ends at character {place}, where something is missing."
+    if (token := _TOKEN.search(problem)) is None:
+        return f"{problem.strip()}, at character {place}."
+    advice = " Equal is written ==." if token[1].strip() == "=" else ""
+    return f"{token[1].strip()!r} cannot stand at character {place}.{advice}"
 
 
 def validate_allowed_decisions(value: object) -> None:
@@ -123,14 +145,18 @@ def validate_allowed_decisions(value: object) -> None:
 
 
 def _without_a_rule(call: Call) -> Ruling:
-    risk = _DEFAULT_RISK.get(call.effect_class, Risk.HIGH)
+    risk = DEFAULT_RISK.get(call.effect_class, Risk.HIGH)
     if call.effect_class == EffectClass.READ and not call.always_ask:
         return Ruling(verdict=Verdict.ALLOW, reason="Reads run freely.", risk=risk)
     reason = "This tool always asks." if call.always_ask else "No rule allows this call, so a person decides."
     return Ruling(verdict=Verdict.ASK, reason=reason, risk=risk, allowed_decisions=tuple(every_decision()))
 
 
-def _ask(found: list[tuple[Rule, str]]) -> Ruling:
+def _condition(rule: Rule, call: Call) -> dict[str, Any]:
+    return {"condition": rule.condition, "values": looked_at(rule.condition, call.names(), call.secret)}
+
+
+def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
     """Several rules that ask become one request with the strictest of their terms."""
     first, reason = found[0]
     rules = [rule for rule, _ in found]
@@ -148,6 +174,7 @@ def _ask(found: list[tuple[Rule, str]]) -> Ruling:
         on_expiry=Rule.OnExpiry.STOP if any(r.on_expiry == Rule.OnExpiry.STOP for r in rules) else first.on_expiry,
         allowed_decisions=_allowed_by_all(rules),
         hold_seconds=max(holds, default=None),
+        **_condition(first, call),
     )
 
 
@@ -174,7 +201,8 @@ def _addresses(rule: Rule, call: Call) -> bool:
     )
 
 
-def _holds(condition: str, call: Call) -> bool:
+def holds(condition: str, call: Call) -> bool:
+    """Whether a condition is true of a call. Raises whatever stops it from being evaluated."""
     if not condition.strip():
         return True
     value = _compiled(condition).execute(call.names())

@@ -1,11 +1,14 @@
 """Who may decide about a request, and whether what was decided still stands. Reads only."""
 
+import uuid
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from approvals.cards import digest_of
+from approvals.clock import Now
 from approvals.models import Approval, Decision, DecisionType, Risk
 from approvals.policy import RISK_ORDER, Ruling
 
@@ -18,16 +21,23 @@ class Refusal:
     message: str
 
 
-def may_decide(user: User, approval: Approval) -> Refusal | None:
-    """None when this person may decide about this request now, else why not."""
+def may_decide(user: User, approval: Approval, is_member: bool | None = None) -> Refusal | None:
+    """None when this person may decide about this request now, else why not.
+
+    `is_member`: whether they are in one of its groups, where that was read together with the request.
+    """
     if not user.is_active or not user.has_perm("approvals.decide_approval"):
         return Refusal("forbidden", "You can view this, not decide it: deciding needs the right to decide approvals.")
     groups = list(approval.groups.all())
-    if groups and not {group.pk for group in groups} & set(user.groups.values_list("pk", flat=True)):
+    if groups and is_member is None:
+        is_member = user.groups.filter(pk__in=[group.pk for group in groups]).exists()
+    if groups and not is_member:
         names = " or ".join(group.name for group in groups)
         return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
     if approval.starter_excluded and approval.starter_id == user.pk:
         return Refusal("starter", "You started this run, so someone else decides about its calls.")
+    if user.pk in approval.excluded:
+        return Refusal("took_over", "You have taken this run over, so someone else decides about its calls.")
     return None
 
 
@@ -45,6 +55,32 @@ def is_bound(approval: Approval) -> bool:
     return approval.final_digest != "" and approval.final_digest == final_digest(approval) and is_enough(approval)
 
 
+def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
+    """Requests whose time is up, as (approval, run): undecided too long, or approved and not used in time."""
+    undecided = Q(state__in=Approval.UNDECIDED, expires_at__lte=Now())
+    unused = Q(state=Approval.State.APPROVED, use_by__lte=Now())
+    found = Approval.objects.filter(undecided | unused).order_by("expires_at")
+    return list(found.values_list("pk", "run_id")[:limit])
+
+
+def people_needed(ruling: Ruling) -> int:
+    """How many people must approve: at critical risk two at least, unless only one person may decide at all."""
+    if ruling.risk != Risk.CRITICAL:
+        return ruling.approvals_needed
+    return max(ruling.approvals_needed, 2 if deciders().count() > 1 else 1)
+
+
+def deciders() -> QuerySet[User]:
+    """Everybody with the right to decide, whatever about."""
+    return User.objects.with_perm("approvals.decide_approval", backend="django.contrib.auth.backends.ModelBackend")
+
+
+def decides_alone(approval: Approval) -> dict[str, Any]:
+    """What marks a critical request in the record that one person alone decides about."""
+    alone = approval.risk == Risk.CRITICAL and approval.approvals_needed < 2
+    return {"one_person": True} if alone else {}
+
+
 def meets(approval: Approval, ruling: Ruling) -> bool:
     """Whether the approvals given would be enough under the terms of another ruling."""
     counting = _counting(approval, max(approval.risk, ruling.risk, key=RISK_ORDER.index))
@@ -53,7 +89,7 @@ def meets(approval: Approval, ruling: Ruling) -> bool:
         users -= {approval.starter_id}
     if ruling.groups:
         users &= set(User.objects.filter(groups__in=ruling.groups, pk__in=users).values_list("pk", flat=True))
-    return len(users) >= ruling.approvals_needed
+    return len(users) >= people_needed(ruling)
 
 
 def is_enough(approval: Approval) -> bool:

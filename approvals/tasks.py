@@ -5,7 +5,7 @@ import uuid
 
 from celery import shared_task
 
-from approvals import notify
+from approvals import notify, people
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ def send_notification(notification_id: str) -> bool:
 def send_queued() -> int:
     """Hand out every notification that is due. Returns how many."""
     notify.give_up()
+    people.tell_of_due(BATCH)
     due = notify.due_ids(BATCH)
     for notification_id in due:
         send_notification.delay(str(notification_id))

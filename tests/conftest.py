@@ -1,16 +1,19 @@
 """What every test may use. Real databases; only the clock and the outside world are ever replaced."""
 
 import functools
+import gc
 import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.cache import caches
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
@@ -28,6 +31,46 @@ def pytest_configure() -> None:
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Whatever the environment says: most tests of the runtime replay scripts.
     settings.ALLOW_SCRIPTED_RUNS = True
+    # Failed sign-ins are counted in the cache; it is emptied after each test, and a Redis is everybody's.
+    settings.CACHES = {name: {**settings.CACHES["process"], "LOCATION": name} for name in settings.CACHES}
+    # As when developing: static files are looked for when asked for. Else each client of a test begins by reading all.
+    settings.WHITENOISE_AUTOREFRESH = True
+    # PostgreSQL need not wait for the disk: tests kill workers, not the database. For what they start, too.
+    os.environ.setdefault("PGOPTIONS", "-c synchronous_commit=off")
+
+
+# Where single tests take seconds. Every process begins with its share of them, so that none is left with many when the
+# others are done: the list of tests is cut into as many pieces as there are processes, one after the other.
+LONG = (
+    "tests/sequences/", "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py", "tests/faults/",
+    "tests/agentapp/test_subagents.py", "tests/test_decision_races.py", "tests/agentapp/test_takeover_races.py",
+    "tests/test_invariants.py", "tests/e2e/test_worker.py",
+)  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.nodeid.startswith(LONG)]
+    others = iter([item for item in items if not item.nodeid.startswith(LONG)])
+    piece = len(items) // processes
+    shares = [long[number::processes] for number in range(processes)]
+    dealt = [[*share, *islice(others, max(0, piece - len(share)))] for share in shares]
+    items[:] = [*chain.from_iterable(dealt), *others]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: it is not looked through again each time a test has left some garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_counted_on() -> Iterator[None]:
+    yield
+    for cache in caches.all(initialized_only=True):
+        cache.clear()
 
 
 @pytest.fixture(scope="session")
@@ -83,17 +126,35 @@ def vendor() -> str:
 
 @pytest.fixture
 def roles(db: None) -> dict[str, Group]:
-    ensure_roles()
-    return {group.name: group for group in Group.objects.all()}
+    """The roles as `ensure_roles` makes them: the first test of a process calls it, the others write the same rows."""
+    if not _permissions_of:
+        ensure_roles()
+        groups = {group.name: group for group in Group.objects.all()}
+        _permissions_of.update({name: [row.pk for row in group.permissions.all()] for name, group in groups.items()})
+        return groups
+    groups = {group.name: group for group in Group.objects.bulk_create([Group(name=name) for name in _permissions_of])}
+    given = Group.permissions.through
+    given.objects.bulk_create(
+        given(group_id=groups[name].pk, permission_id=pk) for name, pks in _permissions_of.items() for pk in pks
+    )
+    return groups
+
+
+_permissions_of: dict[str, list[int]] = {}
+"""What each role may do, as keys of permissions, which are never emptied."""
 
 
 def make_user(name: str, *groups: str) -> User:
     first, _, last = name.partition(" ")
-    user = User.objects.create_user(first.lower(), f"{first.lower()}@example.test", "correct horse battery")
-    user.first_name, user.last_name = first, last
-    user.is_staff = "admin" in groups
-    user.save()
-    user.groups.set(Group.objects.filter(name__in=groups))
+    user = User.objects.create_user(
+        first.lower(), f"{first.lower()}@example.test", "correct horse battery",
+        first_name=first, last_name=last, is_staff="admin" in groups,
+    )  # fmt: skip
+    member = User.groups.through
+    member.objects.bulk_create(
+        member(user_id=user.pk, group_id=pk)
+        for pk in Group.objects.filter(name__in=groups).values_list("pk", flat=True)
+    )
     return user
 
 

@@ -61,6 +61,7 @@ def a_verdict(approval: Approval, user: User, type: str = "approve", **changes: 
         "version": approval.version,
         "action_digest": approval.final_digest or approval.action_digest,
         "message": "Because." if type in ("reject", "respond") else "",
+        "assurance": "password",
     }
     if "arguments" in changes:
         fields |= {"edited_text": canonical(changes.pop("arguments")), "edited_title": "Refund less"}

@@ -36,7 +36,7 @@ def waiting(clerk):
 
 def request_pages(approval):
     return [
-        reverse(pattern.name, args=[approval.pk])
+        reverse(pattern.name, args=[approval.pk, *([approval.pk] if "question_id" in str(pattern.pattern) else [])])
         for pattern in urls.urlpatterns
         if "<uuid:approval_id>" in str(pattern.pattern)
     ]
@@ -340,6 +340,14 @@ class TestPromise08NobodyApprovesTheirOwn:
         with pytest.raises(actions.Refused) as refused:
             actions.decide(approval.pk, decision(approval), sam)
         assert refused.value.code == "starter"
+
+    def test_whoever_took_the_run_over_cannot_either(self, clerk, dana):
+        run, approval = waiting(clerk)
+        actions.take_over_run(run.pk, dana)
+        actions.hand_back_run(run.pk, dana)
+        with pytest.raises(actions.Refused) as refused:
+            actions.decide(approval.pk, decision(approval), dana)
+        assert refused.value.code == "took_over"
 
     def test_no_token_can_both_start_and_decide(self, dana, transactional_db):
         with pytest.raises(auth.TokenRefused):

@@ -9,7 +9,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -35,6 +35,9 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     ending: Literal["whole", "cut", "drip", "never"] = "whole"
+    events: tuple[Any, ...] = ()
+    """Of a streamed reply, each sent by itself. An `Event` among them is waited for; what is left when one of them
+    is None never comes: the line is cut."""
 
     @property
     def content(self) -> bytes:
@@ -77,17 +80,23 @@ class ProviderServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body leave in two pieces; the second must not wait for the first to be acknowledged.
+            disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 question = Question(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
                 server.questions.append(question)
-                self.respond(server.answer_with(question) if server.answer_with else server.answers.popleft())
+                answer = server.answer_with(question) if server.answer_with else server.answers.popleft()
+                self.respond(_as_asked(question, answer))
 
             def respond(self, answer: Answer) -> None:
                 if answer.ending == "never":
                     server.closing.wait(60)
                     self.close_connection = True
+                    return
+                if answer.events:
+                    self.stream(answer)
                     return
                 self.send_response(answer.status)
                 headers = {"Content-Type": "application/json", "Content-Length": str(len(answer.content))}
@@ -103,6 +112,24 @@ class ProviderServer:
                     self.close_connection = True
                 else:
                     self.drip(answer.content)
+
+            def stream(self, answer: Answer) -> None:
+                """Each event as a chunk of its own, as providers send them."""
+                self.send_response(answer.status)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for event in answer.events:
+                    if event is None:
+                        self.connection.shutdown(socket.SHUT_RDWR)
+                        self.close_connection = True
+                        return
+                    if isinstance(event, threading.Event):
+                        event.wait(30)
+                        continue
+                    self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
+                    self.wfile.flush()
+                self.wfile.write(b"0\r\n\r\n")
 
             def drip(self, content: bytes) -> None:
                 """Byte by byte, slowly enough that the whole never arrives."""
@@ -181,6 +208,24 @@ class OpenAI:
             "usage": usage,
         }
 
+    def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
+        """The same reply in pieces. What is no text passes as it is."""
+        whole = self.reply("", calls, tokens=tokens)
+
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
+            return _sse({**whole, "object": "chat.completion.chunk", "choices": [choice], "usage": None})
+
+        asked = [{"index": n, **call} for n, call in enumerate(whole["choices"][0]["message"].get("tool_calls", ()))]
+        return (
+            chunk({"role": "assistant", "content": ""}),
+            *(chunk({"content": text}) if isinstance(text, str) else text for text in texts),
+            *(chunk({"tool_calls": [call]}) for call in asked),
+            chunk({}, whole["choices"][0]["finish_reason"]),
+            _sse({**whole, "object": "chat.completion.chunk", "choices": []}),
+            b"data: [DONE]\n\n",
+        )
+
     def error(self, message: str, kind: str) -> dict[str, Any]:
         return {"error": {"message": message, "type": kind, "code": kind, "param": None}}
 
@@ -228,6 +273,34 @@ class Anthropic:
             },
         }
 
+    def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
+        """The same reply in pieces. What is no text passes as it is."""
+        whole = self.reply("", calls, tokens=tokens)
+        start = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
+
+        def event(kind: str, **data: Any) -> bytes:
+            return _sse({"type": kind, **data}, kind)
+
+        def block(index: int, begin: dict[str, Any], *deltas: Any) -> list[Any]:
+            inside = [
+                d if not isinstance(d, dict) else event("content_block_delta", index=index, delta=d) for d in deltas
+            ]
+            begun = event("content_block_start", index=index, content_block=begin)
+            return [begun, *inside, event("content_block_stop", index=index)]
+
+        said = [{"type": "text_delta", "text": text} if isinstance(text, str) else text for text in texts]
+        events = block(0, {"type": "text", "text": ""}, *said) if texts else []
+        for n, (call_id, name, given) in enumerate(calls, start=1 if texts else 0):
+            begin = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+            events += block(n, begin, {"type": "input_json_delta", "partial_json": json.dumps(given)})
+        ending = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        return (
+            event("message_start", message=start),
+            *events,
+            event("message_delta", delta=ending, usage=whole["usage"]),
+            event("message_stop"),
+        )
+
     def error(self, message: str, kind: str) -> dict[str, Any]:
         return {"type": "error", "error": {"type": kind, "message": message}}
 
@@ -262,6 +335,7 @@ class Google:
     model, answering = "google:gemini-2.5-flash", "gemini-2.5-flash"
     key_variable, url_variable, url_path = "GOOGLE_API_KEY", "GOOGLE_BASE_URL", ""
     path, key_header = "/v1beta/models/gemini-2.5-flash:generateContent", "x-goog-api-key"
+    stream_path = "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
 
     def reply(self, text: str = "", calls: Any = (), model: str = "", tokens: Any = (100, 20, 40)) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [{"text": text}] if text else []
@@ -277,6 +351,18 @@ class Google:
             "modelVersion": model or self.answering,
             "responseId": "resp-1",
         }
+
+    def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
+        """The same reply in pieces. What is no text passes as it is."""
+
+        def chunk(text: str, calls: Any = (), **more: Any) -> bytes:
+            whole = self.reply(text, calls, tokens=tokens)
+            whole["candidates"][0].pop("finishReason")
+            whole["candidates"][0] |= more
+            return _sse(whole)
+
+        said = tuple(chunk(text) if isinstance(text, str) else text for text in texts)
+        return (*said, chunk("", calls, finishReason="STOP"))
 
     def error(self, message: str, kind: str) -> dict[str, Any]:
         return {"error": {"code": 0, "message": message, "status": kind.upper()}}
@@ -298,6 +384,32 @@ class Google:
 
     def choice(self, question: Question) -> Any:
         return question.body["toolConfig"]["functionCallingConfig"]["mode"]
+
+
+def _as_asked(question: Question, answer: Answer) -> Answer:
+    """A whole reply in pieces, where pieces were asked for."""
+    streams = question.body.get("stream") or "streamGenerateContent" in question.path
+    plain = isinstance(answer.body, dict) and answer.status == 200 and answer.ending == "whole"
+    if not streams or not plain or answer.events:
+        return answer
+    body = answer.body
+    if "candidates" in body:
+        return replace(answer, events=(_sse(body),))
+    if "choices" in body:
+        message, finish = body["choices"][0]["message"], body["choices"][0]["finish_reason"]
+        calls = [{"index": n, **call} for n, call in enumerate(message.get("tool_calls") or [])]
+        said = {"index": 0, "delta": {**message, "tool_calls": calls or None}, "finish_reason": None}
+        ended = {"index": 0, "delta": {}, "finish_reason": finish}
+        base = {**body, "object": "chat.completion.chunk"}
+        pieces = [{**base, "usage": None, "choices": [choice]} for choice in (said, ended)]
+        return replace(answer, events=(*map(_sse, (*pieces, {**base, "choices": []})), b"data: [DONE]\n\n"))
+    text = "".join(block["text"] for block in body["content"] if block["type"] == "text")
+    calls = [(b["id"], b["name"], b["input"]) for b in body["content"] if b["type"] == "tool_use"]
+    return replace(answer, events=DIALECTS["anthropic"].stream(*([text] if text else []), calls=calls))
+
+
+def _sse(data: Any, event: str = "") -> bytes:
+    return (f"event: {event}\n" if event else "").encode() + b"data: " + json.dumps(data).encode() + b"\n\n"
 
 
 def _plain(content: Any) -> str:

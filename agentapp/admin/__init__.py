@@ -3,13 +3,17 @@
 It is Django's own site in the console's colours. People sign in on the console's page.
 """
 
+from functools import partial
+
 from django.conf import settings
 from django.contrib import admin
 
-from agentapp.admin import agents, controls, people, rules, runs, sign_in, tokens, tools
+from agentapp.admin import agents, controls, menu, people, rules, runs, sign_in, tokens, tools
 
 __all__ = ["agents", "controls", "people", "rules", "runs", "tokens", "tools"]
 
 admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
 admin.site.index_title = "Configuration and records"
 admin.site.login = sign_in.sign_in  # type: ignore[method-assign]
+admin.site.password_change = sign_in.password  # type: ignore[assignment,method-assign]
+admin.site.get_app_list = partial(menu.app_list, admin.site)  # type: ignore[method-assign]

@@ -3,11 +3,11 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 
-from agentapp import agent_tools, hooks
-from agentapp.drivers import DRIVERS, settings_problems
+from agentapp import agent_settings, agent_tools
+from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool
 from approvals import ledger
-from approvals.admin import FORM_FIELDS, RecordedAdmin, actor_of
+from approvals.admin import FORM_FIELDS, SwitchedAdmin, actor_of
 
 
 class AgentForm(forms.ModelForm):
@@ -17,12 +17,14 @@ class AgentForm(forms.ModelForm):
         help_text="Who decides a step: a model that calls tools, one that writes what it wants, or a script.",
     )
 
-    def clean_hooks(self) -> Any:
-        paths = self.cleaned_data["hooks"] or []
-        problems = hooks.check(paths)
-        if problems:
-            raise forms.ValidationError(problems)
-        return paths
+    class Meta:
+        help_texts = {
+            "name": "As in support-triage. People who start runs choose it; rules and the API name it so.",
+            "tools": "What it may propose. Fewer is safer and cheaper: the model is told of every tool each time.",
+            "on_limit": "What it does when its rounds are used up.",
+            "on_reject": "What it does when a person rejects a call.",
+            "hook_contract": "How hooks are held to what they may change.",
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -33,19 +35,15 @@ class AgentForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if "driver" in cleaned and "driver_settings" in cleaned:
-            for problem in settings_problems(cleaned["driver"], cleaned["driver_settings"]):
-                self.add_error("driver_settings", problem)
         agents = list(Agent.objects.exclude(pk=self.instance.pk))
-        known = {agent.name for agent in agents} | {cleaned.get("name")}
-        for column in ("subagents", "denied_subagents"):
-            listed = cleaned.get(column)
-            if listed is None:
-                continue
-            if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
-                self.add_error(column, 'A list of names of agents, as in ["refunds"].')
-            elif unknown := [name for name in listed if name not in known and name != agent_tools.EVERY_AGENT]:
-                self.add_error(column, f"There is no agent {unknown[0]!r}.")
+        names = agent_settings.Names(
+            agents={agent.name for agent in agents} | {str(cleaned.get("name", ""))},
+            tools={tool.name for tool in cleaned.get("tools", ())},
+        )
+        columns = {field.name for field in Agent._meta.concrete_fields}
+        wanted = Agent(**{name: value for name, value in cleaned.items() if name in columns})
+        for column, problem in agent_settings.problems(wanted, names, agent_settings.whole(set(cleaned))):
+            self.add_error(column, problem)
         if not self.errors and "subagents" in cleaned:
             lists = {column: cleaned[column] for column in ("name", "subagents", "denied_subagents")}
             try:
@@ -55,18 +53,34 @@ class AgentForm(forms.ModelForm):
         return cleaned
 
 
+class RouteForm(forms.ModelForm):
+    class Meta:
+        help_texts = {
+            "agent": "Whose task it is. It stays with this agent.",
+            "name": "As in refunds. Whoever starts a run may name it, and rules can be for it.",
+            "description": "What kind of task this is, as people who start runs read it.",
+            "tools": "Which of the agent's tools the model is offered for this task. None chosen: none.",
+        }
+
+
 class RouteInline(admin.StackedInline):
     model = Route
+    form = RouteForm
     extra = 0
     formfield_overrides = FORM_FIELDS
 
 
-class AskedAdmin(RecordedAdmin):
+class AskedAdmin(SwitchedAdmin):
     """What is part of the contract under which one agent is offered to another."""
 
     def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
         with ledger.transaction():
             super().save_related(request, form, formsets, change)
+            agent_tools.sync(actor_of(request))
+
+    def set_all(self, request: Any, queryset: Any, column: str, value: Any) -> None:
+        with ledger.transaction():
+            super().set_all(request, queryset, column, value)
             agent_tools.sync(actor_of(request))
 
     def delete_model(self, request: Any, obj: Any) -> None:
@@ -84,11 +98,16 @@ class AskedAdmin(RecordedAdmin):
 class AgentAdmin(AskedAdmin):
     form = AgentForm
     inlines = [RouteInline]
+    about = "Who works here: what each agent is told, which model it asks, what it may propose and where it stops."
+    when_empty = "An agent needs a name, a model and instructions. What it may do to the world is decided by rules."
+    actions = ["switch_on", "switch_off"]
+    search_help_text = "Name or description."
     list_display = ["name", "driver", "model", "enabled"]
     list_filter = ["enabled", "driver"]
     search_fields = ["name", "description"]
     fieldsets = [
         (None, {"fields": ["name", "enabled", "description"]}),
+        ("For people", {"fields": ["input_schema", "streams"]}),
         (
             "What it is told",
             {
@@ -125,6 +144,7 @@ class AgentAdmin(AskedAdmin):
                     "max_tokens",
                     "max_seconds",
                     "max_calls",
+                    "on_call_limit",
                     "finish_reasons",
                 ],
             },
@@ -147,6 +167,9 @@ class AgentAdmin(AskedAdmin):
 
 @admin.register(Route)
 class RouteAdmin(AskedAdmin):
+    form = RouteForm
+    about = "Named kinds of task of an agent. A route offers the model only the tools that task needs."
+    when_empty = "An agent without routes offers all of its tools. Add a route to offer fewer for one kind of task."
     list_display = ["name", "agent", "description"]
     list_filter = ["agent"]
     list_select_related = ["agent"]

@@ -2,27 +2,57 @@
 
 from typing import Any
 
-from django.contrib import admin
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+from allauth.usersessions.models import UserSession
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm
 from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from agentapp import factors
 from approvals import configuration, ledger
 from approvals.admin import RecordedAdmin, actor_of
 
-admin.site.unregister(User)
-admin.site.unregister(Group)
+# Providers are configured in the environment; secrets and sessions of people are nobody's to read or edit here.
+admin.site.unregister([User, Group, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken, UserSession])
+
+_EVERYWHERE = [admin.ActionLocation.CHANGE_LIST, admin.ActionLocation.CHANGE_FORM]
+
+
+class NewUserForm(AdminUserCreationForm):
+    """The admin's own script puts the cursor into the first field; a second hand on it is a warning in browsers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["username"].widget.attrs.pop("autofocus", None)
 
 
 @admin.register(User)
 class UserAdmin(RecordedAdmin, DjangoUserAdmin):
     """Nobody gives rights beyond their own reach: superusers are changed by superusers alone."""
 
+    add_form = NewUserForm
+    about = "Who can sign in. What somebody may do follows from their groups."
     list_display = ["username", "first_name", "last_name", "email", "is_active", "is_staff", "last_login"]
+    list_filter = ["is_active", "is_staff", "groups"]
     filter_horizontal = []
     readonly_fields = ["last_login", "date_joined"]  # what happened, not what is set
+    actions = ["forget_factors"]
+
+    @admin.action(
+        permissions=["change"], description="Remove passkeys and second factors, and end sessions", location=_EVERYWHERE
+    )
+    def forget_factors(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """For somebody who has lost their device. Nobody does it to those above them."""
+        people = [user for user in queryset if not _is_above(request, user)]
+        gone = sum(factors.forget(user, actor_of(request)) for user in people)
+        self.message_user(request, f"{gone} removed; their sessions have ended.", messages.SUCCESS)
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return super().has_change_permission(request, obj) and not _is_above(request, obj)
@@ -50,6 +80,7 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
 @admin.register(Group)
 class GroupAdmin(RecordedAdmin, DjangoGroupAdmin):
     filter_horizontal = []
+    about = "Roles and teams. A group's rights are its members'; rules and channels name groups."
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """A rule or request without its group would be open to everybody, so such a group stays."""

@@ -8,6 +8,8 @@ from approvals.admin import ReadOnlyAdmin, masked_arguments
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
+    about = "Executions of agents, as the table has them. The console's Runs show the same as a trace."
+    when_empty = "A run is started in the console or over the API."
     list_display = ["reference", "title", "agent", "state", "stop_reason", "starter", "step_count", "created_at"]
     list_filter = ["state", "agent", "stop_reason"]
     list_select_related = ["agent", "starter"]
@@ -18,6 +20,7 @@ class RunAdmin(ReadOnlyAdmin):
 
 @admin.register(Step)
 class StepAdmin(ReadOnlyAdmin):
+    about = "Single decisions of a model, with what they cost."
     list_display = ["run", "number", "model", "finish_reason", "input_tokens", "output_tokens", "cost", "finished_at"]
     list_select_related = ["run"]
     search_fields = ["run__id"]
@@ -27,6 +30,7 @@ class StepAdmin(ReadOnlyAdmin):
 
 @admin.register(ToolExecution)
 class ToolExecutionAdmin(ReadOnlyAdmin):
+    about = "Proposed calls and everything that became of them. Secrets are masked."
     list_display = ["name", "run", "state", "result_status", "reason", "effect_class", "proposed_at", "finished_at"]
     list_filter = ["state", "result_status", "effect_class", "reason"]
     list_select_related = ["run"]
@@ -67,6 +71,7 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
 
 @admin.register(Conversation)
 class ConversationAdmin(ReadOnlyAdmin):
+    about = "Dialogues with customers. The console shows them with their runs."
     list_display = ["key", "agent", "customer", "mode", "created_at"]
     list_filter = ["mode", "agent"]
     list_select_related = ["agent"]
@@ -75,6 +80,7 @@ class ConversationAdmin(ReadOnlyAdmin):
 
 @admin.register(Message)
 class MessageAdmin(ReadOnlyAdmin):
+    about = "What was said in conversations, in order."
     list_display = ["conversation", "seq", "role", "created_at"]
     list_select_related = ["conversation"]
     search_fields = ["conversation__key"]

@@ -3,7 +3,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -28,7 +28,7 @@ class NewTokenForm(forms.ModelForm):
         help_texts = {
             "name": "What uses it, as in 'nightly import'.",
             "user": "In whose name it acts, and with whose rights at most.",
-            "expires_at": "Empty means never.",
+            "expires_at": "When it stops working. Empty means never; a date is safer.",
         }
 
     def clean_scopes(self) -> list[str]:
@@ -52,16 +52,54 @@ class NewTokenForm(forms.ModelForm):
         return cleaned
 
 
+class StandingFilter(admin.SimpleListFilter):
+    """Tokens that work, and those that no longer do."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("active", "Active"), ("expired", "Expired"), ("revoked", "Revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+        expired = Q(expires_at__lte=timezone.now())
+        chosen = {
+            "active": Q(revoked_at=None) & ~expired,
+            "expired": Q(revoked_at=None) & expired,
+            "revoked": Q(revoked_at__isnull=False),
+        }.get(self.value() or "")
+        return queryset.filter(chosen) if chosen is not None else queryset
+
+
 @admin.register(ApiToken)
 class ApiTokenAdmin(admin.ModelAdmin):
     """Tokens are made and revoked; they are never changed, and their rows stay."""
 
+    about = (
+        "Keys of programs. A token acts as one person, within its scopes and that person's rights. It is shown once, "
+        "when it is made; what is lost is revoked and made anew."
+    )
+    when_empty = "A program that starts runs or reads records needs a token. Each is shown once, when it is made."
     actions = ["revoke"]
-    list_display = ["name", "prefix", "user", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at"]
-    list_filter = ["revoked_at"]
+    list_display = ["name", "prefix", "user", "may", "standing", "expires_at", "last_used_at"]
+    list_filter = [StandingFilter, "user"]
     list_select_related = ["user"]
     search_fields = ["name", "prefix", "user__username"]
+    search_help_text = "Name, first characters of the token, or user."
     fields = ["name", "user", "scopes", "expires_at"]
+    shown = ["name", "prefix", "user", "may", "standing", "created_at", "expires_at", "last_used_at", "revoked_at"]
+
+    @admin.display(description="Scopes")
+    def may(self, token: ApiToken) -> str:
+        return ", ".join(token.scopes)
+
+    @admin.display(description="State")
+    def standing(self, token: ApiToken) -> str:
+        if token.revoked_at is not None:
+            return "Revoked"
+        if token.expires_at is not None and token.expires_at <= timezone.now():
+            return "Expired"
+        return "Active"
 
     @admin.action(
         permissions=["change"],
@@ -78,20 +116,22 @@ class ApiTokenAdmin(admin.ModelAdmin):
             return super().get_form(request, obj, change, **kwargs)
         form: Any = super().get_form(request, obj, change, **{**kwargs, "form": NewTokenForm})
         form.maker = request.user
+        person = form.base_fields["user"].widget
+        person.can_add_related = person.can_change_related = person.can_view_related = False
         return form
 
     def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
-        return self.list_display if obj else self.fields
+        return self.shown if obj else self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
-        return self.list_display if obj else []
+        return self.shown if obj else []
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False
 
     def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         if kwargs.get("change"):
-            context |= {"show_save": False, "show_save_and_continue": False}
+            context |= {"show_save": False, "show_save_and_continue": False, "is_record": True}
         return super().render_change_form(request, context, *args, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:

@@ -2,11 +2,17 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.http import HttpRequest
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import path, reverse
+from django.utils.safestring import SafeString
 
+from agentapp.admin import tool_parts
+from agentapp.admin.parts import answer, part
 from agentapp.models import Tool, ToolSource
 from agentapp.tool_sync import is_weaker
-from approvals.admin import RecordedAdmin
+from approvals.admin import RecordedAdmin, SwitchedAdmin
 
 
 class ToolForm(forms.ModelForm):
@@ -15,80 +21,103 @@ class ToolForm(forms.ModelForm):
     locked_fields = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Arguments an approver cannot change.",
+        help_text="Arguments an approver cannot change, as in the order a refund is for. To change one, they reject.",
     )
     secret_fields = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Arguments that are masked on every page.",
+        help_text="Arguments that are masked on every page, as in a PIN. Revealing one is recorded.",
     )
+
+    class Meta:
+        help_texts = {
+            "approval_mode": "As the rules say: a rule can let it run. Always ask: no rule and no grant can.",
+            "timeout_seconds": "A call that takes longer is given up. A write that was given up is shown to a person.",
+            "idempotency": "Whether its code can be called twice with the same key and act once.",
+            "trust": "Whether a result may hold text of customers or of the web. People see such text marked.",
+            "questions": 'Offered to people who ask before they decide. A list, as in ["Which policy allows this?"].',
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("locked_fields", "secret_fields"):
             # What is set stays selectable when a new contract no longer has it.
-            known = dict.fromkeys([*self.instance.input_schema.get("properties", {}), *getattr(self.instance, name)])
+            known = dict.fromkeys([*tool_parts.names_of(self.instance), *getattr(self.instance, name)])
             if name in self.fields:
                 self.fields[name].choices = [(field, field) for field in known]  # type: ignore[attr-defined]
 
 
 @admin.register(Tool)
-class ToolAdmin(RecordedAdmin):
+class ToolAdmin(SwitchedAdmin):
     form = ToolForm
-    list_display = ["name", "effect_class", "approval_mode", "enabled", "is_there", "source", "owner"]
+    about = "What agents can do here. Contracts come from code; what is safe is yours to set."
+    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
+    actions = ["switch_on", "switch_off", "always_ask"]
+    list_display = ["name", "effect", "asks", "words", "enabled", "is_there", "source", "owner"]
     list_filter = ["enabled", "effect_class", "approval_mode", "source"]
     list_select_related = ["source"]
     search_fields = ["name", "description", "owner"]
+    search_help_text = "Name, description or owner."
     readonly_fields = [
         "name",
         "source",
         "description",
-        "input_schema",
-        "title_template",
-        "sentence_template",
-        "effects_template",
-        "button_template",
+        "card",
         "declared_effect_class",
+        "rules_on_it",
+        "arguments",
         "takes_snapshot",
-        "output_schema",
         "business_key_template",
         "return_direct",
         "version",
+        "earlier_versions",
         "missing_since",
     ]
     fieldsets = [
-        (None, {"fields": ["name", "description", "enabled", "owner"]}),
+        ("Identity", {"fields": ["name", "description", "enabled", "source"]}),
+        (
+            "What people see",
+            {
+                "fields": ["card", "questions"],
+                "description": "The words of a request come from the tool's code, never from a model. They are changed "
+                "there; here you see what they make of a call.",
+            },
+        ),
         (
             "Safety",
             {
-                "fields": ["effect_class", "declared_effect_class", "approval_mode", "trust"],
+                "fields": [
+                    "effect_class",
+                    "declared_effect_class",
+                    "approval_mode",
+                    "rules_on_it",
+                    "locked_fields",
+                    "secret_fields",
+                    "trust",
+                ],
                 "description": "Yours to set: reading the tools from code again never touches it.",
             },
         ),
-        ("Arguments", {"fields": ["locked_fields", "secret_fields", "additional_arguments"]}),
+        ("Arguments", {"fields": ["arguments", "additional_arguments"]}),
         (
             "Execution",
             {"fields": ["timeout_seconds", "max_attempts", "idempotency", "repeatable", "stop_on_failure"]},
         ),
         ("Limits", {"fields": ["max_calls_per_run", "cost_per_call", "result_max_kb"]}),
+        ("Owners", {"fields": ["owner"]}),
         (
-            "Contract, from code",
+            "Contract and its versions",
             {
-                "classes": ["collapse"],
                 "fields": [
-                    "source",
-                    "input_schema",
-                    "title_template",
-                    "sentence_template",
-                    "effects_template",
-                    "button_template",
                     "takes_snapshot",
-                    "output_schema",
                     "business_key_template",
                     "return_direct",
                     "version",
+                    "earlier_versions",
                     "missing_since",
                 ],
+                "description": "Read from code. A change makes a new version; open requests about the old one are set "
+                "aside and asked again.",
             },
         ),
     ]
@@ -96,6 +125,68 @@ class ToolAdmin(RecordedAdmin):
     @admin.display(boolean=True, description="In code")
     def is_there(self, tool: Tool) -> bool:
         return tool.missing_since is None
+
+    @admin.display(description="Effect", ordering="effect_class")
+    def effect(self, tool: Tool) -> str:
+        return tool.get_effect_class_display().partition(":")[0]
+
+    @admin.display(description="Asks", ordering="approval_mode")
+    def asks(self, tool: Tool) -> str:
+        return "Always" if tool.approval_mode == Tool.ApprovalMode.ALWAYS else "By rules"
+
+    @admin.display(description="Its words")
+    def words(self, tool: Tool) -> str:
+        """Whether what people would read names every argument. Nobody is asked about a read by itself."""
+        if not tool.consequential:
+            return ""
+        left_out = tool_parts.unnamed(tool)
+        return f"Leave out {', '.join(left_out)}" if left_out else "Name every argument"
+
+    @admin.display(description="The request people would read")
+    def card(self, tool: Tool) -> SafeString:
+        text, real = tool_parts.example(tool, tool.looker)  # type: ignore[attr-defined]
+        context = tool_parts.card_context(tool, text)
+        return part(
+            "tool_card", context | {"example": text, "real": real, "url": reverse("admin:tool_card", args=[tool.pk])}
+        )
+
+    @admin.display(description="Risk, undo and the rules on it")
+    def rules_on_it(self, tool: Tool) -> SafeString:
+        return tool_parts.rules_on(tool)
+
+    @admin.display(description="Schema")
+    def arguments(self, tool: Tool) -> SafeString:
+        return tool_parts.arguments_table(tool)
+
+    @admin.display(description="Earlier versions")
+    def earlier_versions(self, tool: Tool) -> SafeString:
+        return tool_parts.versions(tool)
+
+    @admin.action(permissions=["change"], description="Always ask a person")
+    def always_ask(self, request: HttpRequest, queryset: Any) -> None:
+        self.set_all(request, queryset, "approval_mode", Tool.ApprovalMode.ALWAYS)
+
+    def get_urls(self) -> list[Any]:
+        return [
+            path("<path:object_id>/card/", self.admin_site.admin_view(self.card_view), name="tool_card"),
+            *super().get_urls(),
+        ]
+
+    def card_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What a request would say of other arguments. Nothing is called, and nothing kept."""
+        tool = self.get_object(request, unquote(object_id))
+        if tool is None:
+            raise Http404
+        if not self.has_view_permission(request, tool):
+            raise PermissionDenied
+        context = tool_parts.card_context(tool, request.POST.get("_example", ""))
+        return answer(request, f"What people see of {tool.name}", "tool_card_shown", context)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Tool | None:
+        tool: Tool | None = super().get_object(request, object_id, from_field)
+        if tool is not None:
+            tool.looker = request.user  # type: ignore[attr-defined]
+        return tool
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False  # tools come from code: see sync_tools
@@ -117,8 +208,16 @@ class ToolAdmin(RecordedAdmin):
             messages.warning(request, f"The code of {obj.name} declares it {obj.declared_effect_class}.")
 
 
+class ToolSourceForm(forms.ModelForm):
+    class Meta:
+        help_texts = {"name": "As people read it, on lists and on its breaker."}
+
+
 @admin.register(ToolSource)
 class ToolSourceAdmin(RecordedAdmin):
+    form = ToolSourceForm
+    about = "The modules tools are read from. They are named in TOOL_MODULES."
+    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
     list_display = ["name", "kind", "location"]
     readonly_fields = ["kind", "location"]
     fields = ["name", "kind", "location"]

@@ -4,7 +4,7 @@ Routes parse, call an action and render. `urls` goes into the project's URLs wit
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
@@ -13,7 +13,18 @@ from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
-from agentapp.api import agents, approvals, controls, conversations, errors, events, runs, tool_executions, tools
+from agentapp.api import (
+    agents,
+    approvals,
+    controls,
+    conversations,
+    errors,
+    events,
+    runs,
+    takeover,
+    tool_executions,
+    tools,
+)  # fmt: skip
 from agentapp.api.document import Document
 from agentapp.api.parsing import StrictParser
 from agentapp.api.wire import Renderer
@@ -38,7 +49,13 @@ class Api(NinjaAPI):
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
     ) -> Document:
-        return Document(self, self.get_root_path(path_params or {}) if path_prefix is None else path_prefix)
+        return _document(self, self.get_root_path(path_params or {}) if path_prefix is None else path_prefix)
+
+
+@lru_cache(maxsize=4)
+def _document(described: Api, path_prefix: str) -> Document:
+    """Made once: it takes a large part of a second, and anybody may ask for it without a token."""
+    return Document(described, path_prefix)
 
 
 def _build() -> Api:
@@ -51,7 +68,7 @@ def _build() -> Api:
         renderer=Renderer(),
     )
     errors.register(made)
-    for module in (runs, conversations, approvals, tool_executions, events, tools, agents, controls):
+    for module in (runs, takeover, conversations, approvals, tool_executions, events, tools, agents, controls):
         made.add_router("", module.router)
     return made
 

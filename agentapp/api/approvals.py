@@ -22,11 +22,13 @@ from agentapp.models import ToolExecution
 from approvals import standing
 from approvals.digest import canonical
 from approvals.masking import masked
-from approvals.models import Approval, Decision
+from approvals.models import Approval, Decision, Question
 
 router = Router(tags=["Approvals"])
 
-ApprovalState = Literal["pending", "approved", "rejected", "responded", "expired", "withdrawn", "superseded", "used"]
+ApprovalState = Literal[
+    "pending", "asked", "approved", "rejected", "responded", "expired", "withdrawn", "superseded", "used",
+]  # fmt: skip
 
 
 class DecisionIn(BaseModel):
@@ -111,6 +113,26 @@ class ExecutionResult(BaseModel):
     finished_at: datetime | None
 
 
+class RuleValue(BaseModel):
+    """Something a rule's condition looked at. Without a value: the call has no such thing."""
+
+    name: str
+    value: Any = None
+
+
+class QuestionOut(BaseModel):
+    """What somebody asked before deciding."""
+
+    id: uuid.UUID
+    asker: Person
+    text: str
+    asked_at: datetime
+    answer_by: datetime
+    answer: str | None = Field(description="The agent's words, a claim; or those of `answerer`.")
+    answerer: Person | None
+    closed_at: datetime | None
+
+
 class ApprovalDetail(ApprovalOut):
     """Everything the card shows, and everything a decision must echo."""
 
@@ -127,6 +149,10 @@ class ApprovalDetail(ApprovalOut):
     secret_fields: list[str]
     evidence: list[dict[str, Any]]
     difference: list[dict[str, Any]] = Field(description="What changed since the approval this one replaces.")
+    condition: str | None = Field(description="What the rule looked at.")
+    rule_values: list[RuleValue] = Field(description="What it found there; secrets are masked.")
+    questions: list[QuestionOut]
+    paused_seconds: int = Field(description="How long questions have stopped the clock.")
     explanation: str | None = Field(description="The model's words: a claim, not a fact.")
     allowed_decisions: list[str]
     approvals_needed: int
@@ -248,13 +274,15 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         secret_fields=secret,
         evidence=approval.evidence,
         difference=approval.difference,
+        condition=approval.condition or None,
+        rule_values=[RuleValue(**value) for value in approval.rule_values],
+        questions=[_question(question) for question in approval.questions.select_related("asker", "answerer")],
+        paused_seconds=approval.paused_seconds,
         explanation=approval.explanation or None,
         allowed_decisions=approval.allowed_decisions,
         approvals_needed=approval.approvals_needed,
         groups=[group.name for group in approval.groups.all()],
-        starter=Person(username=starter.get_username(), name=starter.get_full_name() or starter.get_username())
-        if starter
-        else None,
+        starter=_person(starter),
         starter_excluded=approval.starter_excluded,
         you_may_decide=refusal is None,
         you_may_not_because=refusal.message if refusal else None,
@@ -265,6 +293,25 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         decisions=[decision_out(decision) for decision in approval.decisions.select_related("user")],
         execution=_execution_result(execution) if execution else None,
     )
+
+
+def _question(question: Question) -> QuestionOut:
+    asker = _person(question.asker)
+    assert asker is not None
+    return QuestionOut(
+        id=question.pk,
+        asker=asker,
+        text=question.text,
+        asked_at=question.asked_at,
+        answer_by=question.answer_by,
+        answer=question.answer or None,
+        answerer=_person(question.answerer),
+        closed_at=question.closed_at,
+    )
+
+
+def _person(user: User | None) -> Person | None:
+    return Person(username=user.get_username(), name=user.get_full_name() or user.get_username()) if user else None
 
 
 def _shown(approval: Approval) -> dict[str, Any]:

@@ -59,6 +59,17 @@ class NewSwitch(BaseModel):
     reason: str = Field(max_length=500, description="People whose runs wait read it.")
 
 
+class Reset(BaseModel):
+    """Why a breaker is reset. May be left out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(default="", max_length=500, description="Stays on record.")
+
+
+_NO_REASON = Reset()
+
+
 class Released(BaseModel):
     """A switch was released."""
 
@@ -82,13 +93,13 @@ def list_breakers(request: ApiRequest, listing: Query[Listing]) -> BreakerPage:
 @router.post(
     "/breakers/{breaker_id}/reset",
     auth=Bearer("controls:operate"),
-    response={200: BreakerOut, **problems(404)},
+    response={200: BreakerOut, **problems(400, 404, 413, 415, 422)},
     operation_id="reset_breaker",
     summary="Reset a breaker",
 )
-def reset_breaker(request: ApiRequest, breaker_id: uuid.UUID) -> BreakerOut:
-    """Close it without waiting for its probe. A closed one stays as it is."""
-    return _breaker(actions.reset_breaker(breaker_id, person(request)))
+def reset_breaker(request: ApiRequest, breaker_id: uuid.UUID, body: Reset = _NO_REASON) -> BreakerOut:
+    """Close it without waiting for its probe. A closed one stays as it is. The body may be left out."""
+    return _breaker(actions.reset_breaker(breaker_id, person(request), body.reason))
 
 
 @router.get(

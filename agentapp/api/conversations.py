@@ -1,4 +1,4 @@
-"""Conversations: read what was said, begin anew from one of its messages."""
+"""Conversations: read what was said, begin anew from one of its messages, sum up the first of them."""
 
 import uuid
 from datetime import datetime
@@ -12,6 +12,8 @@ from agentapp import actions, auth
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.paging import MAX_LIMIT, Parameters
+from agentapp.api.runs import person_out
+from agentapp.api.tool_executions import Person
 from agentapp.models import Conversation, Message
 
 router = Router(tags=["Conversations"])
@@ -26,7 +28,8 @@ class MessageOut(BaseModel):
     seq: int
     role: str = Field(description="`user` or `assistant`.")
     content: str
-    run: uuid.UUID | None = Field(description="The run it started, or whose answer it is.")
+    run: uuid.UUID | None = Field(description="The run it started or is about, or whose answer it is.")
+    author: Person | None = Field(description="The person who wrote it in the agent's place.")
     created_at: datetime
 
 
@@ -37,7 +40,7 @@ class ConversationOut(BaseModel):
     key: str
     agent: str
     customer: str | None
-    mode: str
+    mode: str = Field(description="`auto`; or `manual`, while a person has taken over.")
     version: int = Field(description="Grows with every message. Sent with `POST /runs`, it says what you have read.")
     summary: str | None = Field(description="Of the messages up to `summary_until`, for whoever may see all of them.")
     summary_until: int
@@ -62,6 +65,27 @@ class ForkIn(BaseModel):
     )
     upto: Annotated[int, Field(strict=True, ge=1, le=MAX_SEQ)] | None = Field(
         default=None, description="`seq` of the last message to take over. Left out: all of them."
+    )
+
+
+class SummaryIn(BaseModel):
+    """What was said up to a place, in fewer words."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"summary": "The kettle arrived broken; Ana wants her money back.", "until": 4}]
+        },
+    )
+
+    summary: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)] = Field(
+        description="For the eyes of models, which are told that it is data."
+    )
+    until: Annotated[int, Field(strict=True, ge=1, le=MAX_SEQ)] = Field(
+        description="`seq` of the last message it sums up; no less than that of the summary there is."
+    )
+    conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_SEQ)] | None = Field(
+        default=None, description="The `version` you have read. If something was said since, nothing is kept."
     )
 
 
@@ -97,9 +121,27 @@ def fork_conversation(request: ApiRequest, conversation_id: uuid.UUID, body: For
     return Status(201, _shown(request, forked, MessageListing.model_construct()))
 
 
+@router.post(
+    "/conversations/{conversation_id}/summary",
+    auth=Bearer("runs:create"),
+    response={200: ConversationOut, **problems(400, 404, 409, 413, 415, 422)},
+    operation_id="summarise_conversation",
+    summary="Summarise a conversation",
+)
+def summarise_conversation(request: ApiRequest, conversation_id: uuid.UUID, body: SummaryIn) -> ConversationOut:
+    """Keep a summary of the messages up to a place. Agents with the compiler `sections` are sent it instead of them.
+    The messages stay, and `version` too. Sending the same again changes nothing.
+    """
+    summarised = actions.summarise_conversation(
+        conversation_id, body.summary, body.until, person(request), body.conversation_version
+    )
+    return _shown(request, summarised, MessageListing.model_construct())
+
+
 def _shown(request: ApiRequest, conversation: Conversation, listing: MessageListing) -> ConversationOut:
     user = person(request)
     rows = auth.visible_messages(user).filter(conversation=conversation, seq__gt=listing.after).order_by("seq")
+    rows = rows.select_related("author")
     found = list(rows[: listing.limit + 1])
     more = len(found) > listing.limit
     found = found[: listing.limit]
@@ -115,16 +157,17 @@ def _shown(request: ApiRequest, conversation: Conversation, listing: MessageList
         summary_until=conversation.summary_until if sees_all else 0,
         forked_from=conversation.forked_from_id,
         created_at=conversation.created_at,
-        messages=[_message(message) for message in found],
+        messages=[message_out(message) for message in found],
         next=found[-1].seq if more else None,
     )
 
 
-def _message(message: Message) -> MessageOut:
+def message_out(message: Message) -> MessageOut:
     return MessageOut(
         seq=message.seq,
         role=message.role,
         content=message.content,
         run=message.run_id,
+        author=person_out(message.author),
         created_at=message.created_at,
     )

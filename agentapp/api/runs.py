@@ -4,6 +4,7 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from django.contrib.auth.models import User
 from django.http import HttpResponse
 from ninja import Header, Query, Router
 from ninja.responses import Status
@@ -22,6 +23,7 @@ router = Router(tags=["Runs"])
 # The largest version the table holds.
 MAX_VERSION = 2**31 - 1
 REPLAY_HEADER = "Idempotent-Replay"
+_DETAIL = ("agent", "conversation", "starter", "taken_over_by")
 
 Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
 Label = Annotated[str, StringConstraints(strict=True, max_length=200)]
@@ -114,6 +116,7 @@ class RunDetail(RunOut):
     scripted: bool
     cancel_requested_at: datetime | None
     pause_requested_at: datetime | None
+    taken_over_by: Person | None = Field(description="The person who speaks in the agent's place until they hand back.")
     budget_extra: str = Field(description="What people have allowed beyond its limits, in US dollars.")
     usage: Usage
     cost_is_partial: bool = Field(description="The price of some model reply is unknown.")
@@ -156,7 +159,7 @@ class RunListing(Listing):
 @router.post(
     "/runs",
     auth=Bearer("runs:create"),
-    response={201: RunDetail, 200: RunDetail, **problems(400, 409, 413, 415, 422)},
+    response={201: RunDetail, 200: RunDetail, 202: RunDetail, **problems(400, 409, 413, 415, 422)},
     operation_id="start_run",
     summary="Start a run",
     openapi_extra={
@@ -164,7 +167,10 @@ class RunListing(Listing):
             200: {
                 "description": "The run this key has started before",
                 "headers": {REPLAY_HEADER: {"schema": {"type": "string", "const": "true"}, "required": True}},
-            }
+            },
+            202: {
+                "description": "A person has taken over this run: the message waits for them, and no run was started"
+            },
         }
     },
 )
@@ -182,7 +188,8 @@ def start_run(
     ] = None,
 ) -> Status[RunDetail]:
     """The run is queued and returned at once; follow it with `GET /runs/{id}`. It belongs to the token's
-    person, who cannot decide about its calls.
+    person, who cannot decide about its calls. While a person has taken over the conversation, what is sent is
+    kept for them and starts nothing: the answer is 202, with the run they took over.
     """
     new = actions.NewRun(
         agent=body.agent,
@@ -198,7 +205,7 @@ def start_run(
     started = actions.start_run_once(new, person(request), request.auth)
     if started.repeated:
         response[REPLAY_HEADER] = "true"
-    return Status(200 if started.repeated else 201, run_detail(_run(started.run.pk)))
+    return Status(200 if started.repeated else 202 if started.kept else 201, run_detail(_run(started.run.pk)))
 
 
 @router.get(
@@ -297,7 +304,7 @@ def run_out(run: Run) -> RunOut:
 
 
 def run_detail(run: Run) -> RunDetail:
-    """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
+    """Reads what `_DETAIL` names, which the caller has fetched."""
     ahead = turns.ahead([run]).get(run.pk)
     return RunDetail(
         **_shown(run),
@@ -311,6 +318,7 @@ def run_detail(run: Run) -> RunDetail:
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,
         pause_requested_at=run.pause_requested_at,
+        taken_over_by=person_out(run.taken_over_by),
         budget_extra=str(run.budget_extra),
         usage=Usage(
             input_tokens=run.input_tokens,
@@ -323,7 +331,6 @@ def run_detail(run: Run) -> RunDetail:
 
 
 def _shown(run: Run) -> dict[str, Any]:
-    starter = run.starter
     return {
         "id": run.pk,
         "reference": run.reference,
@@ -339,9 +346,7 @@ def _shown(run: Run) -> dict[str, Any]:
         "customer": run.customer or None,
         "conversation": run.conversation.key if run.conversation else None,
         "conversation_id": run.conversation_id,
-        "starter": Person(username=starter.get_username(), name=starter.get_full_name() or starter.get_username())
-        if starter
-        else None,
+        "starter": person_out(run.starter),
         "step_count": run.step_count,
         "had_tool_errors": run.had_tool_errors,
         "created_at": run.created_at,
@@ -371,8 +376,12 @@ def _step_out(step: Step) -> StepOut:
     )
 
 
+def person_out(user: User | None) -> Person | None:
+    return Person(username=user.get_username(), name=auth.name_of(user)) if user else None
+
+
 def _visible(request: ApiRequest, run_id: uuid.UUID) -> Run:
-    rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
+    rows = auth.visible_runs(person(request)).select_related(*_DETAIL)
     run = rows.filter(pk=run_id).first()
     if run is None:
         raise not_found()
@@ -380,4 +389,4 @@ def _visible(request: ApiRequest, run_id: uuid.UUID) -> Run:
 
 
 def _run(run_id: uuid.UUID) -> Run:
-    return Run.objects.select_related("agent", "conversation", "starter").get(pk=run_id)
+    return Run.objects.select_related(*_DETAIL).get(pk=run_id)

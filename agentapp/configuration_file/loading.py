@@ -11,9 +11,9 @@ from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from agentapp import agent_tools
+from agentapp import agent_settings, agent_tools
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
-from agentapp.drivers import DRIVERS, settings_problems
+from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool
 from agentapp.roles import ROLES, ensure_roles
 from approvals import channels, configuration
@@ -166,10 +166,10 @@ def _wanted_row(
     if isinstance(row, Channel) and not problems:
         problems += _channel_problems(path, row)
     if isinstance(row, Agent):
-        if row.driver in DRIVERS and {"driver", "driver_settings"} & set(entry):
-            wrong = settings_problems(row.driver, row.driver_settings)
-            problems += [Problem(f"{path}.driver_settings", message) for message in wrong]
-        problems += _route_problems(path, row, entry, known)
+        names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
+        wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
+        problems += [Problem(f"{path}.{column}", message) for column, message in wrong]
+        problems += _route_problems(path, agent_settings.tools_to_call(row, names), entry)
         asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
         problems += [
             Problem(f"{path}.tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking
@@ -201,14 +201,9 @@ def _channel_problems(path: str, row: Channel) -> list[Problem]:
     return []
 
 
-def _route_problems(path: str, agent: Agent, entry: dict[str, Any], known: Known) -> list[Problem]:
+def _route_problems(path: str, own: set[str], entry: dict[str, Any]) -> list[Problem]:
+    """`own`: the tools that the agent may call."""
     problems = []
-    own = set(entry["tools"]) if "tools" in entry else set(_names(agent, "tools"))
-    own |= {
-        agent_tools.tool_name(other)
-        for other in known.agents
-        if agent_tools.may_ask(agent.name, agent.subagents, agent.denied_subagents, other)
-    }
     for name, route in entry.get("routes", {}).items():
         where = f"{path}.routes.{name}"
         row = Route(name=name, **columns(route))

@@ -11,7 +11,6 @@ from typing import Annotated, Any, TypedDict
 from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from agentapp import hooks
 from agentapp.models import Agent, Tool
 from approvals import policy
 from approvals.digest import canonical, parse, storable
@@ -32,11 +31,11 @@ class Known:
     tools: frozenset[str]
 
 
-def _known(kind: str, word: str, hint: str = "", empty: bool = False, everybody: bool = False) -> AfterValidator:
-    """`empty`: an empty text is allowed and means every one. `everybody`: an asterisk is and does."""
+def _known(kind: str, word: str, hint: str = "", empty: bool = False) -> AfterValidator:
+    """`empty`: an empty text is allowed and means every one."""
 
     def check(value: str, info: ValidationInfo) -> str:
-        if value not in getattr(info.context, kind) and not ((empty and not value) or (everybody and value == "*")):
+        if value not in getattr(info.context, kind) and not (empty and not value):
             raise ValueError(f"There is no {word} {value!r}.{hint}")
         return value
 
@@ -80,11 +79,6 @@ def _are_decisions(value: list[str]) -> list[str]:
     return value
 
 
-def _is_hook(value: str) -> str:
-    hooks.find(value)
-    return value
-
-
 def _nothing_is_empty(value: Any) -> Any:
     return {} if value is None else value
 
@@ -124,6 +118,7 @@ class ToolEntry(TypedDict, total=False):
     trust: Annotated[str, _among(Tool.Trust.values)]
     locked_fields: list[Text]
     secret_fields: list[Text]
+    questions: list[Text]
     owner: Text
 
 
@@ -148,10 +143,10 @@ class AgentEntry(TypedDict, total=False):
     message_compiler: Annotated[str, _among(Agent.Compiler.values)]
     compiler_settings: Json
     on_new_message: Annotated[str, _among(Agent.OnNewMessage.values)]
-    subagents: list[Annotated[str, _known("agents", "agent", everybody=True)]]
-    denied_subagents: list[Annotated[str, _known("agents", "agent")]]
+    subagents: list[Text]
+    denied_subagents: list[Text]
     max_depth: int
-    hooks: list[Annotated[Text, AfterValidator(_is_hook)]]
+    hooks: list[Text]
     hook_contract: Annotated[str, _among(Agent.HookContract.values)]
     max_iterations: int
     on_limit: Annotated[str, _among(Agent.OnLimit.values)]
@@ -159,6 +154,7 @@ class AgentEntry(TypedDict, total=False):
     max_tokens: int | None
     max_seconds: int | None
     max_calls: int | None
+    on_call_limit: Annotated[str, _among(Agent.OnCallLimit.values)]
     finish_reasons: list[Text]
     max_cost: Amount | None
     max_daily_cost: Amount | None
@@ -167,6 +163,8 @@ class AgentEntry(TypedDict, total=False):
     raise_on_tool_failure: bool
     fail_run_on_tool_error: bool
     stop_on_tool_block: bool
+    streams: bool
+    input_schema: Json
     enabled: bool
     routes: dict[str, Annotated[RouteEntry, BeforeValidator(_nothing_is_empty)]]
 

@@ -1,5 +1,6 @@
 """One request: decide with the facts in view, change it, send it back, or take a decision back."""
 
+import contextlib
 import uuid
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import card, queue
+from agentapp.console import assurance, beside, card, inbox
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.tools.schema import check_arguments
@@ -18,11 +19,12 @@ from approvals.masking import masked
 from approvals.models import Approval, DecisionType
 
 VIEWS = ("form", "diff", "json")
-DIALOGS = ("reject", "respond")
+DIALOGS = ("reject", "respond", "ask", "approve")
 STATUS = {
     "not_found": 404,
     "forbidden": 403,
     "starter": 403,
+    "took_over": 403,
     "editor": 403,
     "not_yours": 403,
     "already_decided": 409,
@@ -32,6 +34,9 @@ STATUS = {
     "decided_by_you": 409,
     "decision_id_reused": 409,
     "too_late": 409,
+    "reauthenticate": 403,
+    "already_asked": 409,
+    "already_answered": 409,
 }
 
 
@@ -39,7 +44,7 @@ STATUS = {
 def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The page of one request. `do` opens a dialog and `view` a way of looking; neither changes anything."""
     found = card.visible_or_404(signed_in(request), approval_id)
-    return render(request, "console/approval.html", _context(request, found))
+    return render(request, "console/approval.html", context_of(request, found))
 
 
 @require_safe
@@ -58,7 +63,7 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The right column again."""
     user = signed_in(request)
     found = card.visible_or_404(user, approval_id)
-    return render(request, "console/approval.html#side", {**card.context(found, user), **card.beside(found, user)})
+    return render(request, "console/_approval_side.html", {**card.context(found, user), **beside.beside(found, user)})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -68,7 +73,7 @@ def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         return redirect(reverse("approval", args=[approval_id]))
     user = signed_in(request)
     found = card.visible_or_404(user, approval_id)
-    context = _context(request, found, _draft(request, found))
+    context = context_of(request, found, _draft(request, found))
     _check(found, context["shown"])
     status = 422 if context["shown"].form.errors else 200
     if request.htmx:  # type: ignore[attr-defined]
@@ -92,6 +97,8 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         if shown.text != card.show(found, None).text:
             kind, arguments_text = DecisionType.EDIT, shown.text or current
     new = actions.NewDecision(
+        typed=typed.word,
+        assurance=assurance.level(request),
         id=typed.decision_id,
         type=str(kind),
         version=typed.version,
@@ -104,9 +111,9 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         actions.decide(approval_id, new, user)
     except actions.Refused as refused:
         return _refused(request, found, typed, refused)
-    if request.POST.get("next") == "inbox":
-        return redirect(_inbox_after(request, approval_id))
-    return redirect(reverse("approval", args=[approval_id]))
+    if request.POST.get("next") == "chat":
+        return redirect("run_chat", run_id=found.run_id)
+    return redirect(inbox.after(request.POST, approval_id))
 
 
 @require_POST
@@ -118,17 +125,28 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         actions.undo_decision(approval_id, user)
     except actions.Refused as refused:
         return _refused(request, found, None, refused)
-    return redirect(reverse("approval", args=[approval_id]))
+    place = request.POST.get("next")
+    if place == "focus":
+        # It is looked at again, so nobody else is shown it; somebody may have claimed it first.
+        with contextlib.suppress(actions.Refused):
+            actions.claim_request(approval_id, user)
+        return redirect("focus_one", approval_id)
+    if place == "batch":
+        return redirect("batch_done")
+    return redirect(inbox.back(request.POST, approval_id))
 
 
-def _context(request: HttpRequest, found: Approval, typed: card.Draft | None = None) -> dict[str, Any]:
+def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None = None) -> dict[str, Any]:
+    """Everything the page needs, as it stands and with what was typed."""
     user = signed_in(request)
     asked = request.GET if request.method in ("GET", "HEAD") else request.POST
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
-    context = {**card.context(found, user, typed), **card.beside(found, user)}
+    context = {**card.context(found, user, typed), **beside.beside(found, user)}
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, found.secret_fields)
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
+    context["assured"] = assurance.level(request) if context["word"] else ""
+    context["anyway"] = "anyway" in asked or not context["claimed_by_other"]
     return context
 
 
@@ -136,7 +154,7 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
     """What was posted. A version or an id that cannot be read is one that does not match."""
     post = request.POST
     reason, message = post.get("reason", "").strip(), post.get("message", "").strip()
-    preset = reason if reason in card.REJECTIONS and reason != card.REJECTIONS[-1] else ""
+    preset = card.preset(reason)
     version = post.get("version", "")
     try:
         decision_id = uuid.UUID(post.get("decision_id", ""))
@@ -149,6 +167,7 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
         posted=post,
         message=f"{preset}. {message}" if preset and message else preset or message,
         stop_run="stop_run" in post,
+        word=post.get("confirm", "")[:200],
     )
 
 
@@ -162,14 +181,24 @@ def _check(found: Approval, shown: card.Shown) -> None:
             shown.form.errors.setdefault("", problem.sentence)
 
 
+def refused_page(request: HttpRequest, found: Approval, refused: actions.Refused, **more: Any) -> HttpResponse:
+    """The page as it stands now, and why something other than a decision was not done."""
+    found = card.visible_or_404(signed_in(request), found.pk)
+    context = {**context_of(request, found), "refused": refused, "undecided": True, **more}
+    return render(request, "console/approval.html", context, status=STATUS.get(refused.code, 422))
+
+
 def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, refused: actions.Refused) -> HttpResponse:
     """The page as it stands now, why the decision was not taken, and nothing typed lost."""
     found = card.visible_or_404(signed_in(request), found.pk)
     status = STATUS.get(refused.code, 422)
     if typed is not None and refused.code in ("changed", "action_changed"):
         # Shown anew, so the next decision is about what is on the screen now.
-        typed = card.Draft(uuid.uuid4(), found.version, card.current_digest(found), typed.posted, typed.message)
-    context = _context(request, found, typed)
+        mine = card.carried_over(found, typed)
+        typed = card.Draft(
+            uuid.uuid4(), found.version, card.current_digest(found), None if mine else typed.posted, mine, typed.message
+        )
+    context = context_of(request, found, typed)
     shown = context["shown"]
     _check(found, shown)
     if refused.field:
@@ -181,15 +210,7 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
         typed_text = card.show(found, typed.posted).text if typed.posted else decided_text
         context["differs"] = parse(decided_text) != parse(typed_text)
         context["difference"] = differences(typed_text, decided_text, found.secret_fields)
-    kind = request.POST.get("type", "")
-    if status == 422 and kind in DIALOGS:
+    kind = "approve" if refused.code in ("confirmation", "reauthenticate") else request.POST.get("type", "")
+    if refused.code in ("confirmation", "reauthenticate") or (status == 422 and kind in ("reject", "respond")):
         context["dialog"] = kind
     return render(request, "console/approval.html", context, status=status)
-
-
-def _inbox_after(request: HttpRequest, approval_id: uuid.UUID) -> str:
-    """The inbox as it was, at the request that came next."""
-    filters = queue.Filters.read(request.POST)
-    following = queue.read_ids([request.POST.get("following", "")])
-    chosen = str(following[0]) if following else ""
-    return reverse("inbox") + filters.query(id=chosen, decided=str(approval_id))

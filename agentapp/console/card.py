@@ -1,32 +1,31 @@
 """What one request shows a person: the frozen card, what they may do about it, what became of it."""
 
 import json
-import statistics
 import uuid
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Value
 from django.http import Http404, QueryDict
 from django.utils import timezone
 
-from agentapp import auth, lineage
-from agentapp.console import queue, schema_form
+from agentapp import actions, auth, confirming, lineage
+from agentapp.console import evidence, schema_form
 from agentapp.console.differences import Line, differences
-from agentapp.console.history import history
+from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import sentences
 from approvals.digest import canonical, parse
-from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.masking import masked
+from approvals.models import Approval, Claim, Decision, DecisionType, Question, Risk
 from approvals.standing import Refusal, may_decide
 
-ALIKE = 20
-# The queue's neighbours are looked up among this many; beyond it a place in the queue says nothing.
-NEIGHBOURS = 500
-REJECTIONS = ("Wrong amount or details", "Not allowed", "Need more evidence", "Other")
+MAX_LABEL = 60
+MAX_OFFERED = 6
+OTHER = "Other"
 REASONS_FOR_RISK = (Risk.HIGH, Risk.CRITICAL)
 
 
@@ -38,26 +37,11 @@ class Draft:
     version: int
     action_digest: str
     posted: QueryDict | None = None
+    # Instead of what was posted: the arguments it amounts to, on what waits now.
+    arguments: dict[str, Any] | None = None
     message: str = ""
     stop_run: bool = False
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a request stands in the queue of the person who looks at it. 0: not in it."""
-
-    number: int = 0
-    total: int = 0
-    previous: uuid.UUID | None = None
-    next: uuid.UUID | None = None
-
-
-@dataclass(frozen=True)
-class Alike:
-    """How the latest requests for the same tool ended."""
-
-    states: list[str]
-    words: str
+    word: str = ""
 
 
 @dataclass
@@ -71,16 +55,34 @@ class Shown:
     effects: list[dict[str, Any]]
     button: str
     edited: bool
+    # How many arguments differ from what waits, and not only from what the agent proposed.
+    own_changes: int = 0
     lines: list[Line] = field(default_factory=list)
+    # None: the tool is gone.
+    tool: Tool | None = None
 
 
 def visible(user: User) -> QuerySet[Approval]:
     """The requests a person may see, with all that a card shows. Three queries when read."""
+    links = Approval.groups.through.objects
     counting = Decision.objects.select_related("user").order_by("decided_at")
     return (
         auth.visible_approvals(user)
-        .select_related("starter", "execution__tool", "execution__run__starter")
-        .prefetch_related("groups", Prefetch("decisions", queryset=counting))
+        .select_related(
+            "starter",
+            "execution__tool",
+            "execution__step",
+            "execution__run__starter",
+            "execution__run__taken_over_by",
+            "claim__user",
+            "claim__group",
+        )
+        .prefetch_related("groups", Prefetch("decisions", counting))
+        .annotate(
+            was_asked=Exists(Question.objects.filter(approval=OuterRef("pk"))),
+            reader=Value(user.pk),
+            is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=user.groups.all())),
+        )
     )
 
 
@@ -94,15 +96,18 @@ def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need."""
     standing = standing_of(approval)
-    forbidden = may_decide(user, approval) if standing == "pending" else None
+    forbidden = may_decide(user, approval, _is_member(approval, user)) if standing == "pending" else None
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
     if standing == "pending" and forbidden is None and mine is not None:
         forbidden = Refusal("decided_by_you", "You have approved. This request needs another person too.")
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
-    shown = show(approval, draft.posted if may_edit else None)
-    path = path_of(approval)
+    shown = show(approval, draft.posted, draft.arguments) if may_edit else show(approval, None)
+    executed, path, questions = execution_of(approval), path_of(approval), questions_of(approval)
+    run = executed.run if executed is not None else None
+    question = next((q for q in questions if q.closed_at is None), None)
+    claim = claim_of(approval)
     return {
         "approval": approval,
         "standing": standing,
@@ -120,37 +125,41 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "approvals_given": sum(d.type in (DecisionType.APPROVE, DecisionType.EDIT) for d in given),
         "successor": approval.superseded_by.first() if standing == "superseded" else None,
         "can_undo": mine is not None and standing == "held",
-        "executed": execution_of(approval),
+        "executed": executed,
+        "taken_over_by": run.taken_over_by if run is not None else None,
+        "may_take_over": run is not None and not run.is_final and auth.offers_take_over(user, run, forbidden is None),
         "path": path,
         "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
-        "outcome_text": outcome_text(approval),
-        "arms": approval.risk in REASONS_FOR_RISK,
-        "rejections": REJECTIONS,
+        "outcome_text": (outcome := outcome_text(approval)),
+        "outcome_facts": facts_of(outcome),
+        "arms": confirm_label(shown) if approval.risk == Risk.HIGH else "",
+        "word": confirming.word_of(shown.button, approval.tool) if approval.risk == Risk.CRITICAL else "",
+        "questions": questions,
+        "question": question if standing == "pending" else None,
+        # The clock stands for the first question.
+        "clock_left": approval.expires_at - question.answer_by if question and question == questions[0] else None,
+        "may_answer": to_answer(approval, questions, user),
+        "offered": tool_questions(shown.tool),
+        "claim": claim,
+        "claimed_by_other": claim is not None and not _is_mine(claim, user),
+        "evidence": evidence.of(approval, questions),
+        "rule_values": evidence.rule_values(approval),
+        "rejections": rejections(),
         "tool_changed": standing == "pending" and not tool_unchanged(approval),
-        "unsupported": bool(approval.explanation) and len(approval.evidence) < 2,
+        "unfounded": bool(approval.explanation) and len(approval.evidence) < 2,
     }
 
 
-def beside(approval: Approval, user: User) -> dict[str, Any]:
-    """What stands in the right column: its place in the queue, its likes, its history. Three queries."""
-    execution = execution_of(approval)
-    run = execution.run if execution is not None else None
-    place = place_of(approval, user)
-    return {
-        "place": place,
-        "waiting_count": place.total,
-        "run": run,
-        "run_visible": run is not None and auth.visible_runs(user).filter(pk=run.pk).exists(),
-        "alike": alike(approval, user),
-        "history": history(approval),
-        "elapsed_percent": elapsed_percent(approval, timezone.now()),
-    }
+def _is_member(approval: Approval, user: User) -> bool | None:
+    """Whether this person is in one of the request's groups, as far as `visible` has read it for them."""
+    read: bool | None = getattr(approval, "is_member", None) if getattr(approval, "reader", None) == user.pk else None
+    return read
 
 
 def standing_of(approval: Approval) -> str:
     """Where a request stands, as people name it: the row's state, and after approval the call's."""
     state = approval.state
-    if state == Approval.State.PENDING:
+    if state in Approval.UNDECIDED:
         return "pending" if approval.expires_at > timezone.now() else "expired"
     if state in Approval.DECIDED and approval.used_at is None:
         return "held" if approval.runs_at and approval.runs_at > timezone.now() else "taken"
@@ -167,10 +176,11 @@ def _state_shown(approval: Approval, standing: str) -> str:
     return approval.state if standing in ("held", "taken") else standing
 
 
-def show(approval: Approval, posted: QueryDict | None) -> Shown:
+def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any] | None = None) -> Shown:
     """The call and its words. Words for changed arguments are made anew from the tool's own templates."""
     current_text = approval.final_arguments_text or approval.arguments_text
     proposed, current = _arguments(approval.arguments_text), _arguments(current_text)
+    current = current if arguments is None else arguments
     tool = tool_of(approval)
     form = schema_form.build(
         tool.input_schema if tool else {},
@@ -187,14 +197,92 @@ def show(approval: Approval, posted: QueryDict | None) -> Shown:
         words = approval.sentence, approval.effects, approval.button
     else:
         snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-        title = sentences.title(tool, form.arguments, snapshot)
+        arguments = masked(form.arguments, approval.secret_fields)
+        title = sentences.title(tool, arguments, snapshot)
         words = (
-            sentences.sentence(tool, form.arguments, snapshot),
-            sentences.effects(tool, form.arguments, snapshot),
-            sentences.button(tool, form.arguments, snapshot),
+            sentences.sentence(tool, arguments, snapshot),
+            sentences.effects(tool, arguments, snapshot),
+            sentences.button(tool, arguments, snapshot),
         )
     lines = differences(approval.arguments_text, text, approval.secret_fields)
-    return Shown(form, text, title, *words, edited=edited, lines=lines)
+    waits = _arguments(current_text)
+    names = {*waits, *form.arguments}
+    own = sum(canonical({"": waits.get(n)}) != canonical({"": form.arguments.get(n)}) for n in names)
+    return Shown(form, text, title, *words, edited=edited, own_changes=own, lines=lines, tool=tool)
+
+
+def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
+    """What a person changed about a call that is no longer the one they saw, on the call that waits now.
+
+    What they left alone is not theirs: else somebody's edit would be undone without a word. None: it
+    cannot be told, or what they typed cannot be read.
+    """
+    seen = _seen(approval, draft.action_digest)
+    tool = tool_of(approval)
+    if seen is None or tool is None or draft.posted is None:
+        return None
+    terms = (approval.locked_fields, approval.secret_fields)
+    typed = schema_form.build(tool.input_schema, seen, seen, *terms, draft.posted)
+    if typed.errors:
+        return None
+    now = _arguments(approval.final_arguments_text or approval.arguments_text)
+    for name in {*seen, *typed.arguments}:
+        if typed.arguments.get(name) == seen.get(name) and (name in typed.arguments) == (name in seen):
+            continue
+        if name in typed.arguments:
+            now[name] = typed.arguments[name]
+        else:
+            now.pop(name, None)
+    return now
+
+
+def _seen(approval: Approval, digest: str) -> dict[str, Any] | None:
+    """The arguments that a page with this digest showed."""
+    if digest == approval.action_digest:
+        return _arguments(approval.arguments_text)
+    decision = approval.decisions.filter(action_digest=digest).first()
+    return _arguments(decision.arguments_text) if decision is not None else None
+
+
+def confirm_label(shown: Shown) -> str:
+    """What the second press of a high risk says: "Confirm refund of $214.50"."""
+    verb, _, rest = shown.title.partition(" ")
+    if shown.button and rest.startswith(shown.button):
+        return f"Confirm {verb.lower()} of {shown.button}"
+    words = shown.title[:1].lower() + shown.title[1:]
+    return f"Confirm: {words if len(words) <= MAX_LABEL else words[: MAX_LABEL - 1].rstrip() + '…'}"
+
+
+def tool_questions(tool: Tool | None) -> list[str]:
+    """What the tool's owner offers to ask."""
+    offered = tool.questions if tool is not None else []
+    return [text for text in offered if isinstance(text, str)][:MAX_OFFERED]
+
+
+def claim_of(approval: Approval) -> Claim | None:
+    """Who looks after a request that waits, as far as it counts."""
+    claim: Claim | None = getattr(approval, "claim", None)
+    counts = claim is not None and approval.state in Approval.UNDECIDED
+    return claim if counts and (claim.until is None or claim.until > timezone.now()) else None  # type: ignore[union-attr]
+
+
+def _is_mine(claim: Claim, user: User) -> bool:
+    return claim.user_id == user.pk if claim.user_id else user.groups.filter(pk=claim.group_id).exists()
+
+
+def questions_of(approval: Approval) -> list[Question]:
+    """What was asked, oldest first. No query for a request nobody has asked anything about."""
+    if not getattr(approval, "was_asked", True):
+        return []
+    return list(approval.questions.select_related("approval", "asker", "answerer").order_by("asked_at"))
+
+
+def to_answer(approval: Approval, questions: list[Question], user: User) -> Question | None:
+    """The first question that this person may answer in the agent's place."""
+    execution = execution_of(approval)
+    if execution is None:
+        return None
+    return next((q for q in questions if actions.may_answer(user, q, execution.run)), None)
 
 
 def current_digest(approval: Approval) -> str:
@@ -219,6 +307,16 @@ def tool_of(approval: Approval) -> Tool | None:
     if execution is not None and execution.tool is not None:
         return execution.tool
     return Tool.objects.filter(name=approval.tool).first()
+
+
+def rejections() -> tuple[str, ...]:
+    """The reasons a rejection offers; with the last, what was typed is the reason."""
+    return (*settings.REJECTION_REASONS, OTHER)
+
+
+def preset(reason: str) -> str:
+    """The reason as the agent reads it, where it is one of those offered; empty where it is not, or is none."""
+    return reason if reason in settings.REJECTION_REASONS else ""
 
 
 def tool_unchanged(approval: Approval) -> bool:
@@ -250,71 +348,11 @@ def held_by(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
         return None
     approval = mine.approval
     word = {"reject": "Rejected", "respond": "Answered"}.get(mine.type, "Approved")
-    if approval.state == Approval.State.PENDING:
+    if approval.state in Approval.UNDECIDED:
         return {"approval": approval, "word": "Approved, one more person is needed:", "until": None, "mine": mine}
     until = approval.runs_at if approval.used_at is None else None
     held = until is not None and until > timezone.now()
     return {"approval": approval, "word": word, "until": until if held else None, "mine": mine}
-
-
-def place_of(approval: Approval, user: User) -> Place:
-    ids = list(queue.pending(user).values_list("pk", flat=True)[:NEIGHBOURS])
-    if approval.pk not in ids:
-        return Place(total=len(ids), next=ids[0] if ids else None)
-    at = ids.index(approval.pk)
-    return Place(
-        number=at + 1,
-        total=len(ids),
-        previous=ids[at - 1] if at else None,
-        next=ids[at + 1] if at + 1 < len(ids) else None,
-    )
-
-
-def alike(approval: Approval, user: User) -> Alike | None:
-    """The last requests for the same tool that have ended, oldest first."""
-    ended = Q(state__in=queue.ENDED, decided_at__isnull=False) | Q(state=Approval.State.EXPIRED)
-    rows = list(
-        auth.visible_approvals(user)
-        .filter(ended, tool=approval.tool)
-        .exclude(pk=approval.pk)
-        .order_by("-created_at")
-        .only("state", "arguments_text", "final_arguments_text", "created_at", "decided_at")[:ALIKE]
-    )
-    if not rows:
-        return None
-    states = [_ended_as(row) for row in reversed(rows)]
-    names = (
-        ("approved", "approved"), ("edited", "with changes"), ("rejected", "rejected"),
-        ("responded", "answered"), ("expired", "expired"),
-    )  # fmt: skip
-    counted = [f"{states.count(state)} {name}" for state, name in names if state in states]
-    took = [row.decided_at - row.created_at for row in rows if row.decided_at]
-    words = ", ".join(counted) + "."
-    if took:
-        words += f" Median {_in_words(timedelta(seconds=statistics.median(t.total_seconds() for t in took)))}."
-    return Alike(states, words)
-
-
-def elapsed_percent(approval: Approval, now: datetime) -> int:
-    """How much of the time to decide has gone, for the bar under the countdown."""
-    whole = (approval.expires_at - approval.created_at).total_seconds()
-    gone = (now - approval.created_at).total_seconds()
-    return max(0, min(100, round(100 * gone / whole))) if whole > 0 else 100
-
-
-def _ended_as(row: Approval) -> str:
-    if row.state in (Approval.State.APPROVED, Approval.State.USED):
-        return "edited" if row.is_edited else "approved"
-    return row.state
-
-
-def _in_words(took: timedelta) -> str:
-    seconds = int(took.total_seconds())
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60:02d} s"
-    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -4,13 +4,12 @@ import uuid
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth, switches
-from agentapp.console.shell import signed_in
+from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 
 _STATUS = {"forbidden": 403, "already_engaged": 409, "not_found": 404}
@@ -21,7 +20,7 @@ def controls(request: HttpRequest) -> HttpResponse:
     """Every switch and every breaker; posted, a switch is engaged."""
     user = signed_in(request)
     if not auth.may_stop(user):
-        raise PermissionDenied("This page needs the right to engage kill switches.")
+        raise Forbidden("Controls stop agents, tools or everything at once.", "agentapp.engage_killswitch")
     if request.method != "POST":
         return render(request, "console/switches.html", _context())
     scope, _, key = request.POST.get("target", "").partition(":")
@@ -46,9 +45,13 @@ def release(request: HttpRequest, switch_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def reset(request: HttpRequest, breaker_id: uuid.UUID) -> HttpResponse:
-    """Close a breaker by hand."""
+    """Close a breaker by hand, with a reason."""
+    user, reason = signed_in(request), request.POST.get("reason", "").strip()
+    if not reason and auth.may_stop(user):
+        why = "Say why: the reason stays on record."
+        return _refused(request, actions.Refused("message_required", why, "reason"), refused_breaker=breaker_id)
     try:
-        breaker = actions.reset_breaker(breaker_id, signed_in(request))
+        breaker = actions.reset_breaker(breaker_id, user, reason)
     except actions.Refused as refused:
         return _refused(request, refused)
     messages.success(request, f"The breaker of {breaker.key} is closed; calls go through again.")
@@ -62,11 +65,11 @@ def held_by(run: Run) -> list[str]:
     return [switches.describe(switch) for switch in switches.holding(run)]
 
 
-def _refused(request: HttpRequest, refused: actions.Refused) -> HttpResponse:
+def _refused(request: HttpRequest, refused: actions.Refused, **about: Any) -> HttpResponse:
     if refused.code == "forbidden":
-        raise PermissionDenied(refused.message)
+        raise Forbidden(refused.message, "agentapp.engage_killswitch")
     chosen = {"refused": refused, "target": request.POST.get("target", ""), "reason": request.POST.get("reason", "")}
-    return render(request, "console/switches.html", _context() | chosen, status=_STATUS.get(refused.code, 422))
+    return render(request, "console/switches.html", _context() | chosen | about, status=_STATUS.get(refused.code, 422))
 
 
 def _context() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ from approvals.masking import masked
 
 # The real minus, as wide as a plus.
 MINUS = "\u2212"
+_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+# Longer texts are compared by line only.
+MAX_WORDS = 2000
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,17 @@ def differences(before: str, after: str, secret: Sequence[str] = ()) -> list[Lin
     signs = {"-": MINUS, "+": "+", " ": " "}
     compared = difflib.ndiff(pretty(before, secret).splitlines(), pretty(after, secret).splitlines())
     return [Line(signs[line[0]], line[2:]) for line in compared if line[0] in signs]
+
+
+def changed_words(before: str, after: str) -> list[tuple[str, str]]:
+    """Two texts word by word, as (kind, words): del for what was left out, ins for what was put in, else empty."""
+    one, two = _WORDS.findall(before), _WORDS.findall(after)
+    if len(one) + len(two) > MAX_WORDS:
+        return []
+    changed: list[tuple[str, str]] = []
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+        if tag == "equal":
+            changed.append(("", "".join(one[a:b])))
+        else:
+            changed += [("del", "".join(one[a:b])), ("ins", "".join(two[c:d]))]
+    return [(kind, words) for kind, words in changed if words]

@@ -63,6 +63,11 @@ def time_left(until: datetime, now: datetime) -> str:
     return f"{seconds // 86400} d"
 
 
+def moment(at: datetime) -> str:
+    """A day with its year and the local time, for a moment that may be long ago: "22 Nov 2026, 02:43"."""
+    return timezone.localtime(at).strftime("%-d %b %Y, %H:%M")
+
+
 def ago(then: datetime, now: datetime | None = None) -> str:
     """How long ago, in words: "just now", "4 s ago", "12 min ago", "3 h ago", "2 d ago"."""
     seconds = int(((now or timezone.now()) - then).total_seconds())

@@ -1,8 +1,10 @@
 """What happened to one request, in words, from the ledger."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -12,13 +14,18 @@ from approvals import ledger
 from approvals.models import Approval, Event
 
 MAX_LINES = 40
+# So many events are read for them: some are folded into one line.
+MAX_EVENTS = 200
 _USER = re.compile(r"^user:(\d+):")
 _TYPES = (
     "approval.requested", "approval.changed", "approval.approved", "approval.rejected", "approval.responded",
-    "approval.undone", "approval.used", "approval.expired", "approval.withdrawn", "approval.superseded",
+    "approval.undone", "approval.asked", "approval.answered", "approval.unanswered", "approval.revealed",
+    "approval.claimed", "approval.released", "approval.handed_over",
+    "approval.used", "approval.expired", "approval.withdrawn", "approval.superseded",
     "tool_call.started", "tool_call.completed", "tool_call.outcome_unknown", "tool_call.outcome_resolved",
     "tool_call.reopened", "tool_call.late_answer",
 )  # fmt: skip
+_LOOKED_AFTER = ("approval.claimed", "approval.released")
 
 
 @dataclass(frozen=True)
@@ -30,22 +37,30 @@ class Entry:
     at: datetime
 
 
-def history(approval: Approval) -> list[Entry]:
-    """The lines of one request, oldest first. Names come with the decisions, which are at hand."""
+def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
+    """The lines of one request, oldest first. `known` are people whose names are at hand."""
     about = Q(body__contains=str(approval.pk)) | Q(body__contains=str(approval.execution_id))
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
-    names = {decision.user_id: _name(decision.user) for decision in approval.decisions.all()}
+    found = list(events.order_by("seq")[:MAX_EVENTS])
+    people = {decision.user for decision in approval.decisions.all()} | {*known}
+    names = _names((event.actor for event in found), {user.pk: _name(user) for user in people})
+    about_it = [event for event in found if event.data.get("approval") in (None, "", str(approval.pk))]
     entries = []
-    for event in events.order_by("seq")[:MAX_LINES]:
-        data = event.data
-        if data.get("approval") not in (None, "", str(approval.pk)):
-            continue
-        entries.extend(_entries(event, data, _who(event.actor, names)))
-    return entries
+    for _, alike in groupby(about_it, _looked_after):
+        *earlier, event = alike
+        entries.extend(_entries(event, event.data, _who(event.actor, names), folded=bool(earlier)))
+    return entries[:MAX_LINES]
 
 
-def _entries(event: Event, data: dict[str, Any], who: str) -> list[Entry]:
+def _looked_after(event: Event) -> tuple[int, str]:
+    """What claims and releases of one person in a row have in common, and nothing else with its neighbour."""
+    return (0, event.actor) if event.type in _LOOKED_AFTER else (event.seq, "")
+
+
+def _entries(event: Event, data: dict[str, Any], who: str, folded: bool = False) -> list[Entry]:
     icon, words = _words(event.type, data, who)
+    if folded:
+        words = f"{who} claimed it again" if event.type == "approval.claimed" else f"{who} claimed and released it"
     entries = [Entry(icon, words, event.at)]
     if event.type == "approval.requested" and data.get("told"):
         entries.append(Entry("bell", f"Told over {', '.join(data['told'])}", event.at))
@@ -61,11 +76,18 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
     )
     return {
         "approval.requested": ("flag", f"Stopped by {rule}"),
-        "approval.changed": ("check", f"{who} approved{changed}; one more is needed"),
+        "approval.changed": ("check", f"{who} approved{changed}; another person is needed"),
         "approval.approved": ("check", f"{who} approved{changed}"),
         "approval.rejected": ("x", f"{who} rejected it"),
         "approval.responded": ("msg", f"{who} answered in the tool's place"),
         "approval.undone": ("undo", f"{who} took the decision back"),
+        "approval.asked": ("question", f"{who} asked: {data.get('text', '')}"),
+        "approval.answered": ("msg", f"{who} answered"),
+        "approval.unanswered": ("clock", "No answer came; the clock goes on"),
+        "approval.revealed": ("eye", f"{who} looked at the masked {data.get('name', '')}"),
+        "approval.claimed": ("hand", f"{who} claimed it"),
+        "approval.released": ("hand", f"{who} released it"),
+        "approval.handed_over": ("user", f"{who} handed it to {data.get('to', '')}"),
         "approval.used": ("zap", "A worker took it"),
         "approval.expired": ("timer", f"Expired: {data.get('reason', '')}"),
         "approval.withdrawn": ("stop", f"Withdrawn: {data.get('reason', '')}"),
@@ -77,6 +99,15 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "tool_call.reopened": ("retry", f"{who} asked for it again"),
         "tool_call.late_answer": ("clock", "The tool's answer came late"),
     }[type_]  # fmt: skip
+
+
+def _names(actors: Iterable[str], known: dict[int, str]) -> dict[int, str]:
+    """The names of those who did something; looked up for whoever is not known already."""
+    found = (_USER.match(actor) for actor in actors)
+    strangers = {int(match[1]) for match in found if match} - known.keys()
+    if not strangers:
+        return known
+    return known | {user.pk: _name(user) for user in User.objects.filter(pk__in=strangers)}
 
 
 def _who(actor: str, names: dict[int, str]) -> str:

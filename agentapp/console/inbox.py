@@ -3,41 +3,53 @@
 import uuid
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from agentapp import auth
+from agentapp import actions, attention, auth, preferences
 from agentapp.console import card, outcome, queue
+from agentapp.console.filters import AGES, DECIDED, NEEDS, SORTS, Filters
 from agentapp.console.shell import signed_in
 from agentapp.models import ToolExecution
-from approvals.models import Approval
+from approvals import claims
+from approvals.models import Approval, Claim, Risk
+
+CHOICES = 1000
 
 
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
     """The queue and, beside it, the request in question: the one asked for, else the first."""
-    user, filters = signed_in(request), queue.Filters.read(request.GET)
+    user, filters = signed_in(request), Filters.read(request.GET)
     after = request.GET.get("after", "")
+    counts = queue.counts(user)
+    context: dict[str, Any] = {"filters": filters, "counts": counts, "waiting_count": counts.needs}
     unknown: list[ToolExecution] = []
-    if filters.view == queue.DECIDED:
+    if filters.view == DECIDED:
         listed = queue.decided(user, filters, after)
+    elif _storms(filters, counts, after):
+        listed = queue.Queue([], [])
+        context.update(storm=queue.storm(user), may_stop=auth.may_stop(user))
     else:
         listed = queue.waiting(user, filters, after)
-        unknown = [] if after else queue.unknown_outcomes(user)
-    context: dict[str, Any] = {
-        "filters": filters,
+        unknown = queue.unknown_outcomes(user) if filters.view == NEEDS and not after else []
+    context |= {
         "queue": listed,
         "unknown": unknown,
         "first_page": not after,
-        "decided_count": queue.decided_today(user),
+        "picked": set(request.GET.getlist("pick")),
     }
+    if not listed.rows and not unknown and not filters.narrow:
+        context["my_day"] = queue.my_day(user)
     chosen = _chosen(request, listed)
     if chosen is None and unknown:
         context["execution"] = unknown[0]
         context["may_resolve"] = auth.may_resolve(user, unknown[0].run)
     elif chosen is not None:
-        context.update(card.context(chosen, user), peek=True, filters=filters)
+        context |= peek_context(request, chosen, filters, listed)
     if decided := queue.read_ids([request.GET.get("decided", "")]):
         context["toast"] = card.held_by(user, decided[0])
     return render(request, "console/inbox.html", context)
@@ -46,26 +58,40 @@ def inbox(request: HttpRequest) -> HttpResponse:
 @require_safe
 def rows(request: HttpRequest) -> HttpResponse:
     """The queue again, for a page that shows it: known rows in their places, a count of the new."""
-    user, filters = signed_in(request), queue.Filters.read(request.GET)
-    listed = queue.as_shown(user, filters, queue.read_ids(request.GET.getlist("shown")), request.GET.get("last", ""))
-    context = {
+    user, filters = signed_in(request), Filters.read(request.GET)
+    first, shown = bool(request.GET.get("first")), queue.read_ids(request.GET.getlist("shown"))
+    context: dict[str, Any] = {
         "filters": filters,
-        "queue": listed,
-        "unknown": queue.unknown_outcomes(user) if request.GET.get("first") else [],
-        "first_page": bool(request.GET.get("first")),
+        "first_page": first,
         "chosen": next(iter(queue.read_ids([request.GET.get("id", "")])), None),
+        "picked": set(request.GET.getlist("pick")),
     }
-    return render(request, "console/inbox.html#rows", context)
+    if request.GET.get("storm"):
+        counts = queue.counts(user)
+        context.update(queue=queue.Queue([], []), storm=queue.storm(user), counts=counts, may_stop=auth.may_stop(user))
+        return render(request, "console/_queue.html", context)
+    listed = queue.as_shown(user, filters, shown, request.GET.get("last", ""))
+    context["queue"] = listed
+    context["unknown"] = queue.unknown_outcomes(user) if first and filters.view == NEEDS else []
+    if not listed.rows and not context["unknown"]:
+        context |= {"counts": queue.counts(user), "my_day": queue.my_day(user)}
+    return render(request, "console/_queue.html", context)
+
+
+@require_safe
+def tabs(request: HttpRequest) -> HttpResponse:
+    """The tabs with their counts."""
+    user = signed_in(request)
+    context = {"filters": Filters.read(request.GET), "counts": queue.counts(user)}
+    return render(request, "console/inbox.html#tabs", context)
 
 
 @require_safe
 def peek(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """One request, as it stands beside the queue."""
-    user = signed_in(request)
-    approval = card.visible_or_404(user, approval_id)
-    filters = queue.Filters.read(request.GET)
-    context = {**card.context(approval, user), "peek": True, "filters": filters}
-    return render(request, "console/inbox.html#peek", context)
+    found = card.visible_or_404(signed_in(request), approval_id)
+    context = peek_context(request, found, Filters.read(request.GET))
+    return render(request, "console/_peek.html", context)
 
 
 @require_safe
@@ -74,7 +100,112 @@ def peek_outcome(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
     user = signed_in(request)
     execution = outcome.visible_or_404(user, execution_id)
     context = {"execution": execution, "may_resolve": auth.may_resolve(user, execution.run)}
-    return render(request, "console/inbox.html#peek", context)
+    return render(request, "console/_peek.html", context)
+
+
+@require_safe
+def filter_panel(request: HttpRequest) -> HttpResponse:
+    """What the queue can be narrowed by: what waits now, and only that."""
+    user, filters = signed_in(request), Filters.read(request.GET)
+    found = queue.undecided(user).order_by().values_list("tool", "agent", "rule", "starter__username", "groups__name")
+    combinations = list(found.distinct()[:CHOICES])
+    tools, agents, rules, starters, teams = (
+        sorted({str(one[place]) for one in combinations if one[place]}) for place in range(5)
+    )
+    held = claims.standing().filter(user__isnull=False, approval__in=queue.undecided(user))
+    holders = sorted(set(held.values_list("user__username", flat=True)))
+    context = {
+        "filters": filters,
+        "choices": [
+            ("team", "Team", [(team, team) for team in teams]),
+            ("risk", "Risk", [(level, str(Risk(level).label)) for level in reversed(Risk.values)]),
+            ("tool", "Tool", [(tool, tool) for tool in tools]),
+            ("agent", "Agent", [(agent, agent) for agent in agents]),
+            ("rule", "Policy", [(rule, rule) for rule in rules]),
+            ("starter", "Requester", [(name, name) for name in starters]),
+            ("age", "Waiting for over", list(AGES.items())),
+            ("claimed", "Claimed by", [("nobody", "Nobody"), *((name, name) for name in holders)]),
+            ("sort", "Order", list(SORTS.items())),
+        ],
+    }
+    return render(request, f"console/inbox_filters.html{'#panel' if _htmx(request) else ''}", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def views(request: HttpRequest) -> HttpResponse:
+    """The views a person keeps, with what waits in each; posted, one more is kept."""
+    user = signed_in(request)
+    if request.method == "POST":
+        filters = Filters.read(request.POST)
+        try:
+            preferences.save_view(user, "inbox", request.POST.get("name", ""), filters.here)
+        except actions.Refused as refused:
+            context = {"refused": refused, "views": queue.saved_views(user), "filters": filters}
+            return render(request, "console/inbox_views.html", context, status=422)
+        return redirect(reverse("inbox") + filters.here)
+    context = {"views": queue.saved_views(user), "filters": Filters.read(request.GET)}
+    return render(request, f"console/inbox_views.html{'#views' if _htmx(request) else ''}", context)
+
+
+@require_POST
+def view_delete(request: HttpRequest, view_id: uuid.UUID) -> HttpResponse:
+    """Forget a kept view. It changes no request."""
+    preferences.delete_view(signed_in(request), view_id)
+    return redirect("inbox_views")
+
+
+def after(posted: QueryDict, approval_id: uuid.UUID) -> str:
+    """Where a page leads after a decision about a request: to what comes next where it was decided."""
+    if posted.get("next") == "focus":
+        return reverse("focus") + f"?decided={approval_id}"
+    if posted.get("next") != "inbox":
+        return reverse("approval", args=[approval_id])
+    following = queue.read_ids([posted.get("following", "")])
+    chosen = str(following[0]) if following else ""
+    return reverse("inbox") + Filters.read(posted).query(id=chosen, decided=str(approval_id))
+
+
+def back(posted: QueryDict, approval_id: uuid.UUID) -> str:
+    """Where a page leads after a decision was taken back: to the same request, where that was done."""
+    if posted.get("next") != "inbox":
+        return reverse("approval", args=[approval_id])
+    return reverse("inbox") + Filters.read(posted).query(id=str(approval_id))
+
+
+def peek_context(
+    request: HttpRequest, approval: Approval, filters: Filters, listed: queue.Queue | None = None
+) -> dict[str, Any]:
+    """The card, who looks after it, and what this person may do about that."""
+    user = signed_in(request)
+    row = next((row for row in listed.rows if row.pk == approval.pk), None) if listed else None
+    claim = queue.holder(row) if row is not None else claims.of(approval.pk)
+    context = {**card.context(approval, user), "peek": True, "filters": filters}
+    return context | claim_context(user, approval, claim, context["forbidden"] is not None) | {
+        "anyway": request.GET.get("anyway") == "1",
+    }  # fmt: skip
+
+
+def claim_context(user: User, approval: Approval, claim: Claim | None, forbidden: bool) -> dict[str, Any]:
+    """Who looks after a request, and what this person may do about that."""
+    mine = claim is not None and claims.concerns(claim, user)
+    hands = user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")
+    waits = approval.state in Approval.UNDECIDED
+    groups: list[Group] = list(approval.groups.all()) if forbidden and waits and hands else []
+    return {
+        "claim": claim,
+        "claim_mine": mine,
+        "claim_other": claim if claim is not None and not mine else None,
+        "may_claim": waits and not forbidden and (claim is None or (mine and claim.user_id != user.pk)),
+        "may_release": waits and mine and claim is not None and claim.user_id == user.pk,
+        "may_hand_over": waits and hands and (claim is None or mine or claim.handed_by_id == user.pk),
+        "hand_to": [] if claim is not None else groups,
+        "lease_minutes": attention.lease().total_seconds() // 60,
+    }
+
+
+def _storms(filters: Filters, counts: queue.Counts, after: str) -> bool:
+    plain = filters.view == NEEDS and not filters.narrow and not filters.flat and filters.sort == "due" and not after
+    return plain and counts.needs > queue.STORM
 
 
 def _chosen(request: HttpRequest, listed: queue.Queue) -> Approval | None:
@@ -86,3 +217,7 @@ def _chosen(request: HttpRequest, listed: queue.Queue) -> Approval | None:
     if not listed.rows:
         return None
     return card.visible(user).filter(pk=listed.rows[0].pk).first()
+
+
+def _htmx(request: HttpRequest) -> bool:
+    return bool(request.htmx)  # type: ignore[attr-defined]

@@ -5,14 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.db.models import Prefetch
+
 from agentapp import trace
+from agentapp.answers import answer
 from agentapp.console import words
 from agentapp.console.json_tree import read
-from agentapp.models import Run, Step, Tool, ToolExecution
-from agentapp.trace import Row, Timeline
+from agentapp.models import Breaker, Run, Step, Tool, ToolExecution
+from agentapp.timeline import Timeline
+from agentapp.trace_rows import Row
 from approvals.masking import MASK, masked
 from approvals.models import Approval
 
+# Of a long run, as many steps before the chosen one are shown as messages.
+MAX_STEPS_READ = 30
 PARTS = {
     "arguments": "arguments_text",
     "proposed": "proposed_text",
@@ -54,6 +60,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Read:
+    """One message as the model could read it: the input, what it said itself, or the answer of a call."""
+
+    kind: Literal["input", "model", "tool"]
+    text: str
+    step: int
+    call: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Inspected:
     """The chosen row. Of `step` and `call` only the one that `kind` names is there."""
 
@@ -71,34 +88,31 @@ class Inspected:
     approvals: Sequence[Approval] = ()
     allowed_by: str = ""
     reason: str = ""
+    tab: str = "summary"
+    raw: Sequence[tuple[str, JSON]] = ()
+    messages: Sequence[Read] = ()
+    breakers: Sequence[Breaker] = ()
 
 
 def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row | None:
     """The row a person asked for; else the one to look at first. None: there is no such row."""
-    rows = [row for row in line.rows if row.kind not in ("approval", "run") and row.step <= run.step_count]
     if step is not None:
-        return next((row for row in rows if row.step == step and row.call == call), None)
+        return line.row(step, call)
     if run.state in (Run.State.FAILED, Run.State.STOPPED) and line.first_failure:
         return line.first_failure
-    blocked = next((row for row in rows if row.state in ("waiting", "outcome_unknown")), None)
-    return blocked or [row for row in rows if row.kind != "call"][-1]
+    blocked = line.calls_in(ToolExecution.State.WAITING, ToolExecution.State.OUTCOME_UNKNOWN)
+    return blocked[0] if blocked else line.last_decision
 
 
-def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
-    """Everything kept about one row. Two queries at most, and one more for a call whose tool a hook changed.
+def inspect(run: Run, line: Timeline, row: Row, tab: str = "") -> Inspected | None:
+    """Everything kept about one row, as one of its tabs shows it. Few queries, however long the run.
 
     None: it is gone.
     """
     if row.kind == "message":
         return Inspected("message", row)
     if row.call is None:
-        step = trace.step_of(run, row.step)
-        if step is None:
-            return None
-        # What stands for a decision that failed was never asked for.
-        calls = [] if step.error else step.executions.all()
-        asked = [Asked(call, proposed_of(call) or arguments_of(call)) for call in calls]
-        return Inspected("model", row, step=step, asked=asked, reason=words.reason(step.error) if step.error else "")
+        return _model_call(run, row, tab)
     call = trace.call_of(run, row.step, row.call)
     if call is None:
         return None
@@ -106,16 +120,71 @@ def inspect(run: Run, line: Timeline, row: Row) -> Inspected | None:
     return Inspected(
         "call",
         row,
+        tab="raw" if tab == "raw" else "summary",
         call=call,
         arguments=arguments_of(call),
         proposed=proposed_of(call),
         result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text not in ("", "null") else None,
         artifact=_json(call.artifact_text, _secrets(call.tool, approval)) if call.artifact_text else None,
+        raw=_raw_call(call) if tab == "raw" else (),
+        breakers=breakers_of(call) if tab != "raw" else (),
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
         approvals=line.approvals.get(call.pk, []),
         allowed_by=words.allowed_by(call),
         reason=words.reason(call.reason) if call.reason else "",
     )
+
+
+def _model_call(run: Run, row: Row, tab: str) -> Inspected | None:
+    step = trace.step_of(run, row.step)
+    if step is None:
+        return None
+    tab = tab if tab in ("messages", "tools", "raw") else "summary"
+    # What stands for a decision that failed was never asked for.
+    calls = [] if step.error else step.executions.all()
+    asked = [Asked(call, proposed_of(call) or arguments_of(call)) for call in calls] if tab == "summary" else []
+    reason = words.reason(step.error) if step.error else ""
+    raw = [("Reply as the provider gave it", _reply(step, list(calls)))] if tab == "raw" else ()
+    read = messages_of(run, step.number) if tab == "messages" else ()
+    return Inspected("model", row, tab=tab, step=step, asked=asked, reason=reason, raw=raw, messages=read)
+
+
+def messages_of(run: Run, number: int) -> list[Read]:
+    """What the model could read of this run when it decided the step: the last of it. Two queries."""
+    calls = ToolExecution.objects.select_related("tool", "approval", "replay_of__tool").order_by("index")
+    steps = run.steps.filter(number__range=(number - MAX_STEPS_READ, number - 1)).order_by("number")
+    found = [Read("input", run.input, 0)] if number <= MAX_STEPS_READ + 1 else []
+    for step in steps.prefetch_related(Prefetch("executions", queryset=calls)):
+        found.append(Read("model", step.text, step.number))
+        for call in step.executions.all():
+            hidden = bool(_secrets(call.tool, call.approval))
+            told = MASK if hidden else answer(call).text if call.is_answered else "No answer yet"
+            found.append(Read("tool", told, step.number, call.index, call.name))
+    return found
+
+
+def breakers_of(call: ToolExecution) -> list[Breaker]:
+    """What would stop this tool now. One query."""
+    return list(Breaker.objects.filter(scope=Breaker.Scope.TOOL, key=call.tool.name)) if call.tool else []
+
+
+def _raw_call(call: ToolExecution) -> list[tuple[str, JSON]]:
+    named = {"arguments": "Arguments", "proposed": "Proposed", "ran": "Ran with", "result": "Result"}
+    raw = [
+        (word, _json(getattr(call, PARTS[part]), _secrets_of(call, part)))
+        for part, word in named.items()
+        if getattr(call, PARTS[part])
+    ]
+    secrets = _secrets(call.tool, call.approval)
+    extra = {"call_id": call.call_id, "control": call.control, "metadata": call.metadata, "ruling": call.ruling}
+    return [*raw, ("On record", JSON(masked(extra, secrets)))]
+
+
+def _reply(step: Step, calls: Sequence[ToolExecution]) -> JSON:
+    """What the provider wants back unchanged. It can hold arguments in forms that cannot be masked piece by piece."""
+    guarded = any(_secrets_of(call, "proposed") for call in calls)
+    parts = MASK if guarded and step.provider_parts else step.provider_parts
+    return JSON({"model": step.model, "finish_reason": step.finish_reason, "provider_parts": parts})
 
 
 def arguments_of(call: ToolExecution) -> JSON:

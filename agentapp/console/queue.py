@@ -1,85 +1,36 @@
 """The inbox's queue: which requests wait for a person, in what order, in which groups, page by page."""
 
+import statistics
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlencode
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Prefetch, Q, QuerySet
-from django.http import QueryDict
+from django.db.models import Count, Min, Prefetch, Q, QuerySet
 from django.utils import timezone
 
 from agentapp import auth
-from agentapp.models import ToolExecution
-from approvals.digest import storable
-from approvals.models import Approval, Decision, Risk
+from agentapp.console import filters as looking
+from agentapp.console.filters import DECIDED, Filters
+from agentapp.models import SavedView, ToolExecution
+from approvals.models import Approval, Claim, Decision
 
 PAGE = 50
 UNKNOWN_SHOWN = 20
-NEEDS, DECIDED = "needs", "decided"
+# From here on a list is no longer read row by row.
+STORM = 200
+STORM_GROUPS = 40
 ENDED = (*Approval.DECIDED, Approval.State.USED, Approval.State.EXPIRED)
-
-
-@dataclass(frozen=True)
-class Filters:
-    """What narrows the queue. They are the URL, so that a view can be kept and shared."""
-
-    view: str = NEEDS
-    text: str = ""
-    risk: str = ""
-    tool: str = ""
-
-    @classmethod
-    def read(cls, query: QueryDict) -> "Filters":
-        risk = query.get("risk", "")
-        return cls(
-            view=DECIDED if query.get("view") == DECIDED else NEEDS,
-            text=storable(query.get("q", "").strip())[:100],
-            risk=risk if risk in Risk.values else "",
-            tool=storable(query.get("tool", ""))[:120],
-        )
-
-    @property
-    def narrow(self) -> bool:
-        return bool(self.text or self.risk or self.tool)
-
-    def apply(self, approvals: QuerySet[Approval]) -> QuerySet[Approval]:
-        if self.text:
-            words = Q(title__icontains=self.text) | Q(final_title__icontains=self.text)
-            approvals = approvals.filter(words | Q(tool__icontains=self.text) | Q(agent__icontains=self.text))
-        if self.risk:
-            approvals = approvals.filter(risk=self.risk)
-        return approvals.filter(tool=self.tool) if self.tool else approvals
-
-    def query(self, **changes: str) -> str:
-        """The query string of this view with some parts changed; a part set to nothing is left out."""
-        parts = {"view": self.view, "q": self.text, "risk": self.risk, "tool": self.tool, **changes}
-        if parts["view"] == NEEDS:
-            parts["view"] = ""
-        return "?" + urlencode({name: value for name, value in parts.items() if value})
-
-    @property
-    def here(self) -> str:
-        return self.query()
-
-    @property
-    def cleared(self) -> str:
-        return self.query(q="", risk="", tool="")
-
-    @property
-    def chips(self) -> list[tuple[str, str, str]]:
-        """What is narrowed by, and where it leads to take it away."""
-        chips = [("Text", self.text, self.query(q=""))] if self.text else []
-        if self.risk:
-            chips.append(("Risk", str(Risk(self.risk).label), self.query(risk="")))
-        return [*chips, ("Tool", self.tool, self.query(tool=""))] if self.tool else chips
+# What only the card shows; a list of requests does without.
+_HEAVY = ("arguments", "sentence", "effects", "evidence", "explanation", "snapshot_text", "difference", "rule_values")
 
 
 @dataclass
 class Group:
-    """Rows that are due in the same stretch of time."""
+    """Rows that are due in the same stretch of time, or alike in what the list is ordered by."""
 
     title: str
     rows: list[Approval] = field(default_factory=list)
@@ -95,20 +46,56 @@ class Queue:
     next_page: str = ""
 
 
+@dataclass(frozen=True)
+class Counts:
+    """The figures of the tabs. `due`: how many are due within five minutes."""
+
+    mine: int
+    needs: int
+    free: int
+    decided: int
+    snoozed: int
+    due: int
+
+
+def undecided(user: User) -> QuerySet[Approval]:
+    return auth.visible_approvals(user).filter(state__in=Approval.UNDECIDED)
+
+
 def pending(user: User) -> QuerySet[Approval]:
-    return auth.visible_approvals(user).filter(state=Approval.State.PENDING).order_by("expires_at", "id")
+    """What needs a decision and is in this person's sight, those due first."""
+    return undecided(user).filter(looking.tab(looking.NEEDS, user)).order_by("expires_at", "id")
 
 
-def decided_today(user: User) -> int:
-    """How many were decided since midnight, by anybody."""
-    start = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    return auth.visible_approvals(user).filter(state__in=ENDED, decided_at__gte=start).count()
+def counts(user: User) -> Counts:
+    """One query for every figure."""
+    now = timezone.localtime()
+    waits = Q(state__in=Approval.UNDECIDED)
+    today = Q(state__in=ENDED, decided_at__gte=now.replace(hour=0, minute=0, second=0, microsecond=0))
+    tabs = {name: waits & looking.tab(name, user) for name in ("mine", "needs", "free", "snoozed")}
+    tabs["due"] = tabs["needs"] & Q(expires_at__lte=now + timedelta(minutes=5))
+    wanted = {name: Count("pk", filter=condition) for name, condition in {**tabs, "decided": today}.items()}
+    return Counts(**auth.visible_approvals(user).filter(waits | today).aggregate(**wanted))
+
+
+def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
+    """The views a person keeps, and how many requests wait in each. Two queries, however many there are."""
+    views = list(SavedView.objects.filter(user=user, page="inbox"))
+    read = {str(view.pk): looking.read_query(view.query) for view in views}
+    wanted = {
+        f"v{number}": Count("pk", filter=looking.tab(filters.view, user) & filters.condition(user))
+        for number, filters in enumerate(read.values())
+        if filters.view != DECIDED
+    }
+    found = undecided(user).aggregate(**wanted) if wanted else {}
+    return [(view, read[str(view.pk)], found.get(f"v{number}")) for number, view in enumerate(views)]
 
 
 def waiting(user: User, filters: Filters, after: str) -> Queue:
-    """The requests that wait, those due first. `after` is where the page before ended."""
-    rows = list(_after(filters.apply(pending(user)), after, newest_first=False)[: PAGE + 1])
-    return Queue(_by_due(rows[:PAGE]), rows[:PAGE], next_page=_next_page(rows, "expires_at"))
+    """The requests that wait, in the order asked for. `after` is where the page before ended."""
+    found = looking.ordered(_in_view(user, filters), filters)
+    rows = list(_beside(found, after, filters.order)[: PAGE + 1])
+    return Queue(_grouped(rows[:PAGE], filters), rows[:PAGE], next_page=_next_page(rows, filters.order))
 
 
 def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str) -> Queue:
@@ -116,30 +103,48 @@ def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str
 
     Decided ones stay, so that nothing moves under the cursor. `last` is where the page ended.
     """
-    decisions = Decision.objects.select_related("user").filter(undone_at__isnull=True)
-    found = auth.visible_approvals(user).filter(pk__in=shown).order_by("expires_at", "id")
-    rows = list(found.prefetch_related(Prefetch("decisions", queryset=decisions)))
-    newer = filters.apply(pending(user)).exclude(pk__in=shown)
-    place = _place(last)
-    if place:
-        newer = newer.filter(Q(expires_at__lt=place[0]) | Q(expires_at=place[0], id__lt=place[1]))
-    return Queue(_by_due(rows), rows, new=newer.count(), next_page=last)
+    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown))
+    by_id = {row.pk: row for row in found.prefetch_related(_counting())}
+    rows = [by_id[key] for key in shown if key in by_id]
+    newer = looking.ordered(_in_view(user, filters), filters).exclude(pk__in=shown)
+    if last:
+        newer = _beside(newer, last, filters.order, before=True)
+    return Queue(_grouped(rows, filters), rows, new=newer.count(), next_page=last)
 
 
 def decided(user: User, filters: Filters, after: str) -> Queue:
     """The requests that have been decided or have ended by themselves, latest first."""
     ended = auth.visible_approvals(user).filter(state__in=ENDED, decided_at__isnull=False)
-    rows_query = filters.apply(ended).order_by("-decided_at", "-id")
-    decisions = Decision.objects.select_related("user").filter(undone_at__isnull=True)
-    rows_query = rows_query.select_related("execution").prefetch_related(Prefetch("decisions", queryset=decisions))
-    rows = list(_after(rows_query, after, newest_first=True)[: PAGE + 1])
-    return Queue(_by_day(rows[:PAGE]), rows[:PAGE], next_page=_next_page(rows, "decided_at"))
+    found = looking.ordered(ended.filter(filters.condition(user)).defer(*_HEAVY), filters)
+    found = found.select_related("execution").prefetch_related(_counting())
+    rows = list(_beside(found, after, filters.order)[: PAGE + 1])
+    return Queue(_by_day(rows[:PAGE]), rows[:PAGE], next_page=_next_page(rows, filters.order))
+
+
+def storm(user: User) -> list[dict[str, Any]]:
+    """Far more requests than anybody reads, counted by what they have in common; the most first."""
+    alike = pending(user).order_by().values("agent", "tool", "rule")
+    found = alike.annotate(n=Count("pk"), first=Min("expires_at")).order_by("-n", "first")
+    return [dict(group) for group in found[:STORM_GROUPS]]
 
 
 def unknown_outcomes(user: User) -> list[ToolExecution]:
     """Calls of which nobody knows whether they happened, oldest first."""
     unknown = ToolExecution.objects.filter(state=ToolExecution.State.OUTCOME_UNKNOWN, run__in=auth.visible_runs(user))
     return list(unknown.select_related("run", "approval", "tool").order_by("proposed_at")[:UNKNOWN_SHOWN])
+
+
+def my_day(user: User) -> tuple[int, timedelta | None]:
+    """How many decisions this person has made today, and how long a request typically waited for one."""
+    start = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    mine = Decision.objects.filter(user=user, decided_at__gte=start, undone_at__isnull=True)
+    waits = [
+        (decided_at - created_at).total_seconds() - paused
+        for decided_at, created_at, paused in mine.values_list(
+            "decided_at", "approval__created_at", "approval__paused_seconds"
+        )
+    ]
+    return len(waits), timedelta(seconds=max(0.0, statistics.median(waits))) if waits else None
 
 
 def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
@@ -153,6 +158,28 @@ def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
     return found
 
 
+def _in_view(user: User, filters: Filters) -> QuerySet[Approval]:
+    """What a tab shows of the requests that wait, narrowed by the filters."""
+    tab = "snoozed" if filters.snoozed else filters.view
+    return _with_claims(undecided(user).filter(looking.tab(tab, user), filters.condition(user)))
+
+
+def _with_claims(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
+    return approvals.defer(*_HEAVY).select_related("claim__user", "claim__group")
+
+
+def _counting() -> Any:
+    return Prefetch("decisions", queryset=Decision.objects.select_related("user").filter(undone_at__isnull=True))
+
+
+def _grouped(rows: list[Approval], filters: Filters) -> list[Group]:
+    if filters.sort == "due":
+        return _by_due(rows)
+    if filters.sort == "risk":
+        return _by(rows, [f"{row.get_risk_display()} risk" for row in rows])
+    return [Group(filters.sort_words, rows)] if rows else []
+
+
 def _by_due(rows: list[Approval]) -> list[Group]:
     now = timezone.now()
     midnight = timezone.localtime(now).replace(hour=23, minute=59, second=59)
@@ -161,45 +188,86 @@ def _by_due(rows: list[Approval]) -> list[Group]:
         ("Due within an hour", now + timedelta(hours=1)),
         ("Later today", midnight),
     ]
-    groups: dict[str, Group] = {}
-    for row in rows:
-        title = next((title for title, limit in limits if row.expires_at <= limit), "Later")
-        groups.setdefault(title, Group(title)).rows.append(row)
-    return list(groups.values())
+    return _by(rows, [next((title for title, limit in limits if row.expires_at <= limit), "Later") for row in rows])
 
 
 def _by_day(rows: list[Approval]) -> list[Group]:
     today = timezone.localdate()
+    days = [timezone.localtime(row.decided_at).date() for row in rows]
+    titles = [{0: "Today", 1: "Yesterday"}.get((today - day).days, day.strftime("%-d %B %Y")) for day in days]
+    return _by(rows, titles)
+
+
+def _by(rows: list[Approval], titles: list[str]) -> list[Group]:
     groups: dict[str, Group] = {}
-    for row in rows:
-        day = timezone.localtime(row.decided_at).date()
-        title = {0: "Today", 1: "Yesterday"}.get((today - day).days, day.strftime("%-d %B %Y"))
+    for row, title in zip(rows, titles, strict=True):
         groups.setdefault(title, Group(title)).rows.append(row)
     return list(groups.values())
 
 
-def _after(rows: QuerySet[Approval], place: str, newest_first: bool) -> QuerySet[Approval]:
-    found = _place(place)
-    if found is None:
+# ---- pages: a place is what the last row has in each part of the order, so that pages neither miss nor repeat
+
+
+def _beside(rows: QuerySet[Approval], place: str, order: tuple[str, ...], before: bool = False) -> QuerySet[Approval]:
+    """The rows behind a place, or before it. A place that cannot be read is the beginning."""
+    values = _place(place, order)
+    if values is None:
         return rows
-    at, key = found
-    if newest_first:
-        return rows.filter(Q(decided_at__lt=at) | Q(decided_at=at, id__lt=key))
-    return rows.filter(Q(expires_at__gt=at) | Q(expires_at=at, id__gt=key))
+    found, same = Q(), Q()
+    for key, value in zip(order, values, strict=True):
+        name, falling = key.removeprefix("-"), key.startswith("-")
+        found |= same & Q(**{f"{name}__{'lt' if falling != before else 'gt'}": value})
+        same &= Q(**{name: value})
+    return rows.filter(found)
 
 
-def _next_page(rows: list[Approval], name: str) -> str:
+def _next_page(rows: list[Approval], order: tuple[str, ...]) -> str:
     if len(rows) <= PAGE:
         return ""
-    last = rows[PAGE - 1]
-    return f"{getattr(last, name).isoformat()}~{last.pk.hex}"
+    values = [getattr(rows[PAGE - 1], key.removeprefix("-")) for key in order]
+    return "~".join(value.isoformat() if isinstance(value, datetime) else str(value) for value in values)
 
 
-def _place(text: str) -> tuple[datetime, uuid.UUID] | None:
-    """Where a page ended, as the pager's link says; None for anything else."""
-    at, _, key = text.partition("~")
-    try:
-        moment = datetime.fromisoformat(at)
-        return (moment.astimezone(UTC), uuid.UUID(key)) if moment.tzinfo else None
-    except (ValueError, OverflowError):
+def _place(text: str, order: tuple[str, ...]) -> list[Any] | None:
+    parts = text.split("~")
+    if len(parts) != len(order):
         return None
+    try:
+        return [_READ[key.removeprefix("-")](part) for key, part in zip(order, parts, strict=True)]
+    except (ValueError, OverflowError, InvalidOperation):
+        return None
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("A place names a moment with its time zone.")
+    return moment.astimezone(UTC)
+
+
+def _amount(text: str) -> Decimal:
+    amount = Decimal(text)
+    if not amount.is_finite() or abs(amount) > 10**12:
+        raise ValueError("Not a cost.")
+    return amount
+
+
+def _rank(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise ValueError("Not a risk.")
+    return int(text)
+
+
+_READ: dict[str, Any] = {
+    "expires_at": _moment, "created_at": _moment, "decided_at": _moment, "id": uuid.UUID, "rank": _rank,
+    "run_cost": _amount,
+}  # fmt: skip
+
+
+def holder(row: Approval) -> Claim | None:
+    """The claim that a row of the list shows, read with it."""
+    if row.state not in Approval.UNDECIDED:
+        return None
+    claim: Claim | None = getattr(row, "claim", None)
+    lapsed = claim is not None and claim.until is not None and claim.until <= timezone.now()
+    return None if lapsed else claim

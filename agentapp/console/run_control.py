@@ -1,4 +1,4 @@
-"""What people do to a run under way: put it aside, let it go on, allow it more. One button each, no page."""
+"""What people do to a run: put it aside, let it go on, allow it more, cancel it, begin it anew."""
 
 import uuid
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from decimal import Decimal, InvalidOperation
 from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.views.decorators.http import require_POST
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth
 from agentapp.console.shell import signed_in
@@ -17,7 +17,7 @@ from agentapp.models import Run
 
 @require_POST
 def run_pause(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    return _act(request, run_id, lambda user: _paused_words(actions.pause_run(run_id, user)))
+    return act_on(request, run_id, lambda user: _paused_words(actions.pause_run(run_id, user)))
 
 
 @require_POST
@@ -26,7 +26,7 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         actions.resume_run(run_id, user)
         return "The run goes on where it was."
 
-    return _act(request, run_id, resume)
+    return act_on(request, run_id, resume)
 
 
 @require_POST
@@ -41,11 +41,59 @@ def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         actions.raise_budget(run_id, amount, user)
         return f"The run may cost ${amount} more."
 
-    return _act(request, run_id, allow)
+    return act_on(request, run_id, allow)
 
 
-def _act(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str]) -> HttpResponse:
-    """Do it, say how it went, and show the run."""
+@require_POST
+def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Start a new run with the same input, as whoever asks. Nothing of this run is taken over."""
+    user = signed_in(request)
+    found = get_object_or_404(auth.visible_runs(user).select_related("agent", "conversation"), pk=run_id)
+    new = actions.NewRun(
+        agent=found.agent.name,
+        input=found.input,
+        route=found.route,
+        customer=found.customer,
+        conversation=found.conversation.key if found.conversation else "",
+        metadata=found.metadata,
+        script=found.script,
+        request_key=request.POST.get("request_key", "")[:200],
+    )
+    try:
+        started = actions.start_run(new, user)
+    except actions.Refused as refused:
+        messages.error(request, f"No new run was started. {refused.message}")
+        return redirect(then, run_id=run_id)
+    messages.success(request, f"This is a new run with the input of {found.reference}.")
+    return redirect("run", run_id=started.pk)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Ask first, saying what has already happened and stays; then cancel."""
+    user = signed_in(request)
+    found = get_object_or_404(auth.visible_runs(user).select_related("agent"), pk=run_id)
+    refusal, status = "", 200
+    if request.method == "POST":
+        try:
+            cancelled = actions.cancel_run(found.pk, user)
+        except actions.Refused as refused:
+            refusal, status = refused.message, 403
+        else:
+            messages.success(request, _cancelled_words(cancelled))
+            return redirect("run", run_id=found.pk)
+    calls = found.executions.filter(started_at__isnull=False).select_related("step").order_by("step__number", "index")
+    context = {
+        "run": found,
+        "ran": [call for call in calls.defer("result_text", "arguments_text") if call.consequential],
+        "may_cancel": auth.may_cancel(user, found),
+        "refusal": refusal,
+    }
+    return render(request, "console/run_cancel.html", context, status=status)
+
+
+def act_on(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str], then: str = "run") -> HttpResponse:
+    """Do it to a run this person may see, say how it went, and show its page, or the one that `then` names."""
     user = signed_in(request)
     if not auth.visible_runs(user).filter(pk=run_id).exists():
         raise Http404
@@ -53,10 +101,18 @@ def _act(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str]) ->
         messages.success(request, act(user))
     except actions.Refused as refused:
         messages.error(request, refused.message)
-    return redirect("run", run_id=run_id)
+    return redirect(then, run_id=run_id)
 
 
 def _paused_words(run: Run) -> str:
     if run.state == Run.State.PAUSED:
         return "The run is paused. Its requests stay open, and nothing runs until it is resumed."
     return "The run pauses before its next model or tool call."
+
+
+def _cancelled_words(run: Run) -> str:
+    if run.state == Run.State.CANCELLED:
+        return "The run is cancelled. Its calls that had not started will not run."
+    if run.is_final:
+        return "The run had already ended; nothing was changed."
+    return "The run stops before its next model or tool call."

@@ -5,87 +5,22 @@ nobody touched approves the very bytes that were proposed. Locked and secret fie
 from a post.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import QueryDict
 
-from agentapp.console import formats, schemas, typed_text
+from agentapp.console import fields, schemas, typed_text
+from agentapp.console.differences import changed_words
+from agentapp.console.fields import ABSENT, Choice, Field, Terms
 from agentapp.console.typed_text import Unreadable
 from approvals.digest import MalformedJSON, parse
-from approvals.masking import MASK
+from approvals.masking import MASK, masked, unmasked
 
-PREFIX = "arg"
-SHOWN = "shown"
-RESTORE = "restore"
-MAX_DEPTH = 3
-LONG_TEXT = 120
-_ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
-
-_INPUT_TYPES = {"date": "date", "time": "time", "email": "email", "uri": "url", "date-time": "text", "uuid": "text"}
-
-
-@dataclass(frozen=True)
-class Choice:
-    value: str
-    label: str
-    selected: bool
-
-
-@dataclass
-class Field:
-    """One control. `kind` names its template; `value` is what stands in it, as text."""
-
-    name: str
-    path: tuple[str, ...]
-    label: str
-    kind: str
-    schema: dict[str, Any] = field(repr=False)
-    original: Any = field(repr=False)
-    value: str = ""
-    values: list[str] = field(default_factory=list)
-    checked: bool = False
-    choices: list[Choice] = field(default_factory=list)
-    children: list["Field"] = field(default_factory=list)
-    input_type: str = "text"
-    input_mode: str = ""
-    prefix: str = ""
-    suffix: str = ""
-    hint: str = ""
-    required: bool = False
-    nullable: bool = False
-    was: str | None = None
-    error: str = ""
-    restored: bool = False
-
-    @property
-    def pointer(self) -> str:
-        return "/".join(self.path)
-
-    @property
-    def html_id(self) -> str:
-        return "f-" + "-".join(self.path)
-
-    @property
-    def has_hidden(self) -> bool:
-        """Whether the text holds characters that a control does not show."""
-        return formats.visible(self.value) != self.value
-
-    @property
-    def words(self) -> str:
-        """The value as people read it where it cannot be edited."""
-        if self.kind == "checkbox":
-            return "Yes" if self.checked else "No"
-        if self.kind == "select":
-            return next((choice.label for choice in self.choices if choice.selected), "")
-        text = ", ".join(self.values) if self.kind in ("list", "checks") else self.value
-        return f"{self.prefix}{text}" if self.prefix and text else text
-
-    @property
-    def wide(self) -> bool:
-        return self.kind in ("textarea", "json", "group", "list", "checks")
+# What a form posts beside its fields: which stood on the page, and what was pressed in it.
+SHOWN, ROWS = "shown", "rows"
+RESTORE, ADD, REMOVE = "restore", "add", "remove"
 
 
 @dataclass
@@ -99,7 +34,7 @@ class SchemaForm:
 
     @property
     def all_fields(self) -> list[Field]:
-        return list(_walk(self.fields))
+        return list(fields.walk(self.fields))
 
     @property
     def changes(self) -> int:
@@ -132,226 +67,156 @@ def build(
     """
     form = SchemaForm([], [], dict(current))
     properties = schemas.properties(schema)
-    definitions = schema.get("$defs", {})
+    terms = Terms(schema.get("$defs", {}), secret)
     for name in schemas.in_order(schema, current):
-        value = current.get(name, _ABSENT)
-        described = schemas.resolve(properties.get(name, {}), definitions)
-        if name in secret or described.get("x-secret"):
-            form.fixed.append((name, "" if value is _ABSENT else MASK, "masked"))
+        value = current.get(name, ABSENT)
+        described = schemas.resolve(properties.get(name, {}), terms.definitions)
+        if terms.hides(name, described):
+            form.fixed.append((name, "" if value is ABSENT else MASK, "masked"))
         elif name in locked or described.get("x-lock") or "const" in described:
-            if value is not _ABSENT:
-                form.fixed.append((name, typed_text.inline(value), "fixed by policy"))
+            if value is not ABSENT:
+                form.fixed.append((name, typed_text.inline(masked(value, secret)), "fixed by policy"))
         else:
-            required = name in schema.get("required", [])
-            form.fields.append(_field((name,), described, definitions, value, required, MAX_DEPTH))
-    proposed_fields = {f.pointer: f for f in _walk(_like(form.fields, proposed, definitions))}
+            form.fields.append(fields.make((name,), described, terms, value, name in schema.get("required", [])))
+    as_proposed = [
+        fields.make(f.path, f.schema, terms, proposed.get(f.path[-1], ABSENT), f.required) for f in form.fields
+    ]
+    proposed_fields = {item.pointer: item for item in fields.walk(as_proposed)}
     if posted is not None:
-        _take(form, posted, proposed_fields.get(posted.get(RESTORE) or ""))
-    for item in _walk(form.fields):
+        reader = _Reader(posted, terms, form.errors, proposed_fields.get(posted.get(RESTORE) or ""))
+        for item in form.fields:
+            value = reader.read(item)
+            if value is ABSENT:
+                form.arguments.pop(item.path[0], None)
+            else:
+                form.arguments[item.path[0]] = value
+    for item in form.all_fields:
         _compare(item, proposed_fields.get(item.pointer))
     return form
 
 
-def _like(fields: list[Field], values: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Field]:
-    """The same fields as they would stand with other values."""
-    return [
-        _field(f.path, f.schema, definitions, values.get(f.path[-1], _ABSENT), f.required, MAX_DEPTH) for f in fields
-    ]
-
-
 def _compare(item: Field, proposed: Field | None) -> None:
     """Note what the agent had proposed where it differs from what stands in the field."""
-    if item.kind == "group" or proposed is None:
+    if item.kind in ("group", "locked") or proposed is None or proposed.kind != item.kind:
         return
     if item.kind == "checkbox":
         item.was = ("yes" if proposed.checked else "no") if proposed.checked != item.checked else None
+    elif item.kind == "rows":
+        if [child.path for child in item.children] != [child.path for child in proposed.children]:
+            count = len(proposed.children)
+            item.was = f"{count} entr{'y' if count == 1 else 'ies'}"
     elif item.kind in ("list", "checks"):
         before, now = [v for v in proposed.values if v], [v for v in item.values if v]
         item.was = (", ".join(before) or "nothing") if before != now else None
-    elif typed_text.lines(item.value) != typed_text.lines(proposed.value):
+    elif not _same_text(item, proposed.value):
         item.was = next((c.label for c in proposed.choices if c.selected), proposed.value) or "nothing"
+        if item.kind == "textarea":
+            item.changed_words = changed_words(proposed.value, item.value)
 
 
-def _field(
-    path: tuple[str, ...],
-    described: dict[str, Any],
-    definitions: Mapping[str, Any],
-    value: Any,
-    required: bool,
-    depth: int,
-) -> Field:
-    described, nullable = schemas.without_null(described, definitions)
-    item = Field(
-        name=".".join((PREFIX, *path)),
-        path=path,
-        label=str(described.get("title") or path[-1].replace("_", " ").capitalize()),
-        kind=_kind(described, value, depth),
-        schema=described,
-        original=value,
-        hint=schemas.hint(described),
-        required=required and not nullable,
-        nullable=nullable,
-    )
-    given = "" if value is _ABSENT or value is None else value
-    match item.kind:
-        case "group":
-            known = schemas.properties(described)
-            inner = value if isinstance(value, dict) else {}
-            item.children = [
-                _field((*path, name), schemas.resolve(known.get(name, {}), definitions), definitions,
-                       inner.get(name, _ABSENT), name in described.get("required", []), depth - 1)
-                for name in schemas.in_order(described, inner)
-            ]  # fmt: skip
-        case "checkbox":
-            item.checked = value is True
-        case "select":
-            _choose(item, None if value is _ABSENT else value)
-        case "checks" | "list":
-            item.values = [typed_text.shown(entry) for entry in given or []]
-            items = schemas.resolve(described.get("items", {}), definitions)
-            item.schema = {**described, "items": items}
-            item.choices = [Choice(str(v), schemas.title(items, n, v), v in (given or []))
-                            for n, v in enumerate(items.get("enum", []))]  # fmt: skip
-        case "json":
-            item.value = "" if value is _ABSENT else json.dumps(value, ensure_ascii=False, indent=2)
-        case _:
-            item.value = typed_text.shown(given)
-            if described.get("format") == "money":
-                item.value = typed_text.cents(item.value)
-            _dress(item, described)
-    return item
+def _same_text(item: Field, other: str) -> bool:
+    one, two = typed_text.lines(item.value), typed_text.lines(other)
+    if item.input_type in ("time", "datetime-local"):
+        # Browsers leave seconds out where they are none.
+        return typed_text.to_minute(one) == typed_text.to_minute(two)
+    return one == two
 
 
-def _kind(described: Mapping[str, Any], value: Any, depth: int) -> str:
-    """Which control suits a schema and the value that stands in it. What none suits is edited as JSON."""
-    type_ = described.get("type")
-    empty = value is _ABSENT or value is None
-    if "enum" in described or schemas.constants(described):
-        return "select"
-    if type_ == "boolean" and isinstance(value, bool):
-        return "checkbox"
-    if type_ == "boolean":
-        return "select" if empty else "json"
-    if type_ in ("integer", "number") and (empty or (isinstance(value, int | float) and not isinstance(value, bool))):
-        return "number"
-    if type_ == "string" and (empty or isinstance(value, str)):
-        long = described.get("maxLength", 0) > LONG_TEXT or described.get("format") == "multiline"
-        return "textarea" if long or "\n" in str(value) else "input"
-    if type_ == "object" and schemas.properties(described) and depth > 0 and (empty or isinstance(value, dict)):
-        return "json" if empty else "group"
-    if type_ == "array" and (empty or isinstance(value, list)):
-        items = described.get("items")
-        if isinstance(items, dict) and items.get("type") in ("string", "integer", "number"):
-            return "checks" if "enum" in items else "list"
-    return "json"
+class _Reader:
+    """What a post says about fields. A field that was not on the page keeps its value."""
 
+    def __init__(self, posted: QueryDict, terms: Terms, errors: dict[str, str], restored: Field | None) -> None:
+        self.posted, self.terms, self.errors, self.restored = posted, terms, errors, restored
+        self.shown = set(posted.getlist(SHOWN))
 
-def _dress(item: Field, described: Mapping[str, Any]) -> None:
-    form = described.get("format", "")
-    item.input_type = _INPUT_TYPES.get(form, "text") if item.kind == "input" else "text"
-    if item.input_type != "text" and item.value and not typed_text.suits(item.input_type, item.value):
-        item.input_type = "text"
-    if item.kind == "number":
-        item.input_mode = "numeric" if described.get("type") == "integer" else "decimal"
-    if form == "money":
-        item.input_mode = "decimal"
-        currency = str(described.get("x-currency", ""))
-        item.prefix, item.suffix = typed_text.CURRENCY.get(currency, ""), currency
+    def read(self, item: Field) -> Any:
+        if self.restored is not None and item.pointer == self.restored.pointer:
+            item.value, item.values, item.checked = self.restored.value, self.restored.values, self.restored.checked
+            item.choices, item.children, item.restored = self.restored.choices, self.restored.children, True
+            return self.restored.original
+        if item.kind == "locked":
+            return item.original
+        if item.kind == "group":
+            return self._object(item)
+        if item.name not in self.shown:
+            return item.original
+        if item.kind == "rows":
+            return self._rows(item)
+        try:
+            return self._one(item)
+        except Unreadable as problem:
+            item.error = self.errors[item.pointer] = str(problem)
+            return item.original
 
-
-def _choose(item: Field, value: Any) -> None:
-    """The choices of a field as JSON texts: an enum may mix types. One the schema does not know is kept."""
-    known = [(v, label) for v, label in schemas.constants(item.schema)] or [
-        (v, schemas.title(item.schema, n, v)) for n, v in enumerate(item.schema.get("enum", []))
-    ]
-    if item.schema.get("type") == "boolean":
-        known = [(True, "Yes"), (False, "No")]
-    if value is not None and all(not typed_text.same(v, value) for v, _ in known):
-        known.insert(0, (value, typed_text.inline(value)))
-    item.choices = [Choice(json.dumps(v), label, typed_text.same(v, value)) for v, label in known]
-    if value is None and all(not choice.selected for choice in item.choices):
-        item.choices.insert(0, Choice("", "Not given", True))
-    elif not item.required:
-        item.choices.insert(0, Choice("", "Not given", False))
-    item.value = next((choice.value for choice in item.choices if choice.selected), "")
-
-
-def _take(form: SchemaForm, posted: QueryDict, restored: Field | None) -> None:
-    """Read what was posted into the form. A field that was not on the page keeps its value."""
-    shown = set(posted.getlist(SHOWN))
-    for item in form.fields:
-        value = _read(item, posted, shown, form.errors, restored)
-        if value is _ABSENT:
-            form.arguments.pop(item.path[0], None)
-        else:
-            form.arguments[item.path[0]] = value
-
-
-def _read(item: Field, posted: QueryDict, shown: set[str], errors: dict[str, str], restored: Field | None) -> Any:
-    if restored is not None and item.pointer == restored.pointer:
-        item.value, item.values, item.checked = restored.value, restored.values, restored.checked
-        item.choices, item.restored = restored.choices, True
-        return restored.original
-    if item.kind == "group":
-        inner = dict(item.original)
+    def _object(self, item: Field) -> Any:
+        inner = dict(item.original) if isinstance(item.original, dict) else {}
         for child in item.children:
-            value = _read(child, posted, shown, errors, restored)
-            if value is _ABSENT:
+            value = self.read(child)
+            if value is ABSENT:
                 inner.pop(child.path[-1], None)
             else:
                 inner[child.path[-1]] = value
-        return inner
-    if item.name not in shown:
-        return item.original
-    try:
-        return _read_one(item, posted)
-    except Unreadable as problem:
-        item.error = errors[item.pointer] = str(problem)
-        return item.original
+        return ABSENT if item.original is ABSENT and not inner and not item.is_row else inner
 
+    def _rows(self, item: Field) -> Any:
+        """The entries that are still on the page, in their order, and a new one where that was asked for."""
+        keys = [name.removeprefix(f"{item.name}.") for name in self.posted.getlist(ROWS)]
+        keys = [key for key in keys if key.isdecimal() and len(key) < 6]
+        keys = [key for key in dict.fromkeys(keys) if self.posted.get(REMOVE) != f"{item.name}.{key}"]
+        before = {child.path[-1]: child for child in item.children}
+        if self.posted.get(ADD) == item.name:
+            keys.append(str(max([len(before) - 1, *map(int, keys)]) + 1))
+        item.children = [before.get(key) or fields.row(item, key, self.terms, ABSENT) for key in keys]
+        values = [self.read(child) for child in item.children]
+        return item.original if not values and item.original is ABSENT else values
 
-def _read_one(item: Field, posted: QueryDict) -> Any:
-    """The value of one control. Raises Unreadable; what was typed stands in the field either way."""
-    raw = typed_text.lines(posted.get(item.name) or "")
-    if item.kind == "checkbox":
-        item.checked = bool(raw)
-        return item.checked
-    if item.kind in ("list", "checks"):
+    def _one(self, item: Field) -> Any:
+        """The value of one control. Raises Unreadable; what was typed stands in the field either way."""
+        raw = typed_text.lines(self.posted.get(item.name) or "")
+        if item.kind == "checkbox":
+            item.checked = bool(raw)
+            return item.checked
+        if item.kind in ("list", "checks"):
+            return self._several(item)
+        before, item.value = item.value, raw
+        if item.kind in ("select", "radio"):
+            item.choices = [Choice(c.value, c.label, c.value == raw) for c in item.choices]
+            if raw not in [c.value for c in item.choices]:
+                raise Unreadable("Choose one of the values.")
+        if _same_text(item, before):
+            return item.original
+        if not raw.strip() and (item.kind != "textarea" or not item.required):
+            return _emptied(item)
+        if item.kind in ("json", "select", "radio"):
+            try:
+                return unmasked(parse(raw), item.original, self.terms.secret)
+            except MalformedJSON as error:
+                raise Unreadable(str(error)) from error
+        if item.zone:
+            raw = f"{raw}:00{item.zone}" if raw.count(":") == 1 else raw + item.zone
+        return typed_text.read(raw, item.schema)
+
+    def _several(self, item: Field) -> Any:
         before = [value for value in item.values if value]
-        item.values = [entry for entry in map(str.strip, posted.getlist(item.name)) if entry]
+        typed = [typed_text.lines(entry) for entry in self.posted.getlist(item.name)]
+        removed = (self.posted.get(REMOVE) or "").removeprefix(f"{item.name}.")
+        if removed.isdecimal() and int(removed) < len(typed):
+            del typed[int(removed)]
+        # What stood there stays as it is, blanks and all.
+        kept = {typed_text.lines(value): value for value in before}
+        item.values = [entry for entry in (kept.get(each, each.strip()) for each in typed) if entry]
         item.choices = [Choice(c.value, c.label, c.value in item.values) for c in item.choices]
         if item.values == before:
             return item.original
         return [typed_text.read(entry, item.schema["items"]) for entry in item.values]
-    before_text, item.value = typed_text.lines(item.value), raw
-    if item.kind == "select":
-        item.choices = [Choice(c.value, c.label, c.value == raw) for c in item.choices]
-        if raw not in [c.value for c in item.choices]:
-            raise Unreadable("Choose one of the values.")
-    if raw == before_text:
-        return item.original
-    if not raw.strip() and (item.kind != "textarea" or not item.required):
-        return _emptied(item)
-    if item.kind in ("json", "select"):
-        try:
-            return parse(raw)
-        except MalformedJSON as error:
-            raise Unreadable(str(error)) from error
-    return typed_text.read(raw, item.schema)
 
 
 def _emptied(item: Field) -> Any:
     """What an emptied field means: an empty text where one is a text, else no value."""
-    if item.nullable and item.original is not _ABSENT:
+    if item.nullable and item.original is not ABSENT:
         return None
     if not item.required:
-        return _ABSENT
+        return ABSENT
     if item.schema.get("type") == "string" and item.kind == "input":
         return ""
     raise Unreadable("This cannot be empty.")
-
-
-def _walk(fields: Sequence[Field]) -> Any:
-    for item in fields:
-        yield item
-        yield from _walk(item.children)

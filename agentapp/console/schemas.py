@@ -24,6 +24,12 @@ def hint(described: Mapping[str, Any]) -> str:
     ]
     if bounds:
         parts.append(", ".join(bounds).capitalize())
+    if isinstance(described.get("multipleOf"), int | float):
+        parts.append(f"In steps of {described['multipleOf']:,}")
+    least, most = described.get("minItems"), described.get("maxItems")
+    if least or most:
+        bounds = [f"at least {least}"] * bool(least) + [f"at most {most}"] * bool(most)
+        parts.append(" and ".join(bounds).capitalize())
     if described.get("maxLength"):
         parts.append(f"At most {described['maxLength']:,} characters")
     return ". ".join(parts)

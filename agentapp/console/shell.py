@@ -1,24 +1,96 @@
-"""What every page's frame shows: the workspace's name, how many requests wait, who is signed in."""
+"""What every page's frame shows: where one can go, how many requests wait, who is signed in, how it looks."""
 
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, cast
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect
+from django.middleware.csrf import get_token
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from agentapp import auth
+from agentapp import release
+from agentapp.console import filters, queue
+from agentapp.models import Preferences
 from approvals.models import Approval
+
+# Requests with less time than this make the favicon's dot.
+DUE_WITHIN = timedelta(minutes=5)
+_LOOKS = ("theme", "density", "single_keys")
+
+
+class Forbidden(PermissionDenied):
+    """Raised where a right is missing. The page that answers names the right and who can help."""
+
+    def __init__(self, message: str, right: str) -> None:
+        super().__init__(message)
+        self.right = right
+
+
+@dataclass(frozen=True)
+class Place:
+    """A page of the console in rail, tab bar and palette. `key` follows G; `sections` are the routes it stands for."""
+
+    label: str
+    route: str
+    icon: str
+    sections: tuple[str, ...]
+    key: str = ""
+    right: str = ""
+    staff: bool = False
+    # At the foot of the rail, behind More on a phone.
+    foot: bool = False
+
+
+PLACES = (
+    Place("Inbox", "inbox", "inbox", ("inbox", "approvals", "outcomes"), "i"),
+    Place("Runs", "runs", "runs", ("runs",), "r"),
+    Place("Controls", "switches", "stop", ("switches",), "c", "agentapp.engage_killswitch"),
+    Place("Settings", "settings", "settings", ("settings",), "s", foot=True),
+    Place("Admin", "admin:index", "lock", ("admin",), staff=True, foot=True),
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A place as it stands on a page."""
+
+    place: Place
+    url: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a page's frame shows of its reader: the requests they may see that wait, and what they have set."""
+
+    waiting: int = 0
+    # Those they have claimed, and those due soon.
+    mine: int = 0
+    due: int = 0
+    look: Preferences = field(default_factory=Preferences)
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """For every template. The count is looked up only where a template shows it."""
+    """For every template. Each is looked up only where a template shows it."""
+    frame = SimpleLazyObject(lambda: frame_of(request))
     return {
         "workspace": settings.WORKSPACE_NAME,
-        "waiting_count": SimpleLazyObject(lambda: waiting_count(request)),
+        "release": SimpleLazyObject(release.fingerprint),
+        "places": SimpleLazyObject(lambda: places(request)),
+        "frame": frame,
+        "look": SimpleLazyObject(lambda: frame.look),
+        "waiting_count": SimpleLazyObject(lambda: frame.waiting),
     }
 
 
@@ -27,12 +99,49 @@ def signed_in(request: HttpRequest) -> User:
     return cast(User, request.user)
 
 
-def waiting_count(request: HttpRequest) -> int:
-    """How many requests wait that this person may see."""
+def places(request: HttpRequest) -> list[Shown]:
+    """Where this person can go. A page they may not open is absent, and so is one that is not installed."""
+    user, match = getattr(request, "user", None), request.resolver_match
+    if user is None or not user.is_authenticated:
+        return []
+    here = match.route.partition("/")[0] if match is not None else ""
+    shown = []
+    for place in PLACES:
+        if (place.staff and not user.is_staff) or (place.right and not user.has_perm(place.right)):
+            continue
+        try:
+            shown.append(Shown(place, reverse(place.route), here in place.sections))
+        except NoReverseMatch:
+            continue
+    return shown
+
+
+def frame_of(request: HttpRequest) -> Frame:
+    """In one query, since every page shows it."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
-        return 0
-    return auth.visible_approvals(cast(User, user)).filter(state=Approval.State.PENDING).count()
+        return Frame()
+    now = timezone.now()
+    user = cast(User, user)
+    waiting = queue.pending(user)
+    row = (
+        User.objects.filter(pk=user.pk)
+        .annotate(
+            waiting=_number_of(waiting),
+            mine=_number_of(queue.undecided(user).filter(filters.tab(filters.MINE, user))),
+            due=_number_of(waiting.filter(expires_at__lte=now + DUE_WITHIN)),
+        )
+        .values("waiting", "mine", "due", *(f"preferences__{name}" for name in _LOOKS))
+        .get()
+    )
+    # No row of preferences: the defaults.
+    chosen = {name: row[f"preferences__{name}"] for name in _LOOKS if row[f"preferences__{name}"] is not None}
+    return Frame(row["waiting"], row["mine"], row["due"], Preferences(**chosen))
+
+
+def _number_of(approvals: QuerySet[Approval]) -> Coalesce:
+    counted = approvals.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("pk")).values("number")
+    return Coalesce(Subquery(counted), 0)
 
 
 @require_safe
@@ -45,7 +154,24 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_safe
 def counts(request: HttpRequest) -> JsonResponse:
     """The figures in title, favicon and navigation, for `live.js`."""
-    return JsonResponse({"waiting": waiting_count(request)})
+    frame = frame_of(request)
+    return JsonResponse({"waiting": frame.waiting, "mine": frame.mine, "due": frame.due})
+
+
+@login_not_required
+@never_cache
+@require_safe
+def session(request: HttpRequest) -> JsonResponse:
+    """Who is signed in, and a form token of theirs, for a page whose session had ended. Never a redirect."""
+    user = request.user
+    return JsonResponse({"user": str(user.pk), "token": get_token(request)} if user.is_authenticated else {"user": ""})
+
+
+@never_cache
+@require_safe
+def signed_in_again(request: HttpRequest) -> HttpResponse:
+    """Where a sign-in leads that was opened beside a page with unsaved work."""
+    return render(request, "console/signed_in.html")
 
 
 @login_not_required

@@ -1,4 +1,4 @@
-"""Starting a run from the console."""
+"""Starting a run from the console: a message, or the form of an agent that has one."""
 
 import json
 import shlex
@@ -16,6 +16,9 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth
+from agentapp.console import schema_form
+from agentapp.console.given import Given, given
+from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Agent, Route, Run
 from approvals.digest import MalformedJSON, parse
@@ -23,6 +26,7 @@ from approvals.digest import MalformedJSON, parse
 _SCRIPT_HINT = (
     '[{"tool_calls": [{"id": "1", "name": "get_order", "arguments": {"order_id": 1001}}]}, {"text": "Done."}]'
 )
+_FORM_BUTTONS = {"choose", "add", "remove"}
 # The action's names of inputs → the form's.
 _FIELDS = {"agent", "route", "input", "customer", "conversation", "script"}
 
@@ -35,6 +39,7 @@ class RunForm(forms.Form):
     input = forms.CharField(
         max_length=actions.MAX_INPUT_CHARS, strip=False, error_messages={"required": "Write what the agent should do."}
     )
+    title = forms.CharField(max_length=400, required=False)
     customer = forms.CharField(max_length=200, required=False)
     conversation = forms.CharField(max_length=200, required=False)
     script = forms.CharField(required=False)
@@ -57,6 +62,7 @@ class RunForm(forms.Form):
         return actions.NewRun(
             agent=given["agent"],
             input=given["input"],
+            title=given["title"],
             route=given["route"],
             customer=given["customer"],
             conversation=given["conversation"],
@@ -67,22 +73,30 @@ class RunForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_new(request: HttpRequest) -> HttpResponse:
-    """The form, and the run it starts. Its hidden key makes a second press start nothing."""
+    """The form, and the run it starts: then its conversation, or its trace. A hidden key makes a second press start
+    nothing.
+    """
     user = signed_in(request)
     if not auth.may_start(user):
         return render(request, "console/run_new_forbidden.html", status=403)
     if request.method != "POST":
         form = RunForm(initial={"request_key": uuid.uuid4(), **{name: request.GET.get(name, "") for name in _FIELDS}})
         return render(request, "console/run_new.html", _context(request, form))
-    form = RunForm(request.POST)
+    # Its own buttons change the form alone; and without script an agent's form comes with the next page.
+    asked_for_form = not _FORM_BUTTONS.isdisjoint(request.POST)
+    filled = _filled(request.POST, check=not asked_for_form)
+    if asked_for_form:
+        context = _context(request, RunForm(initial=request.POST.dict()), filled)
+        return render_part(request, "console/run_new.html", "parts", context)
+    form = RunForm(_data(request.POST, filled))
     if form.is_valid():
         try:
             started = actions.start_run(form.new_run(), user)
         except actions.Refused as refused:
             form = _with_refusal(form, refused, user)
         else:
-            return redirect("run", run_id=started.pk)
-    return render(request, "console/run_new.html", _context(request, form), status=422)
+            return redirect("run_chat" if started.conversation_id else "run", run_id=started.pk)
+    return render(request, "console/run_new.html", _context(request, form, filled), status=422)
 
 
 @require_POST
@@ -90,24 +104,50 @@ def run_new_parts(request: HttpRequest) -> HttpResponse:
     """What depends on the rest of the form, for the form as it is now: routes, and the command."""
     if not auth.may_start(signed_in(request)):
         return render(request, "console/run_new_forbidden.html", status=403)
-    form = RunForm(initial=request.POST.dict())
-    return render(request, "console/run_new.html#parts", _context(request, form))
+    filled = _filled(request.POST, check=False)
+    return render(
+        request, "console/run_new.html#parts", _context(request, RunForm(initial=request.POST.dict()), filled)
+    )
 
 
-def _context(request: HttpRequest, form: RunForm) -> dict[str, Any]:
+def _filled(post: QueryDict, *, check: bool) -> Given | None:
+    """What was given in the form of the chosen agent. None: it has no form."""
+    agent = Agent.objects.filter(name=post.get("agent", ""), enabled=True).first()
+    # A form that was not on the page is shown empty, and nothing is said against it yet.
+    shown = post if schema_form.SHOWN in post else None
+    return given(agent, shown, check=check) if agent is not None else None
+
+
+def _data(post: QueryDict, filled: Given | None) -> QueryDict:
+    """What was posted, with the input that a form amounts to."""
+    if filled is None:
+        return post
+    data = post.copy()
+    data["input"], data["title"] = filled.input, filled.title
+    return data
+
+
+def _context(request: HttpRequest, form: RunForm, filled: Given | None = None) -> dict[str, Any]:
     values = {name: form[name].value() or "" for name in form.fields}
     routes = Prefetch("routes", queryset=Route.objects.order_by("name"))
     agents = list(Agent.objects.filter(enabled=True).order_by("name").prefetch_related(routes))
     # A single agent needs no choosing.
     chosen = next((agent for agent in agents if agent.name == values["agent"]), agents[0] if len(agents) == 1 else None)
+    if chosen is not None and filled is None:
+        filled = given(chosen, None, check=False)
+    # The text typed for another agent is kept beside the form.
+    values["input"] = request.POST.get("input", "") if filled else values["input"]
     return {
         "form": form,
         "values": {**values, "request_key": values["request_key"] or uuid.uuid4()},
         "agents": agents,
         "chosen": chosen,
+        "filled": filled,
         "scripts_allowed": settings.ALLOW_SCRIPTED_RUNS,
         "script_hint": _SCRIPT_HINT,
-        "curl": _curl(request.build_absolute_uri("/api/v1/runs"), values),
+        "curl": _curl(
+            request.build_absolute_uri("/api/v1/runs"), values | ({"input": filled.input or "…"} if filled else {})
+        ),
     }
 
 

@@ -3,14 +3,16 @@
 import json
 import re
 from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 _BLANKS = re.compile(r"[\s\u00a0\u202f'\u2019_]")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([.,])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?")
+_AMOUNT = re.compile(r"(-?)(0|[1-9]\d{0,29})((?:\.\d+)?)", re.ASCII)
 _READERS = {"date": date.fromisoformat, "time": time.fromisoformat, "date-time": datetime.fromisoformat}
 _INLINE = 80
+_COUNTS = ("", "one decimal", "two decimals", "three decimals", "four decimals")
 
 
 class Unreadable(ValueError):
@@ -33,6 +35,12 @@ def cents(text: str) -> str:
     return f"{whole}.{rest:0<2}" if (point or whole) and whole.lstrip("-").isdigit() and len(rest) <= 2 else text
 
 
+def grouped(text: str) -> str:
+    """An amount with its thousands apart, for reading only; what is none stays as it is."""
+    found = _AMOUNT.fullmatch(text)
+    return f"{found[1]}{int(found[2]):,}{found[3]}" if found else text
+
+
 def inline(value: Any) -> str:
     """Any value in one short line, for reading only."""
     if isinstance(value, bool):
@@ -46,6 +54,11 @@ def inline(value: Any) -> str:
 def lines(text: str) -> str:
     """The same line breaks everywhere: browsers post CR LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def to_minute(text: str) -> str:
+    """A time without its seconds where there are none: 14:30:00 as browsers write it."""
+    return text.removesuffix(":00") if text.count(":") == 2 else text
 
 
 def same(one: Any, other: Any) -> bool:
@@ -69,11 +82,11 @@ def read(text: str, described: dict[str, Any]) -> Any:
                 raise Unreadable("Enter a whole number.")
             return int(number)
         case "number":
-            number = decimal(text)
+            number = _in_steps(decimal(text), described)
             return int(number) if number == number.to_integral_value() else float(number)
     form = str(described.get("format", ""))
     if form == "money":
-        return format(decimal(text), "f")
+        return format(_in_steps(decimal(text), described), "f")
     if form in _READERS:
         return _moment(text.strip(), form)
     return text
@@ -102,6 +115,23 @@ def decimal(text: str) -> Decimal:
     if not number.is_finite() or len(number.as_tuple().digits) > 30 or abs(number) > Decimal(10) ** 15:
         raise Unreadable("Enter a number, like 184.50.")
     return number
+
+
+def _in_steps(number: Decimal, described: dict[str, Any]) -> Decimal:
+    """The number, if it is one of those that a schema steps through. Raises Unreadable."""
+    given = described.get("multipleOf")
+    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
+        return number
+    step = Decimal(repr(given)).normalize()
+    with localcontext(prec=60):
+        if number % step == 0:
+            return number
+    decimals = -int(step.as_tuple().exponent)
+    if step == 1:
+        raise Unreadable("Enter a whole number.")
+    if 0 < decimals < len(_COUNTS) and step == Decimal(1).scaleb(-decimals):
+        raise Unreadable(f"At most {_COUNTS[decimals]}.")
+    raise Unreadable(f"Enter a multiple of {shown(given)}.")
 
 
 def _moment(text: str, form: str) -> str:

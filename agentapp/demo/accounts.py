@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group, User
 
 from agentapp.roles import ensure_roles
@@ -31,13 +32,15 @@ def make_accounts() -> dict[str, User]:
     """The demo's people by their names; those that are there already are left as they are."""
     ensure_roles()
     people = {}
+    hashed = ""  # once for all: it is slow on purpose, and everybody's is the same
     for account in ACCOUNTS:
         user = User.objects.filter(username=account.username).first()
         if user is None:
-            user = User.objects.create_user(
-                account.username,
-                f"{account.username}@northwind.example",
-                PASSWORD,
+            hashed = hashed or make_password(PASSWORD)
+            user = User.objects.create(
+                username=account.username,
+                email=f"{account.username}@northwind.example",
+                password=hashed,
                 first_name=account.first_name,
                 last_name=account.last_name,
                 is_staff=account.role == "admin",

@@ -111,6 +111,14 @@ def throw_away_database(folder: Path) -> Iterator[None]:
         yield
     finally:
         connections.close_all()
+        if connection.vendor == "postgresql":
+            # A server's session outlives its process by a moment, and would keep the database.
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            connections.close_all()
         connection.creation.destroy_test_db(str(kept), verbosity=0)
 
 

@@ -25,5 +25,7 @@ def get_driver(name: str) -> Driver:
 
 def settings_problems(name: str, settings: object) -> list[str]:
     """What is wrong with an agent's driver settings, by the driver's own `check_settings` if it has one."""
+    if not isinstance(settings, dict):
+        return ['Driver settings are an object, as in {"max_retries": 2}.']
     check: Callable[[object], list[str]] | None = getattr(get_driver(name), "check_settings", None)
     return check(settings) if check else []

@@ -30,8 +30,10 @@ class StepRequest:
 class Runtime(Protocol):
     """What a driver is bound to for one drive. Its models stand behind the hooks and the breakers of the run."""
 
-    def complete(self, request: llm.Request) -> Reply:
-        """Ask a model and wait for the whole reply. Raises ModelError."""
+    def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
+        """Ask a model and wait for the whole reply. Raises ModelError. `seen`: its text is meant for people as it
+        stands, and they may read it while it is written.
+        """
         ...
 
     def replay(self, request: llm.Request, reply: Reply) -> Reply:
@@ -45,6 +47,8 @@ class Driver(Protocol):
     An instance serves one drive; between drives a driver remembers nothing but what the steps say, so
     that any worker may decide any step of any run. A driver that reads the agent's `driver_settings`
     may have a `check_settings(settings) -> list[str]`, the sentences people read where they configure it.
+    One that does not speak to models by native function calling may have an `in_words(state) -> Reply`:
+    what is said to a person whose question stands last in the messages.
     """
 
     def bind(self, runtime: Runtime) -> None:

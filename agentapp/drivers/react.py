@@ -81,6 +81,19 @@ class ReactDriver:
             reply = _reply(dataclasses.replace(so_far, notes=(*notes, made)), decision)
             return reply if decision.tool or not chosen.final_via_inference else self._final(state, chosen, reply)
 
+    def in_words(self, state: StepRequest) -> Reply:
+        """An answer to a person, as plain text and not as a decision."""
+        model_settings: dict[str, Any] = state.agent["model_settings"]
+        return self.runtime.complete(
+            llm.Request(
+                model=state.agent["model"],
+                instructions=state.agent["instructions"],
+                messages=history(state.messages),
+                settings=model_settings,
+                timeout=timeout_of(model_settings),
+            )
+        )
+
     def _final(self, state: StepRequest, chosen: ReactSettings, decided: Reply) -> Reply:
         """The same answer once more, as a text of its own. The decision's stands where the model has nothing to say."""
         model_settings = {**state.agent["model_settings"], **chosen.final_options}

@@ -19,14 +19,32 @@ class ScriptedDriver:
 
     runtime: Runtime | None = None
 
+    @staticmethod
+    def check_settings(settings: object) -> list[str]:
+        """What is wrong with an agent's driver settings, as sentences."""
+        given = settings if isinstance(settings, dict) else {}
+        problems = [f"{name} is not a setting of this driver." for name in given if name != "script"]
+        try:
+            if given.get("script"):
+                check_script(given["script"])
+        except ScriptError as error:
+            problems.append(str(error))
+        return problems
+
     def bind(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
     def next_step(self, state: StepRequest) -> Reply:
-        script = state.script if state.script is not None else _script_of(state)
-        if not 1 <= state.step <= len(script):
-            raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
-        reply = script[state.step - 1]
+        return self._replay(state, _reply_of(state))
+
+    def in_words(self, state: StepRequest) -> Reply:
+        """What the reply whose calls are asked about has as its answer."""
+        answer = _reply_of(state).get("answer")
+        if answer is None:
+            raise ModelError(f"The script has no answer about step {state.step}.", code="script_ended")
+        return self._replay(state, answer)
+
+    def _replay(self, state: StepRequest, reply: Mapping[str, Any]) -> Reply:
         if "error" in reply:
             raise ModelError(reply["error"], code="scripted")
         calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
@@ -41,6 +59,13 @@ class ScriptedDriver:
             return scripted
         request = llm.Request("scripted", state.agent.get("instructions", ""), state.messages, state.tools)
         return self.runtime.replay(request, scripted)
+
+
+def _reply_of(state: StepRequest) -> dict[str, Any]:
+    script = state.script if state.script is not None else _script_of(state)
+    if not 1 <= state.step <= len(script):
+        raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
+    return script[state.step - 1]
 
 
 def _script_of(state: StepRequest) -> list[dict[str, Any]]:

@@ -5,8 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-MAX_TIMEOUT = 600
-"""Seconds: the longest an agent's settings may give one reply."""
+from agentapp.llm.settings import MAX_TIMEOUT
 
 
 def timeout_of(model_settings: Mapping[str, Any]) -> float:

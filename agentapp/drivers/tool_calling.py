@@ -14,6 +14,11 @@ from approvals.digest import MalformedJSON, canonical, parse
 class ToolCallingDriver:
     runtime: Runtime
 
+    @staticmethod
+    def check_settings(settings: object) -> list[str]:
+        """What is wrong with an agent's driver settings: this driver would read none of them."""
+        return ["This driver has no settings."] if settings else []
+
     def bind(self, runtime: Runtime) -> None:
         self.runtime = runtime
 
@@ -29,7 +34,8 @@ class ToolCallingDriver:
                 parallel_tool_calls=state.agent["parallel_tool_calls"],
                 tool_choice=state.tool_choice,
                 timeout=timeout_of(model_settings),
-            )
+            ),
+            seen=bool(state.agent.get("streams")),
         )
         repeated = repeated_call(reply)
         if repeated is None:

@@ -17,7 +17,7 @@ class Request:
     """In order; every call of an assistant's message is answered before the next assistant's message."""
     tools: tuple[ToolSpec, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
-    """As in {"temperature": 0}. Settings that are not in `conversion.SETTINGS` are not sent."""
+    """As in {"temperature": 0}. Settings that are not in `settings.SENT` are not sent."""
     parallel_tool_calls: bool = True
     tool_choice: str = "auto"
     """"auto", "required", "none" or the name of one tool."""

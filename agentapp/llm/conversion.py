@@ -16,38 +16,21 @@ from pydantic_ai.tools import ToolDefinition
 
 from agentapp.llm import schemas
 from agentapp.llm.contract import Request
+from agentapp.llm.settings import SENT
 from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, ToolSpec, Usage
 from approvals.digest import MalformedJSON, canonical, parse, storable
-
-SETTINGS = frozenset(
-    {
-        "cache",
-        "frequency_penalty",
-        "max_tokens",
-        "presence_penalty",
-        "seed",
-        "stop_sequences",
-        "temperature",
-        "thinking",
-        "top_k",
-        "top_p",
-    }
-)
-"""What an agent's settings may say to a provider. Headers, bodies and addresses are not among them.
-
-`strict` is read here: it says how tools are described.
-"""
 
 ANTHROPIC_MAX_TOKENS = 20_000
 """Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
 
 MAX_CALL_ID = 200
 _CENT_MILLIONTH = Decimal("0.00000001")
+_THOUGHT = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 _NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def settings(request: Request) -> ModelSettings:
-    chosen: dict[str, Any] = {name: value for name, value in request.settings.items() if name in SETTINGS}
+    chosen: dict[str, Any] = {name: value for name, value in request.settings.items() if name in SENT}
     chosen["timeout"] = request.timeout
     # The library would tell some models that a certain tag in a user's turn speaks for the system.
     # We send no such thing; whoever writes a ticket must not learn to.
@@ -204,6 +187,34 @@ def reply(response: wire.ModelResponse, request: Request) -> Reply:
         finish_reason=response.finish_reason or "",
         provider_parts=_provider_parts(response),
     )
+
+
+def without_thoughts(text: str) -> str:
+    """A text that is still being written, without what the model only thinks."""
+    return _THOUGHT.sub("", text).lstrip()
+
+
+def says_that_it_ended(response: wire.ModelResponse) -> bool:
+    """Whether a streamed response came to its end. The library makes up a reason where a provider gave none."""
+    return not {"finish_reason", "refusal"}.isdisjoint(response.provider_details or {})
+
+
+def as_if_whole(response: wire.ModelResponse) -> wire.ModelResponse:
+    """A streamed response as the same reply would have come in one piece.
+
+    The library finds the marks around a thought only where each comes in a piece of its own.
+    """
+    if not any(isinstance(part, wire.TextPart) and _THOUGHT.search(part.content) for part in response.parts):
+        return response
+    parts: list[wire.ModelResponsePart] = []
+    for part in response.parts:
+        if not isinstance(part, wire.TextPart):
+            parts.append(part)
+            continue
+        parts += [wire.ThinkingPart(found[1]) for found in _THOUGHT.finditer(part.content)]
+        if text := without_thoughts(part.content):
+            parts.append(dataclasses.replace(part, content=text))
+    return dataclasses.replace(response, parts=parts)
 
 
 def usage(response: wire.ModelResponse) -> Usage:

@@ -7,6 +7,7 @@ loop each would break one another's; a client per request would leak them.
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,11 +21,28 @@ class EventLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def submit[T](self, work: Callable[["EventLoop"], Coroutine[Any, Any, T]], timeout: float) -> T:
-        """Run `work` in the loop and wait for it. Raises TimeoutError when the loop itself does not answer."""
+    def submit[T](
+        self,
+        work: Callable[["EventLoop"], Coroutine[Any, Any, T]],
+        timeout: float,
+        meanwhile: Callable[[], None] | None = None,
+        every: float = 0.3,
+    ) -> T:
+        """Run `work` in the loop and wait for it, and do something `meanwhile`, here, every so many seconds.
+
+        Raises TimeoutError when the loop itself does not answer.
+        """
         future = asyncio.run_coroutine_threadsafe(work(self), self._running())
+        until = time.monotonic() + timeout
         try:
-            return future.result(timeout)
+            while meanwhile is not None and time.monotonic() + every < until:
+                try:
+                    return future.result(every)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                meanwhile()
+            return future.result(max(0.0, until - time.monotonic()))
         except BaseException:
             future.cancel()
             raise

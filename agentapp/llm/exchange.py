@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from pydantic_ai.direct import model_request
-from pydantic_ai.messages import ModelResponse
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import ModelMessage, ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
 from pydantic_ai.models import Model
 
 from agentapp import history
@@ -19,7 +21,15 @@ GRACE_SECONDS = 5
 logger = logging.getLogger(__name__)
 
 
-def complete(request: Request) -> Reply:
+@dataclass
+class _Heard:
+    """What has come of a reply so far. Written in the event loop, read by the thread that waits."""
+
+    text: str = ""
+    told: str = ""
+
+
+def complete(request: Request, watch: Callable[[str], None] | None = None) -> Reply:
     """See `agentapp.llm.complete`."""
     try:
         history.check(request.messages, adjacent=False)
@@ -27,11 +37,19 @@ def complete(request: Request) -> Reply:
         raise ModelError(f"Nothing was sent to {request.model}: {broken}", code="broken_history") from broken
     access = providers.access(request.model)
 
+    heard = _Heard() if watch is not None else None
+
     async def ask(loop: EventLoop) -> ModelResponse | ModelError:
-        return await _ask(request, access, loop)
+        return await _ask(request, access, loop, heard)
+
+    def tell() -> None:
+        text = heard.text if heard is not None else ""
+        if watch is not None and heard is not None and text != heard.told:
+            heard.told = text
+            watch(conversion.without_thoughts(text))
 
     try:
-        answer = event_loop().submit(ask, request.timeout + GRACE_SECONDS)
+        answer = event_loop().submit(ask, request.timeout + GRACE_SECONDS, tell if heard is not None else None)
     except TimeoutError:
         answer = failures.timed_out(request.model, request.timeout)
     if isinstance(answer, ModelError):
@@ -39,25 +57,39 @@ def complete(request: Request) -> Reply:
     return conversion.reply(answer, request)
 
 
-async def _ask(request: Request, access: providers.Access, loop: EventLoop) -> ModelResponse | ModelError:
+async def _ask(
+    request: Request, access: providers.Access, loop: EventLoop, heard: _Heard | None
+) -> ModelResponse | ModelError:
     """The response, or the error as a value: raised here, it would carry the provider's own along."""
     messages = conversion.history(request)
     try:
         async with asyncio.timeout(request.timeout) as deadline:
-            response = await model_request(
-                _model(access, loop),
-                messages,
-                model_settings=conversion.settings(request),
-                model_request_parameters=conversion.parameters(request),
-            )
+            response = await _respond(_model(access, loop), messages, request, heard)
     except Exception as error:
         # Whatever a reply of an unknown shape does to the library is the reply's fault: no reply came.
         if isinstance(error, TimeoutError) and deadline.expired():
             return failures.timed_out(request.model, request.timeout)
         logger.info("%s: no reply: %s", request.model, type(error).__name__)
         return failures.model_error(error, request.model, providers.secrets())
+    if heard is not None and not conversion.says_that_it_ended(response):
+        return failures.broken_off(request.model)
     # A model may have nothing to add, but then it says that it stopped.
     return response if response.parts or response.finish_reason else failures.empty(request.model)
+
+
+async def _respond(model: Model, messages: list[ModelMessage], request: Request, heard: _Heard | None) -> ModelResponse:
+    """The whole response; piece by piece where somebody listens."""
+    settings, parameters = conversion.settings(request), conversion.parameters(request)
+    if heard is None:
+        return await model_request(model, messages, model_settings=settings, model_request_parameters=parameters)
+    opened = model_request_stream(model, messages, model_settings=settings, model_request_parameters=parameters)
+    async with opened as stream:
+        async for event in stream:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                heard.text = "\n\n".join(filter(None, (heard.text, event.part.content)))
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                heard.text += event.delta.content_delta
+    return conversion.as_if_whole(stream.get())
 
 
 def _model(access: providers.Access, loop: EventLoop) -> Model:

@@ -52,6 +52,10 @@ def empty(model: str) -> ModelError:
     return ModelError(f"{model}: the reply is empty.", retryable=True, code="invalid_reply")
 
 
+def broken_off(model: str) -> ModelError:
+    return ModelError(f"{model}: the reply broke off.", retryable=True, code="connection")
+
+
 def excerpt(text: str, secrets: Iterable[str]) -> str:
     """One short line of what a provider said, without control characters and secrets."""
     for secret in secrets:

@@ -3,7 +3,8 @@
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending
 from agentapp.models.conversations import Conversation, Message
-from agentapp.models.runs import Run, Step, ToolExecution
+from agentapp.models.people import Preferences, SavedView, SetupToken
+from agentapp.models.runs import Draft, Run, Step, ToolExecution
 from agentapp.models.tools import Tool, ToolSource
 
 __all__ = [
@@ -11,10 +12,14 @@ __all__ = [
     "ApiToken",
     "Breaker",
     "Conversation",
+    "Draft",
     "KillSwitch",
     "Message",
+    "Preferences",
     "Route",
     "Run",
+    "SavedView",
+    "SetupToken",
     "Spending",
     "Step",
     "Tool",

@@ -17,6 +17,11 @@ class Agent(models.Model):
         ASK = "ask", "Wait for a person to allow more"
         STOP = "stop", "Stop the run"
 
+    class OnCallLimit(models.TextChoices):
+        REFUSE = "refuse", "Refuse the calls beyond it; the others run"
+        STOP = "stop", "Run no call of that reply, and stop the run"
+        FAIL = "fail", "Run no call of that reply, and end the run as failed"
+
     class OnReject(models.TextChoices):
         CONTINUE = "continue", "Tell the model and go on"
         STOP = "stop", "Stop the run"
@@ -93,8 +98,12 @@ class Agent(models.Model):
     max_seconds = models.PositiveIntegerField(
         null=True, blank=True, default=300, help_text="Of work; waiting for people does not count. Empty: no limit."
     )
-    max_calls = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Tool calls of one run. Empty: no limit. Calls beyond it are refused."
+    max_calls = models.PositiveIntegerField(null=True, blank=True, help_text="Tool calls of one run. Empty: no limit.")
+    on_call_limit = models.CharField(
+        max_length=6,
+        choices=OnCallLimit,
+        default=OnCallLimit.REFUSE,
+        help_text="What happens when a call would pass this limit, or that of its tool.",
     )
     finish_reasons = models.JSONField(
         default=list, blank=True, help_text='Finish reasons of the model that stop the run, as in ["length"].'
@@ -123,6 +132,12 @@ class Agent(models.Model):
         default=False, help_text="A run in which any call failed ends as failed, even if the model answered."
     )
     stop_on_tool_block = models.BooleanField(default=False, help_text="A call that a hook blocks ends the run.")
+    streams = models.BooleanField(
+        default=True, help_text="People who watch see its answers while the model writes them."
+    )
+    input_schema = models.JSONField(
+        default=dict, blank=True, help_text="JSON Schema of what a run is given, for a form. Empty: one text."
+    )
     enabled = models.BooleanField(
         default=True,
         help_text="A disabled agent starts no runs. Those under way go on.",

@@ -70,6 +70,7 @@ class KillSwitch(models.Model):
 
     class Meta:
         ordering = ["scope", "key"]
+        verbose_name_plural = "kill switches"
         permissions = [("engage_killswitch", "Can engage and release kill switches")]
         constraints = [
             models.UniqueConstraint(fields=["scope", "key"], name="killswitch_one_per_thing"),

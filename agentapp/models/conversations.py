@@ -1,5 +1,6 @@
 """Conversations and their messages. Written by `conversations`."""
 
+from django.conf import settings
 from django.db import models
 
 from agentapp.models.agents import Agent
@@ -45,6 +46,10 @@ class Message(models.Model):
     seq = models.PositiveIntegerField()
     role = models.CharField(max_length=10, choices=Role)
     content = models.TextField()
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="The person who wrote it in the agent's place.",
+    )  # fmt: skip
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -70,6 +70,15 @@ class Run(models.Model):
     lease_until = models.DateTimeField(null=True, blank=True)
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     pause_requested_at = models.DateTimeField(null=True, blank=True)
+    taken_over_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="The person who speaks in the agent's place until they hand back.",
+    )  # fmt: skip
+    taken_over_at = models.DateTimeField(null=True, blank=True)
+    takers = models.JSONField(
+        default=list,
+        help_text="Keys of everybody who ever took it over, or a run above it: none decides about it.",
+    )
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
     worked_seconds = models.FloatField(default=0, help_text="Of workers that have held it; waiting does not count.")
     model_failures = models.PositiveSmallIntegerField(default=0, help_text="In a row, for the step being decided.")
@@ -100,6 +109,7 @@ class Run(models.Model):
         ]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="run_latest"),
+            models.Index(fields=["-updated_at", "-id"], name="run_last_active"),
             models.Index(fields=["state", "-created_at", "-id"], name="run_by_state"),
             models.Index(fields=["starter", "-created_at", "-id"], name="run_by_starter"),
             models.Index(fields=["state", "wake_at"], name="run_due"),
@@ -184,6 +194,21 @@ class Step(models.Model):
         return f"step {self.number}"
 
 
+class Draft(models.Model):
+    """What a model has said so far in a step that is not stored yet. For people who watch; nothing rests on it.
+
+    Written by `drafts`.
+    """
+
+    run = models.OneToOneField(Run, on_delete=models.CASCADE, related_name="draft")
+    step = models.PositiveIntegerField()
+    text = models.TextField()
+    updated_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.run_id} step {self.step}"
+
+
 class ToolExecution(models.Model):
     """One proposed call and everything that became of it. It is a row before it is an act."""
 
@@ -203,8 +228,6 @@ class ToolExecution(models.Model):
         FATAL_ERROR = "fatal_error", "Error"
 
     ANSWERED = (State.FINISHED, State.CANCELLED)
-    # It ran, whatever its result was worth.
-    TOOK_EFFECT = Q(result_status="ok") | Q(reason="tool_result_invalid")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions")
@@ -304,7 +327,17 @@ class ToolExecution(models.Model):
 
     @property
     def took_effect(self) -> bool:
+        """Whether it did what it was asked for: what the tool said counts, whatever hooks made of that."""
+        said = self.control.get("took_effect")
+        if said is not None:
+            return bool(said)
         return self.result_status == self.ResultStatus.OK or self.reason == "tool_result_invalid"
+
+    @property
+    def was_left_unknown(self) -> bool:
+        """Whether nobody knew what it did, it was to be tried again, and then was not: people did not want that."""
+        tried_again = self.started_at is not None
+        return self.is_answered and self.attempts > 0 and not tried_again and not self.took_effect
 
     @property
     def args(self) -> Any:

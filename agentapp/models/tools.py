@@ -86,7 +86,7 @@ class Tool(models.Model):
         help_text="What happens to arguments that its schema does not name.",
     )
     max_calls_per_run = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Empty: no limit. Calls beyond it are refused."
+        null=True, blank=True, help_text="Empty: no limit. The agent says what happens to calls beyond it."
     )
     cost_per_call = models.DecimalField(
         max_digits=12, decimal_places=6, default=0, help_text="In US dollars; counted into the run's cost."
@@ -98,6 +98,9 @@ class Tool(models.Model):
     trust = models.CharField(max_length=20, choices=Trust, default=Trust.UNTRUSTED)
     locked_fields = models.JSONField(default=list, blank=True, help_text="Arguments an approver cannot change.")
     secret_fields = models.JSONField(default=list, blank=True, help_text="Arguments that are masked on every page.")
+    questions = models.JSONField(
+        default=list, blank=True, help_text="Offered to people who ask the agent before they decide about a call."
+    )
     owner = models.CharField(max_length=120, blank=True, help_text="Whom to ask about this tool.")
 
     class Meta:

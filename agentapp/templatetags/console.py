@@ -21,6 +21,9 @@ from approvals.models import Approval
 
 register = template.Library()
 
+# A page is fetched again with each change, so it holds no book.
+MAX_SHOWN = 20_000
+
 _TICK = '<circle class="solid" cx="8" cy="8" r="6.3"/><path class="mark" d="m5.3 8.2 1.9 1.9 3.6-3.8"/>'
 _RING = '<circle cx="8" cy="8" r="5.5"/>'
 _QUEUED = '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.4"/>'
@@ -40,6 +43,8 @@ _QUESTION = (
     '<path class="mark" d="M6.7 6.4a1.4 1.4 0 1 1 2 1.4c-.5.3-.7.5-.7.9M8 10.9v.1"/>'
 )
 
+_ASKED = f'{_RING}<path d="M6.7 6.4a1.4 1.4 0 1 1 2 1.4c-.5.3-.7.5-.7.9M8 10.9v.1"/>'
+
 # State of a run, a call or an approval → hue, drawing, word.
 _STATUS: dict[str, tuple[str, str, str]] = {
     "queued": ("", _QUEUED, "Queued"),
@@ -49,6 +54,7 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     "executing": ("run", _RUNNING, "Running"),
     "waiting": ("wait", _WAITING, "Waiting"),
     "pending": ("wait", _WAITING, "Waiting for a decision"),
+    "asked": ("wait", _ASKED, "Waiting for an answer"),
     "outcome_unknown": ("wait", _QUESTION, "Outcome unknown"),
     "paused": ("wait", _PAUSE, "Paused"),
     "succeeded": ("ok", _TICK, "Succeeded"),
@@ -149,6 +155,16 @@ def person(user: Any) -> str:
 def visible(text: object) -> str:
     """For every text that people or programs outside wrote: what is hidden in it becomes visible."""
     return "" if text is None else formats.visible(text)
+
+
+@register.filter
+def at_length(text: object) -> str:
+    """`visible`, for what may be a book: as much as a page holds, and how much there is."""
+    whole = "" if text is None else str(text)
+    if len(whole) <= MAX_SHOWN:
+        return formats.visible(whole)
+    note = f"The first {MAX_SHOWN:,} of {len(whole):,} characters; the record has all of them."
+    return format_html('{}… <span class="block t3">{}</span>', formats.visible(whole[:MAX_SHOWN]), note)
 
 
 @register.filter

@@ -56,3 +56,9 @@ def fill(kind: str) -> str:
 def actor(name: str) -> str:
     """Who an event says did it, as people read it."""
     return words.actor(name)
+
+
+@register.filter
+def at(values: dict[Any, Any], key: object) -> Any:
+    """What stands under a key; nothing where there is none."""
+    return values.get(key, "")

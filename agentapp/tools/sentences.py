@@ -5,6 +5,7 @@ A template is text with {names}: an argument, or `snapshot.name` for the state t
 """
 
 import string
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
@@ -71,13 +72,43 @@ def money(value: Any, currency: str = "USD") -> str:
 def check_template(template: str, known: set[str]) -> str:
     """What is wrong with a template, or an empty text. `known` are the names it may use."""
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        found = names(template)
     except ValueError as error:
         return f"The template {template!r} cannot be read: {error}."
-    for name in names:
+    for name in found:
         if name.split(".")[0] not in known | {"snapshot"}:
             return f"The template {template!r} names {name!r}, which is not an argument."
     return ""
+
+
+def unnamed(tool: Described, arguments: Iterable[str]) -> list[str]:
+    """The arguments that title, sentence and effects do not name: people find them in the list of arguments alone."""
+    named = {name.split(".")[0] for template in _templates(tool) for name in names(template)}
+    return [name for name in arguments if name not in named]
+
+
+def looked_up(tool: Described) -> dict[str, Any]:
+    """A stand-in for the state the templates of a tool name: each value is its own name, in brackets."""
+    state: dict[str, Any] = {}
+    for path in (name for template in [*_templates(tool), tool.button_template] for name in names(template)):
+        first, *keys = path.split(".")
+        if first != "snapshot" or not keys:
+            continue
+        place = state
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        place.setdefault(keys[-1], f"[{keys[-1].replace('_', ' ')}]")
+    return state
+
+
+def names(template: str) -> list[str]:
+    """What a template that was checked names, in order."""
+    return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+
+
+def _templates(tool: Described) -> list[str]:
+    lines = [text for line in tool.effects_template for text in (line.get("title", ""), line.get("detail", ""))]
+    return [tool.title_template, tool.sentence_template, *lines]
 
 
 def _text(template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:

@@ -1,15 +1,12 @@
 """Mail through Django's mailer. It names the tool and the request, never what the call would do or to whom."""
 
-import smtplib
 from typing import ClassVar, Self
 
-from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.mail import EmailMessage
 from django.core.validators import validate_email
-from django.template.loader import render_to_string
 from pydantic import Field, field_validator, model_validator
 
+from approvals import mail
 from approvals.channels.base import ChannelConfig, ChannelError
 from approvals.models import Approval, Notification
 from approvals.standing import may_decide
@@ -49,26 +46,7 @@ class EmailChannel:
         deciders = _deciders(approval) if self.config.deciders else []
         if not self.config.to and not deciders:
             raise ChannelError("Nobody who may decide this has an address.", permanent=True)
-        context = {"approval": approval, "link": link_to(approval), "workspace": settings.WORKSPACE_NAME}
-        message = EmailMessage(
-            # A line break in a name would start another header.
-            subject=" ".join(render_to_string("notifications/approval_subject.txt", context).split()),
-            body=render_to_string("notifications/approval.txt", context),
-            to=self.config.to,
-            bcc=deciders,
-            headers={"Auto-Submitted": "auto-generated"},
-        )
-        try:
-            message.send()
-        except smtplib.SMTPRecipientsRefused as error:
-            raise ChannelError(f"Every address was refused: {error}", permanent=_all_permanent(error)) from error
-        except (smtplib.SMTPException, OSError) as error:
-            raise ChannelError(f"The mail server did not take it: {error}") from error
-
-
-def link_to(approval: Approval) -> str:
-    """Where the request is decided, by somebody who is signed in."""
-    return f"{settings.BASE_URL}/approvals/{approval.pk}/"
+        mail.send("approval", {"approval": approval, "link": mail.link_to(approval)}, self.config.to, deciders)
 
 
 def _deciders(approval: Approval) -> list[str]:
@@ -78,7 +56,3 @@ def _deciders(approval: Approval) -> list[str]:
     if groups:
         users = users.filter(groups__in=groups).distinct()
     return [user.email for user in users if may_decide(user, approval) is None]
-
-
-def _all_permanent(error: smtplib.SMTPRecipientsRefused) -> bool:
-    return all(code >= 500 for code, _ in error.recipients.values())

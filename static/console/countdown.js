@@ -1,4 +1,4 @@
-// Counts down what carries data-until: "6:12" in the last quarter of an hour, as the server writes it.
+// Counts down what carries data-until, in words as the server writes them.
 "use strict";
 (() => {
   const ended = new WeakSet();
@@ -15,7 +15,10 @@
     for (const element of document.querySelectorAll("[data-until]")) {
       const left = (Date.parse(element.dataset.until) - Date.now()) / 1000;
       const text = words(Math.ceil(left));
-      if (element.textContent !== text) element.textContent = text;
+      if (element.textContent !== text) {
+        element.textContent = text;
+        if (element.matches("[role=timer]") && [300, 60, 0].includes(Math.ceil(left))) document.getElementById("spoken").textContent = `Expires: ${text}`;
+      }
       if (element.dataset.whole) drain(element, left / Number(element.dataset.whole));
       const due = element.closest(".due");
       if (due) { due.classList.toggle("soon", left < 900 && left >= 300); due.classList.toggle("now", left < 300); }

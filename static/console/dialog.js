@@ -1,7 +1,8 @@
-// Opens dialogs in place. Without script the same links lead to a page that has them open.
-// Keeps what was typed in them, per request, until it is sent.
+// Opens dialogs in place, and keeps what was typed, per request, until it is decided.
 "use strict";
 (() => {
+  const $$ = (selector) => [...document.querySelectorAll(selector)], store = sessionStorage;
+
   function open(id) {
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return false;
@@ -10,37 +11,51 @@
     return true;
   }
 
-  const draftKey = (field) => `draft:${field.form?.getAttribute("action")}:${field.id}`;
-
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    for (const menu of $$("details.menu[open]")) menu.open = menu.contains(event.target);
     const link = event.target.closest("[data-dialog]");
     if (link && open(link.dataset.dialog)) return event.preventDefault();
     const close = event.target.closest("[data-close]");
     const dialog = close?.closest("dialog");
     if (dialog?.open && dialog.id !== "conflict") { event.preventDefault(); dialog.close(); }
-    if (event.target instanceof HTMLDialogElement) event.target.close();
+    if (event.target instanceof HTMLDialogElement && event.target.id !== "signed-out") event.target.close();
   });
 
-  document.addEventListener("input", (event) => {
-    if (event.target.matches("[data-draft]")) sessionStorage.setItem(draftKey(event.target), event.target.value);
-  });
-  document.addEventListener("submit", (event) => {
-    for (const field of event.target.querySelectorAll("[data-draft]")) sessionStorage.removeItem(draftKey(field));
-  });
+  const draftOf = (form) => `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
+  const keyOf = (field) => draftOf(field.form) + field.id;
+
+  document.addEventListener("input", ({ target }) => { if (target.matches("[data-draft]")) store[keyOf(target)] = target.value; });
+  document.addEventListener("submit", ({ target }) => { if (target.querySelector("[data-draft]")) store.sent = draftOf(target); });
 
   function restore() {
-    for (const field of document.querySelectorAll("[data-draft]")) {
-      const kept = sessionStorage.getItem(draftKey(field));
-      if (kept && !field.value) field.value = kept;
-    }
+    for (const field of $$("[data-draft]")) field.value ||= store[keyOf(field)] ?? "";
+  }
+
+  // What was sent and is not asked for again has been decided; what is, was refused or never arrived.
+  function forget() {
+    const { sent } = store;
+    if (!sent || $$(".problem")[0]) return;
+    delete store.sent;
+    if ($$("[data-draft]").some((field) => draftOf(field.form) === sent)) return;
+    for (const key of Object.keys(store)) if (key.startsWith(sent)) delete store[key];
   }
 
   document.addEventListener("DOMContentLoaded", () => {
+    forget();
     restore();
     // What the server opened becomes modal: the page behind it cannot be reached by Tab.
-    for (const dialog of document.querySelectorAll("dialog[open]")) { dialog.close(); dialog.showModal(); }
+    for (const dialog of $$("dialog[open]")) { dialog.close(); dialog.showModal(); }
     if (new URLSearchParams(location.search).get("do") === "edit") document.querySelector("#arguments ~ fieldset [data-field]")?.focus();
   });
-  document.addEventListener("htmx:after:swap", restore);
+  document.addEventListener("htmx:after:swap", () => {
+    restore();
+    // Morphed, a control keeps what was typed; after Restore it takes what the server wrote.
+    for (const field of $$("[data-restored]")) {
+      if (field.type === "checkbox") field.checked = field.defaultChecked;
+      else if (field instanceof HTMLSelectElement) for (const option of field.options) option.selected = option.defaultSelected;
+      else field.value = field.defaultValue;
+      delete field.dataset.restored;
+    }
+  });
 })();

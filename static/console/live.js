@@ -1,91 +1,154 @@
-// Says whether the page is current, and keeps title, favicon and badges true.
-// Loaded before htmx: the stream's first events must find these listeners.
+// Whether the page is current, signed in, complete and of this release. Loaded before htmx, whose first events it hears.
 "use strict";
 (() => {
-  const STALE_MS = 25_000, OFFLINE_MS = 60_000;
-  let last = 0, opened = false, ended = false, unreachable = false, connection = null, offlineSince = null;
-  const started = Date.now();
+  const STALE_MS = 25_000, OFFLINE_MS = 60_000, LOST_MS = 3000, SPEAK_MS = 10_000;
+  // `since`: when the page was opened, or shown again.
+  let last = 0, since = Date.now(), opened, ended, unreachable, lostAt, connection, offlineSince;
 
-  const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  const seconds = (ms) => Math.round(ms / 1000);
+  const $ = (id) => document.getElementById(id), $$ = (selector) => document.querySelectorAll(selector), page = document.body.dataset;
+  const clock = (ms) => new Date(ms).toTimeString().slice(0, 5);
+  const long = (ms) => (ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`);
+  const ask = (url) => fetch(url, { headers: { Accept: "application/json" }, redirect: "error" })
+    .then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
 
   function state() {
-    const silent = Date.now() - (last || started);
+    const now = Date.now(), silent = now - (last || since);
     if (ended) return ["off", "Signed out. Sign in again to decide."];
-    if (unreachable || silent > OFFLINE_MS) {
-      offlineSince ??= Date.now() - (unreachable ? 0 : silent);
+    if (unreachable || Math.min(silent, now - since) > OFFLINE_MS) {
+      offlineSince ??= unreachable ? now : last || since;
       return ["off", `Offline since ${clock(offlineSince)}. Decisions are disabled.`];
     }
     offlineSince = null;
     if (!opened) return silent > 5000 ? ["stale", "Reconnecting"] : ["", "Connecting"];
-    return silent > STALE_MS ? ["stale", `Reconnecting, last update ${seconds(silent)} s ago`] : ["", "Live"];
+    const isStale = silent > STALE_MS || (lostAt && now - lostAt > LOST_MS);
+    return isStale ? ["stale", `Reconnecting, last update ${long(silent)} ago`] : ["", "Live"];
   }
 
   function show() {
     const [kind, words] = state();
-    for (const pill of document.querySelectorAll("[data-live-pill]")) {
-      pill.classList.toggle("stale", kind === "stale");
-      pill.classList.toggle("off", kind === "off");
+    for (const pill of $$("[data-live-pill]")) {
+      for (const one of ["stale", "off"]) pill.classList.toggle(one, one === kind);
       const label = pill.querySelector("[data-live-words]");
       const text = label.closest(".rail, .topbar") ? words.split(/[.,]/)[0] : words;
       if (label.textContent !== text) label.textContent = text;
     }
     // What is not current is not decided on. A page that never had a stream decides as without script.
     const stop = kind === "off" || (kind === "stale" && opened);
-    for (const button of document.querySelectorAll("[data-needs-live]")) {
-      if (stop && !button.disabled) { button.disabled = true; button.title = words; button.dataset.stopped = ""; }
-      else if (!stop && "stopped" in button.dataset) { button.disabled = false; button.title = ""; delete button.dataset.stopped; }
+    for (const button of $$("[data-needs-live]")) {
+      if (stop ? button.disabled && !button.dataset.why : !button.dataset.why) continue;
+      button.disabled = stop;
+      for (const one of [button, button.closest(".decide, .dialog-foot")]) if (one) one.title = one.dataset.why = stop ? words : "";
     }
+    speak();
   }
 
-  function heard() { last = Date.now(); opened = true; unreachable = false; show(); }
+  function heard() { last = Date.now(); opened = true; unreachable = false; lostAt = 0; show(); }
 
-  // A browser without a network may still reach a server on its own machine: the server's answer counts.
+  // Without a network a server on the same machine may still answer.
   async function reach() {
-    unreachable = navigator.onLine === false && !(await fetch(document.body.dataset.counts).catch(() => null));
+    unreachable = navigator.onLine === false && !(await fetch(page.counts).catch(() => null));
     show();
   }
 
-  async function count() {
-    const { counts, favicon } = document.body.dataset;
-    const answer = await fetch(counts, { headers: { Accept: "application/json" }, redirect: "error" }).catch(() => null);
-    if (!answer?.ok) return;
-    const { waiting } = await answer.json();
-    for (const badge of document.querySelectorAll("[data-waiting]")) badge.hidden = waiting === 0;
-    for (const figure of document.querySelectorAll("[data-waiting-n]")) figure.textContent = waiting;
-    const title = document.title.replace(/^\(\d+\) /, "");
-    document.title = waiting ? `(${waiting}) ${title}` : title;
-    document.getElementById("favicon").href = `${favicon}${Math.min(waiting, 10)}.svg`;
-    speak(waiting);
+  let counting, waiting, spoken, spokenAt = 0;
+  function count() { counting ||= setTimeout(look, 150); }
+  async function look() {
+    counting = 0;
+    const found = await ask(page.counts);
+    if (!found) return;
+    waiting = found.waiting;
+    spoken = Math.min(spoken ?? waiting, waiting);
+    for (const badge of $$("[data-waiting]")) badge.hidden = !waiting;
+    for (const figure of $$("[data-waiting-n]")) figure.textContent = waiting;
+    document.title = (waiting ? `(${waiting}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+    $("favicon").href = `${page.favicon}${Math.min(waiting, 10)}${found.due ? "-due" : ""}.svg`;
+    speak();
+  }
+  function speak() {
+    if (!(waiting > spoken) || Date.now() - spokenAt < SPEAK_MS) return;
+    $("spoken").textContent = `${waiting - spoken} new, ${waiting} waiting`;
+    spoken = waiting; spokenAt = Date.now();
   }
 
-  let spokenAt = 0, spoken = null;
-  function speak(waiting) {
-    if (spoken !== null && waiting > spoken && Date.now() - spokenAt > 10_000) {
-      document.getElementById("spoken").textContent = `${waiting - spoken} new, ${waiting} waiting`;
-      spokenAt = Date.now();
-    }
-    spoken = waiting;
+  // ---- signed out: sign in beside this page, then go on in it
+
+  let parked;
+  function expire() {
+    if (ended) return;
+    ended = true;
+    parked = $("live");
+    parked.remove();
+    show();
+    $("signed-out").showModal();
+  }
+  async function resume(asked) {
+    if (!ended) return;
+    const session = await ask(page.session);
+    if (!session?.user) { $("still").hidden = !asked; return; }
+    // Somebody else's page is not theirs to go on with.
+    if (session.user !== page.user) return location.reload();
+    for (const field of $$("[name=csrfmiddlewaretoken]")) field.value = session.token;
+    document.body.setAttribute("hx-headers:inherited", JSON.stringify({ "X-CSRFToken": session.token }));
+    const stream = parked.cloneNode();
+    stream.removeAttribute("data-htmx-powered");
+    document.body.append(stream);
+    htmx.process(stream);
+    ended = false; since = Date.now();
+    $("signed-out").close();
+    show();
+  }
+
+  // ---- what could not be loaded says so in its place
+
+  function fail({ detail: { ctx } }) {
+    const status = ctx?.response?.status, swap = ctx?.swap;
+    if (!ctx?.target || ctx.sourceElement.id === "live" || status === 409 || status === 422) return;
+    if (status === 401) return expire();
+    const target = ctx.target.nodeType ? ctx.target : document.querySelector(ctx.target);
+    if (!target) return;
+    target.querySelector("[data-failed]")?.remove();
+    const answer = document.createElement("template");
+    answer.innerHTML = (status && ctx.text) || "";
+    const words = answer.content.querySelector("[data-failed]") ?? $("failed").content.firstElementChild.cloneNode(true);
+    words.querySelector("[data-retry]").addEventListener("click", () => {
+      words.remove();
+      if (ctx.sourceEvent?.type) htmx.trigger(ctx.sourceElement, ctx.sourceEvent.type);
+      else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap });
+    });
+    target.prepend(words);
   }
 
   function reconnect() { connection?.reader?.cancel(); }
 
-  document.addEventListener("htmx:sse:before:connection", (event) => { connection = event.detail.connection; });
+  document.addEventListener("htmx:sse:before:connection", (event) => {
+    connection = event.detail.connection;
+    if (connection.attempt && !document.hidden) lostAt ||= Date.now();
+  });
   document.addEventListener("htmx:sse:after:connection", (event) => { if (event.detail.connection.status < 400) heard(); });
   document.addEventListener("htmx:sse:before:message", heard);
+  document.addEventListener("htmx:response:error", fail);
+  document.addEventListener("htmx:error", fail);
   document.addEventListener("inbox-changed", count);
-  document.addEventListener("session.expired", () => {
-    ended = true; show();
-    document.getElementById("live")?.remove();
-  });
+  document.addEventListener("session.expired", expire);
+  document.addEventListener("deploy", (event) => { $("newer").hidden = event.detail.data === page.release; });
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-again]")) resume(true); });
   document.addEventListener("visibilitychange", () => {
-    // A stream that was killed silently while the tab was hidden looks open; ask for a new one.
-    if (!document.hidden && opened && Date.now() - last > STALE_MS) reconnect();
+    if (document.hidden) return;
+    since = Date.now();
+    resume();
+    // Killed silently while the tab was hidden, a stream looks open.
+    if (opened && since - last > STALE_MS) reconnect();
   });
+  addEventListener("focus", () => resume());
   addEventListener("online", () => { unreachable = false; show(); reconnect(); });
   addEventListener("offline", reach);
   setInterval(() => { show(); if (opened && Date.now() - last > STALE_MS + 5000 && !document.hidden) reconnect(); }, 1000);
   setInterval(() => { if (navigator.onLine === false && !document.hidden) reach(); }, 3000);
-  document.addEventListener("DOMContentLoaded", reach);
+  // What becomes due does so without an event.
+  setInterval(() => { if (!ended && waiting) count(); }, 30_000);
+  document.addEventListener("DOMContentLoaded", () => {
+    reach();
+    if (document.activeElement === document.body && !location.hash && !$$("[autofocus]")[0]) $("main").focus({ preventScroll: true });
+  });
   document.addEventListener("htmx:after:swap", show);
 })();

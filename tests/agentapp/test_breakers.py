@@ -10,7 +10,7 @@ from agentapp.answers import answer
 from agentapp.breakers import Thing
 from agentapp.models import Agent, Breaker, Run, Tool
 from approvals import ledger
-from approvals.models import Event, Rule
+from approvals.models import Approval, Event, Rule
 from tests import stopping_tools
 from tests.agentapp.stopping import configured, cool, fail_times
 from tests.conftest import call, calls, says
@@ -138,6 +138,75 @@ def test_an_approved_call_is_refused_while_its_breaker_is_open(desk, dana):
     assert (desk.execution(run, "w").reason, approval.state, DONE) == ("circuit_open", "superseded", [])
 
 
+# --- People are not asked about what cannot run ----------------------------------------------------
+
+
+@pytest.fixture
+def behind(desk, dana):
+    """A run whose write is allowed by a rule and stands behind one that a person has just approved."""
+    Rule.objects.create(name="writes", tool="write", verdict="allow")
+    order = call("r", "refund", order={"id": 1})
+    run = desk.run(calls(order, call("w", "write", about="x")), says("done"))
+    desk.decide(desk.open(run)[0], dana)
+    return run
+
+
+def test_nobody_is_asked_about_an_allowed_write_whose_breaker_has_opened_meanwhile(desk, behind):
+    Breaker.objects.create(scope="tool", key="write", state="open", opened_at=timezone.now(), failures=3)
+    assert desk.drive(behind).state == "succeeded"
+    assert (desk.execution(behind, "w").reason, DONE) == ("circuit_open", [("refund", "1")])
+    assert Approval.objects.count() == 1
+    assert "Go on without it." in answer(desk.execution(behind, "w")).text
+
+
+def test_nobody_is_asked_about_an_allowed_write_while_another_call_probes(desk, behind):
+    soon = timezone.now() + timedelta(minutes=1)
+    Breaker.objects.create(
+        scope="tool", key="write", state="half_open", opened_at=timezone.now(), probe_until=soon, failures=3
+    )
+    assert desk.drive(behind).state == "succeeded"
+    assert (desk.execution(behind, "w").reason, Approval.objects.count()) == ("circuit_open", 1)
+    assert breaker("write").probe_until == soon
+
+
+def test_a_person_is_asked_about_an_allowed_write_that_would_be_the_probe(desk, dana, behind):
+    Breaker.objects.create(scope="tool", key="write", state="open", opened_at=timezone.now(), failures=3)
+    cool()
+    assert (desk.drive(behind).waiting_for, breaker("write").state) == ("approval", "open")
+    desk.decide(desk.open(behind)[0], dana)
+    assert desk.drive(behind).state == "succeeded"
+    assert (DONE, breaker("write").state) == ([("refund", "1"), ("write", "x")], "closed")
+
+
+def test_nobody_is_asked_about_a_write_whose_breaker_a_read_of_its_step_has_opened(desk):
+    source = "tests-stopping_tools"
+    Breaker.objects.create(scope="source", key=source, failures=5, threshold=6, cooldown_seconds=60)
+    stopping_tools.BROKEN["ask"] = stopping_tools.failing()
+    run = desk.run(calls(call("x", "ask", about="x"), call("w", "write", about="x")), says("done"))
+    assert (run.state, breaker(source, "source").state) == ("succeeded", "open")
+    assert (desk.execution(run, "w").reason, Approval.objects.count()) == ("circuit_open", 0)
+
+
+def test_the_other_cards_of_a_step_go_up_when_one_of_its_calls_cannot_run(desk):
+    source = "tests-stopping_tools"
+    Breaker.objects.create(scope="source", key=source, failures=5, threshold=6, cooldown_seconds=60)
+    stopping_tools.BROKEN["ask"] = stopping_tools.failing()
+    both = call("w", "write", about="x"), call("p", "pay", account="ana", amount=1)
+    run = desk.run(calls(call("x", "ask", about="x"), *both), says("done"))
+    assert [approval.tool for approval in desk.open(run)] == ["pay"]
+    assert desk.execution(run, "w").reason == "circuit_open"
+
+
+def test_a_person_who_wants_a_lost_write_tried_again_is_asked_though_its_breaker_is_open(desk, dana):
+    """By the time people have looked it may have cooled down, and the act must not be left in the dark."""
+    Rule.objects.create(name="writes", tool="write", verdict="allow")
+    stopping_tools.BROKEN["write"] = RuntimeError("gone")
+    run = desk.run(calls(call("w", "write", about="x")), says("done"))
+    Breaker.objects.filter(key="write").update(state="open", opened_at=timezone.now(), failures=3)
+    actions.resolve_outcome(desk.execution(run, "w").pk, "retry", "Nothing arrived.", dana)
+    assert desk.drive(run).waiting_for == "approval"
+
+
 def test_one_failing_tool_does_not_take_its_source_with_it_and_several_do(desk):
     fail_times(desk, 5, "ask")
     assert desk.execution(desk.run(calls(call("y", "ask_too", about="y")), says("done")), "y").result_status == "ok"
@@ -230,6 +299,21 @@ def test_a_model_that_fails_opens_and_runs_come_back_when_it_has_cooled_down(des
     provider.answer(Answer(dialect.reply("Hello.")))
     assert desk.drive(run).state == "succeeded"
     assert breaker(dialect.model, "model").state == "closed"
+
+
+def test_a_run_that_was_cancelled_before_it_met_an_open_model_does_not_wait_for_it(desk, asking, sam, monkeypatch):
+    dialect, start = asking
+    Breaker.objects.create(scope="model", key=dialect.model, state="open", opened_at=timezone.now(), failures=4)
+    run, real = start(), breakers.admit
+
+    def cancelled_meanwhile(*arguments):
+        actions.cancel_run(run.pk, sam)
+        return real(*arguments)
+
+    monkeypatch.setattr(breakers, "admit", cancelled_meanwhile)
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.stop_reason) == ("cancelled", "user_requested")
 
 
 def test_a_run_gives_up_when_the_model_stays_open_and_says_what_stopped_it(desk, asking):

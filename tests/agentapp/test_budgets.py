@@ -1,14 +1,22 @@
 """Money a run or a day may cost: checked before the act, and a person may allow more."""
 
+import importlib
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
 import pytest
+from django.apps import apps
+from django.db.models import F
+from django.utils import timezone
 
 from agentapp import actions, budgets
 from agentapp.actions import Refused
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
+from agentapp.sweep import sweep
 from approvals.models import Event, Rule
 from tests.conftest import call, calls, says
+
+limits = importlib.import_module("agentapp.migrations.0004_limits")
 
 
 def look(number: int, cost: float = 0.01):
@@ -75,6 +83,70 @@ def test_what_one_day_has_cost_does_not_burden_the_next(clerk):
     assert clerk.run(look(1, 0.02), says("done")).stop_reason == "cost_limit"
     Spending.objects.update(day="2001-01-01")
     assert clerk.run(look(1, 0.001), {**says("done"), "usage": {"cost": 0}}).state == "succeeded"
+
+
+# --- A run that waits for its agent's next day --------------------------------------------------------
+
+
+@pytest.fixture
+def out_for_today(clerk) -> Run:
+    """A run that waits: its agent has spent its day."""
+    Agent.objects.update(max_daily_cost=Decimal("0.02"), on_budget="ask")
+    return clerk.run(look(1, 0.02), {**says("done"), "usage": {"cost": 0}})
+
+
+def next_day(run: Run) -> None:
+    """Move the clock on to the day after: what was planned for then is due, what was spent was spent yesterday."""
+    Run.objects.filter(pk=run.pk).update(wake_at=F("wake_at") - timedelta(days=1))
+    for spent in Spending.objects.order_by("day"):
+        Spending.objects.filter(pk=spent.pk).update(day=spent.day - timedelta(days=1))
+
+
+def test_a_run_out_of_its_agents_day_waits_until_the_next_begins(out_for_today):
+    assert (out_for_today.state, out_for_today.waiting_for) == ("waiting", "budget")
+    midnight = datetime.combine(Spending.objects.get().day + timedelta(days=1), time(), UTC)
+    assert out_for_today.wake_at == midnight
+    assert sweep() == []
+
+
+def test_the_next_day_it_goes_on_by_itself(clerk, out_for_today):
+    next_day(out_for_today)
+    assert sweep() == [out_for_today.pk]
+    run = clerk.drive(out_for_today)
+    assert (run.state, run.answer, run.budget_extra) == ("succeeded", "done", 0)
+
+
+def test_a_next_day_without_room_is_waited_through_as_well(clerk, out_for_today):
+    next_day(out_for_today)
+    Spending.objects.create(agent=clerk.agent, day=timezone.now().date(), cost=Decimal("0.02"))
+    before = out_for_today.wake_at
+    run = clerk.drive(out_for_today)
+    assert (run.waiting_for, run.wake_at, run.step_count) == ("budget", before, 1)
+    assert sweep() == []
+    Spending.objects.filter(day=timezone.now().date()).delete()
+    next_day(run)
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_a_person_may_still_allow_it_more_today(clerk, out_for_today, mia):
+    actions.raise_budget(out_for_today.pk, Decimal("0.05"), mia)
+    assert clerk.drive(out_for_today).state == "succeeded"
+
+
+def test_a_run_out_of_its_own_budget_waits_for_no_day(waiting):
+    assert waiting.wake_at is None
+
+
+def test_a_run_that_waited_for_its_day_before_days_woke_runs_looks_again(clerk, out_for_today):
+    Agent.objects.update(max_daily_cost=None, max_cost=Decimal("0.01"))
+    other = clerk.run(look(1, 0.02), says("done"))
+    assert other.waiting_for == "budget"
+    Run.objects.update(wake_at=None)
+    limits.wake_those_that_wait_for_a_day(apps, None)
+    assert sweep() == [out_for_today.pk]
+    run = clerk.drive(out_for_today)
+    assert run.waiting_for == "budget"
+    assert run.wake_at is not None
 
 
 def test_an_agent_without_a_daily_limit_keeps_no_books(clerk):

@@ -1,13 +1,20 @@
 """One act is done once, whichever run proposes it."""
 
+import dataclasses
+from datetime import timedelta
+
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from agentapp import actions, business_keys, loop
 from agentapp.answers import answer
-from agentapp.models import Run, Tool, ToolExecution
-from approvals.models import Rule
-from tests import stopping_tools
+from agentapp.messages import ToolResult
+from agentapp.models import Agent, Run, Tool, ToolExecution
+from agentapp.sweep import sweep
+from approvals.models import Approval, Rule
+from tests import clerk_hooks, stopping_tools
+from tests.clerk_hooks import DO
 from tests.conftest import call, calls, says
 from tests.races import race, tries
 from tests.stopping_tools import DONE
@@ -102,6 +109,40 @@ def test_a_call_that_a_person_wants_tried_again_runs_under_its_own_key(free, dan
     assert (free.execution(run, "r").idempotency_key, DONE) == (key, [("refund", "1001")])
 
 
+@pytest.mark.parametrize("how", ["reject", "nobody decides", "cancel"])
+def test_an_unknown_act_that_was_to_be_tried_again_and_was_not_stays_taken(free, dana, sam, how):
+    """That people did not want it again says nothing of whether it happened the first time."""
+    stopping_tools.BROKEN["refund"] = RuntimeError("gone")
+    run = free.run(REFUND, REFUND, says("done"))
+    stopping_tools.BROKEN.clear()
+    actions.resolve_outcome(free.execution(run, "r").pk, "retry", "I do not know.", dana)
+    (approval,) = free.open(free.drive(run))
+    if how == "reject":
+        free.decide(approval, dana, "reject", message="It is in their books already.")
+    elif how == "cancel":
+        actions.cancel_run(run.pk, sam)
+    else:
+        Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        sweep()
+    free.drive(run)
+    second = free.run(REFUND, says("done"))
+    assert (free.execution(second, "r").reason, DONE) == ("idempotency_key_consumed", [])
+    assert "nobody knows" in told(second, free)
+
+
+def test_an_unknown_write_that_was_to_be_tried_again_and_was_not_is_not_begun_anew_in_its_run(desk, dana):
+    Rule.objects.create(name="writes", tool="write", verdict="allow")
+    stopping_tools.BROKEN["write"] = RuntimeError("gone")
+    run = desk.run(*[calls(call(id, "write", about="x")) for id in "ab"], says("done"))
+    stopping_tools.BROKEN.clear()
+    actions.resolve_outcome(desk.execution(run, "a").pk, "retry", "I do not know.", dana)
+    desk.drive(run)
+    Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    sweep()
+    assert desk.drive(run).state == "succeeded"
+    assert (desk.execution(run, "b").reason, DONE) == ("idempotency_key_consumed", [])
+
+
 @pytest.mark.parametrize("order", [{}, {"id": None}, {"id": ""}, {"id": "  "}, {"number": 1001}])
 def test_a_call_that_does_not_say_which_act_it_is_is_refused(free, order):
     run = free.run(calls(call("r", "refund", order=order)), says("done"))
@@ -182,10 +223,78 @@ def test_a_worker_that_is_beaten_to_the_key_while_it_begins_reports_the_other(fr
     real, blind = recheck.holder_of, [1]
     monkeypatch.setattr(recheck, "holder_of", lambda e, key: None if blind and blind.pop() else real(e, key))
     taken = free.execution(first, "r").idempotency_key
-    monkeypatch.setattr(recheck, "key_of", lambda execution, text: taken)
+    monkeypatch.setattr(recheck, "key_of", lambda execution, tool, text: taken)
     monkeypatch.setattr(business_keys, "key_of", lambda act, execution=None: business_keys.BusinessKey(taken))
     second = free.run(REFUND, says("done"))
     assert second.state == "succeeded"
     assert free.execution(second, "r").reason == "idempotency_key_consumed"
     assert DONE == [("refund", "1001")]
     assert ToolExecution.objects.filter(idempotency_key=taken).count() == 1
+
+
+@pytest.fixture
+def hooked(desk):
+    """The desk with a hook at every point, and rules that let it write and refund."""
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
+    for tool in ("write", "refund"):
+        Rule.objects.create(name=tool, tool=tool, verdict="allow")
+    return desk
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_the_template_that_counts_is_that_of_the_moment_a_call_begins(hooked, dana, asks):
+    """The worker has read the tool's row; an admin changes what makes two calls one act; the call begins."""
+    Rule.objects.filter(name__in=["write", "refund"]).update(verdict="ask" if asks else "allow")
+    refund = Tool.objects.filter(name="refund")
+    refund.update(business_key_template="refund {order.id} {memo}")
+    DO["after_tool_use"] = lambda context: refund.update(business_key_template="refund {order.id}") and None
+    one = call("r", "refund", order={"id": 1001}, memo="one")
+    run = hooked.run(calls(call("w", "write", about="x"), one), says("done"))
+    for approval in hooked.open(run):
+        hooked.decide(approval, dana)
+    hooked.drive(run)
+    assert DONE == [("write", "x"), ("refund", "1001 one")]
+    other = hooked.run(calls(call("r", "refund", order={"id": 1001}, memo="two")), says("done"))
+    assert hooked.execution(other, "r").reason == "idempotency_key_consumed"
+
+
+def makes(result):
+    """A hook that puts a result in the place of the tool's."""
+    return lambda context: dataclasses.replace(context, result=result)
+
+
+def test_a_hook_that_makes_an_error_of_what_was_done_does_not_free_the_act(hooked):
+    DO["after_tool_use"] = makes(ToolResult(status="fatal_error", reason="tool_failure", message="Not good enough."))
+    first = hooked.run(REFUND, calls(call("s", "refund", order={"id": 1001}, memo="b")), says("done"))
+    assert hooked.execution(first, "r").result_status == "fatal_error"
+    assert hooked.execution(first, "s").replay_of == hooked.execution(first, "r")
+    second = hooked.run(REFUND, says("done"))
+    assert hooked.execution(second, "r").reason == "idempotency_key_consumed"
+    assert "Not good enough." in told(second, hooked)
+    assert DONE == [("refund", "1001")]
+
+
+def test_a_hook_that_makes_an_error_of_a_write_without_a_business_key_does_not_have_it_run_again(hooked):
+    DO["after_tool_use"] = makes(ToolResult(status="retryable_error", reason="tool_failure", message="Look again."))
+    again = [calls(call(id, "write", about="x")) for id in "ab"]
+    run = hooked.run(*again, says("done"))
+    assert hooked.execution(run, "b").replay_of == hooked.execution(run, "a")
+    assert DONE == [("write", "x")]
+
+
+def test_a_hook_that_makes_a_result_of_a_failure_does_not_take_the_act(hooked):
+    stopping_tools.BROKEN["refund"] = stopping_tools.failing("the till is closed")
+    DO["after_tool_use"] = makes(ToolResult(data="It will be refunded some day."))
+    assert hooked.execution(hooked.run(REFUND, says("done")), "r").result_status == "ok"
+    stopping_tools.BROKEN.clear()
+    DO.clear()
+    assert hooked.execution(hooked.run(REFUND, says("done")), "r").result_status == "ok"
+    assert DONE == [("refund", "1001")]
+
+
+def test_what_a_tool_asks_of_the_loop_cannot_say_whether_it_acted(hooked):
+    DO["after_tool_use"] = makes(ToolResult(data="done", control={"took_effect": False}))
+    hooked.run(REFUND, says("done"))
+    assert hooked.execution(hooked.run(REFUND, says("done")), "r").reason == "idempotency_key_consumed"
+    assert DONE == [("refund", "1001")]

@@ -12,6 +12,9 @@ from agentapp.models import Agent, Tool, ToolSource
 from approvals import append_only
 from approvals.models import Channel, Rule
 
+# Checks ask the database what it can do.
+pytestmark = pytest.mark.django_db
+
 SAFE: dict[str, Any] = {
     "DEBUG": False,
     "SECRET_KEY": "x7" * 25,

@@ -230,8 +230,26 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
         ("tools: {pay_out: {timeout_seconds: 0}}", "tools.pay_out: A tool needs a deadline of at least one second."),
         ("agents: {a: {driver: magic}}", "agents.a.driver: There is no driver 'magic'."),
-        ("agents: {a: {hooks: [no.such.hook]}}", "agents.a.hooks.0: The hook 'no.such.hook' cannot be imported"),
-        ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks.0: 'tests.clerk_hooks.plain' is no hook"),
+        ("agents: {a: {hooks: [no.such.hook]}}", "agents.a.hooks: The hook 'no.such.hook' cannot be imported"),
+        ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks: 'tests.clerk_hooks.plain' is no hook"),
+        ("agents: {a: {subagents: [nobody]}}", "agents.a.subagents: There is no agent 'nobody'."),
+        ("agents: {a: {denied_subagents: [b]}}", "agents.a.denied_subagents: There is no agent 'b'."),
+        ("agents: {a: {tool_choice: fly}}", "agents.a.tool_choice: 'fly' is neither auto, required, none nor one of"),
+        (
+            "agents: {a: {tools: [pay_out], tool_choice: look_up_order}}",
+            "agents.a.tool_choice: 'look_up_order' is neither auto, required, none nor one of its tools: pay_out.",
+        ),
+        ("agents: {a: {finish_reasons: [lenght]}}", "agents.a.finish_reasons: 'lenght' is no finish reason."),
+        ("agents: {a: {model_settings: {heat: 1}}}", "agents.a.model_settings: 'heat' is no setting of a model."),
+        ("agents: {a: {driver_settings: {max_retries: 1}}}", "agents.a.driver_settings: This driver has no settings."),
+        (
+            "agents: {a: {message_compiler: last_observations, compiler_settings: {observations: -1}}}",
+            "agents.a.compiler_settings: observations is a whole number, 0 or more.",
+        ),
+        (
+            "agents: {a: {compiler_settings: {observations: 5}}}",
+            "agents.a.compiler_settings: observations is read by the compiler last_observations, and this agent has",
+        ),
         ("agents: {a: {tools: [fly]}}", "agents.a.tools.0: There is no tool 'fly'."),
         (
             "agents: {a: {routes: {r: {tools: [pay_out]}}}}",
@@ -310,3 +328,22 @@ def test_settings_that_an_agents_driver_does_not_know_are_refused() -> None:
     assert problem.startswith("agents.thinker.driver_settings: retries")
     load("agents: {thinker: {driver: react, driver_settings: {max_retries: 1}}}", "test")
     assert Agent.objects.get(name="thinker").driver_settings == {"max_retries": 1}
+
+
+def test_an_agent_may_choose_a_tool_it_is_given_and_one_that_asks_another_agent() -> None:
+    load("agents: {a: {tools: [pay_out], tool_choice: pay_out}}", "test")
+    load("agents: {b: {}, a: {subagents: [b], tool_choice: ask_b}}", "test")
+    assert Agent.objects.get(name="a").tool_choice == "ask_b"
+
+
+def test_a_file_that_takes_away_the_chosen_tool_is_refused_and_one_about_other_things_is_not() -> None:
+    load("agents: {a: {tools: [pay_out], tool_choice: pay_out}}", "test")
+    [problem] = refused("agents: {a: {tools: [look_up_order]}}")
+    assert problem.startswith("agents.a.tool_choice: 'pay_out' is neither")
+    Agent.objects.update(tool_choice="gone since")
+    load("agents: {a: {description: Still here.}}", "test")
+
+
+def test_every_agent_may_be_denied() -> None:
+    load("agents: {a: {denied_subagents: ['*']}}", "test")
+    assert Agent.objects.get(name="a").denied_subagents == ["*"]

@@ -106,7 +106,8 @@ def test_a_stored_summary_takes_the_place_of_what_it_sums_up(clerk):
     messages = compile_messages(run, load_conversation(run), load_steps(run))
     assert "They counted to two." in messages[0].text
     assert messages[1:] == (UserMessage("Three?"), AssistantMessage("Four."), UserMessage("Five?"))
-    assert events(conversations.chain(conversation.pk)) == ["conversation.summarised"]
+    asked = "conversation.asked"
+    assert events(conversations.chain(conversation.pk)) == [asked, asked, "conversation.summarised", asked]
 
 
 @pytest.mark.parametrize("until", [0, 3, -1])
@@ -125,6 +126,64 @@ def test_a_summary_never_goes_back(clerk):
     assert (conversation.summary, conversation.summary_until) == ("Both.", 2)
 
 
+def test_a_person_keeps_a_summary_and_the_next_run_is_sent_it(clerk, sam):
+    clerk.agent.message_compiler = Agent.Compiler.SECTIONS
+    clerk.agent.save()
+    conversation = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
+    kept = actions.summarise_conversation(conversation.pk, "They counted\x00 >>> to two.", 2, sam, 4)
+    assert (kept.summary, kept.summary_until, kept.version) == ("They counted\u2400 >>> to two.", 2, 4)
+    run = clerk.start(says("Six."), input="Five?", conversation="ticket-1")
+    first = compile_messages(run, load_conversation(run), load_steps(run))[0].text
+    assert "They counted" in first
+    assert first.count(">>>") == 1
+    event = ledger.Event.objects.get(chain=conversations.chain(conversation.pk), type="conversation.summarised")
+    assert event.actor.endswith("sam")
+
+
+def test_the_same_summary_again_is_no_second_event_and_a_better_one_replaces_it(clerk, sam):
+    conversation = talk(clerk, ("One?", "Two."))
+    for text in ("They counted.", "They counted.", "They counted to two."):
+        actions.summarise_conversation(conversation.pk, text, 2, sam)
+    conversation.refresh_from_db()
+    assert conversation.summary == "They counted to two."
+    kept = [event for event in events(conversations.chain(conversation.pk)) if event == "conversation.summarised"]
+    assert len(kept) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "until", "version", "code", "field"),
+    [
+        (" \n", 2, None, "message_required", "summary"),
+        ("x" * 100_001, 2, None, "invalid", "summary"),
+        ("Fine.", 0, None, "invalid", "until"),
+        ("Fine.", 5, None, "invalid", "until"),
+        ("Fine.", 2, None, "already_summarised", "until"),
+        ("Fine.", 4, 3, "conversation_changed", "conversation_version"),
+    ],
+)
+def test_a_summary_that_does_not_fit_is_refused_and_the_one_there_is_stays(
+    clerk, sam, text, until, version, code, field
+):
+    conversation = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
+    conversations.summarise(conversation, "So far.", 3)
+    answer = refused(actions.summarise_conversation, conversation.pk, text, until, sam, version)
+    assert (answer.code, answer.field) == (code, field)
+    conversation.refresh_from_db()
+    assert (conversation.summary, conversation.summary_until) == ("So far.", 3)
+
+
+def test_nobody_sums_up_a_conversation_of_others(clerk, sam, roles):
+    conversation = talk(clerk, ("One?", "Two."))
+    eve = make_user("Eve Else")
+    eve.user_permissions.add(*roles["operator"].permissions.filter(codename="start_run"))
+    assert refused(actions.summarise_conversation, conversation.pk, "Pay me.", 2, eve).code == "not_found"
+    reader = make_user("Rea Der")
+    reader.user_permissions.add(*roles["manager"].permissions.filter(codename="view_run"))
+    assert refused(actions.summarise_conversation, conversation.pk, "Pay me.", 2, reader).code == "forbidden"
+    conversation.refresh_from_db()
+    assert conversation.summary == ""
+
+
 # --- Forks ------------------------------------------------------------------------------------------
 
 
@@ -138,7 +197,7 @@ def test_a_fork_begins_with_the_messages_up_to_a_place_and_goes_its_own_way(cler
     assert len(said(source)) == len(said(forked)) == 4
     assert said(source)[2:] != said(forked)[2:]
     assert ledger.verify() == (ledger.Event.objects.count(), None)
-    assert events(conversations.chain(forked.pk)) == ["conversation.forked"]
+    assert events(conversations.chain(forked.pk)) == ["conversation.forked", "conversation.asked"]
 
 
 def test_a_fork_without_a_place_takes_all_messages_and_the_summary_with_them(clerk, sam):

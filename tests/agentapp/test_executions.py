@@ -10,6 +10,7 @@ from agentapp.executions import MAX_RESULT_CHARS, Outcome, Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, ToolExecution
 from approvals import decisions, ledger
+from approvals.models import Approval
 from tests.rows import (
     a_call,
     a_card,
@@ -213,6 +214,13 @@ def test_a_huge_result_is_kept_in_part_and_says_so(held, refund):
     assert len(execution.result_text) < 20_000
 
 
+@pytest.mark.parametrize("status", ["ok", "fatal_error"])
+def test_a_tool_cannot_say_by_what_it_asks_of_the_loop_whether_it_acted(held, refund, status):
+    execution = finish(executing(held, refund), status=status, control={"took_effect": status != "ok", "mode": "x"})
+    assert read(execution).took_effect == (status == "ok")
+    assert read(execution).control == {"mode": "x"}
+
+
 # --- Unknown -----------------------------------------------------------------------------------
 
 
@@ -230,22 +238,74 @@ def test_only_a_running_call_becomes_unknown(held, refund, make):
     assert (read(execution).state, told(execution)) == (state, before)
 
 
-def test_a_late_answer_is_kept_while_the_outcome_is_unknown(held, refund):
-    execution = unknown(held, refund)
-    assert within_transaction(executions.finish_late, execution, ToolResult(data="r-1"))
+def answers_late(execution: ToolExecution, attempt: int = 1, **result) -> bool:
+    outcome = Outcome(read(execution), ToolResult(**result))
+    return within_transaction(executions.finish_late, outcome, attempt)
+
+
+@pytest.mark.parametrize("make", [executing, unknown])
+@pytest.mark.parametrize("status", ["ok", "fatal_error"])
+def test_a_late_answer_is_kept_while_there_is_no_other(held, refund, make, status):
+    execution = make(held, refund)
+    assert answers_late(execution, data="r-1", status=status)
     assert executions.result_value(read(execution)) == "r-1"
     assert told(execution)[-2:] == ["completed", "late_answer"]
 
 
-@pytest.mark.parametrize("make", [ready, executing, finished, cancelled])
-def test_a_late_answer_is_only_noted_when_there_is_another(held, refund, make):
+@pytest.mark.parametrize("make", [executing, unknown])
+def test_a_late_answer_that_nothing_happened_says_nothing_of_a_later_attempt(held, refund, make):
+    execution = make(held, refund)
+    ToolExecution.objects.filter(pk=execution.pk).update(attempts=2)
+    state = read(execution).state
+    assert not answers_late(execution, status="fatal_error")
+    assert (read(execution).state, read(execution).took_effect) == (state, False)
+    assert answers_late(execution, data="r-1")
+
+
+@pytest.mark.parametrize("make", [executing, unknown])
+def test_a_late_word_that_nobody_knows_answers_nothing(held, refund, make):
+    execution = make(held, refund)
+    state = read(execution).state
+    assert not answers_late(execution, status="fatal_error", reason="outcome_unknown")
+    assert read(execution).state == state
+
+
+@pytest.mark.parametrize("make", [finished, cancelled])
+def test_a_late_answer_is_noted_when_there_is_another(held, refund, make):
     execution = make(held, refund)
     before = ToolExecution.objects.values().get(pk=execution.pk)
-    assert not within_transaction(executions.finish_late, execution, ToolResult(data="late"))
+    assert not answers_late(execution, status="fatal_error", message="too late")
     assert ToolExecution.objects.values().get(pk=execution.pk) == before
-    assert told(execution)[-1] == "late_answer"
     noted = ledger.Event.objects.filter(type="tool_call.late_answer").get()
-    assert noted.data["kept"] is False
+    said = {name: noted.data[name] for name in ("status", "message", "kept")}
+    assert said == {"status": "fatal_error", "message": "too late", "kept": False}
+
+
+def test_an_act_of_which_is_learnt_late_took_effect_whatever_was_said_of_it(held, refund):
+    execution = cancelled(held, refund)
+    assert not answers_late(execution, data="r-1")
+    stored = read(execution)
+    assert (stored.state, stored.took_effect, stored.raw_result_text) == (State.CANCELLED, True, '"r-1"')
+
+
+def test_an_answer_is_not_overwritten(held, refund):
+    execution = executing(held, refund)
+    stale = read(execution)
+    finish(execution, data="first")
+    with pytest.raises(executions.Overtaken):
+        finish(stale, data="second")
+    assert executions.result_value(read(execution)) == "first"
+
+
+def test_a_call_that_was_answered_meanwhile_does_not_begin_to_wait(held, refund):
+    execution = proposed(held, refund)
+    stale = read(execution)
+    finish(execution, data="first")
+    card = a_card(run_id=execution.run_id, execution_id=execution.pk)
+    with pytest.raises(executions.Overtaken), ledger.transaction():
+        executions.hold([stale], decisions.request([card], timezone.now()))
+    assert read(execution).state == State.FINISHED
+    assert not Approval.objects.exists()
 
 
 def test_a_person_says_once_what_became_of_a_call(held, refund):
@@ -262,7 +322,7 @@ def test_a_person_says_once_what_became_of_a_call(held, refund):
 def test_what_a_person_said_is_not_overwritten_by_a_late_answer(held, refund):
     execution = unknown(held, refund)
     within_transaction(executions.resolve, execution, ToolResult(message="It did."), "I saw it.", "user:1:dana")
-    assert not within_transaction(executions.finish_late, execution, ToolResult(status="fatal_error"))
+    assert not answers_late(execution, status="fatal_error")
     assert read(execution).result_status == "ok"
 
 
@@ -273,8 +333,10 @@ def test_a_call_tried_again_is_proposed_anew_with_its_key(held, refund):
     stored = read(execution)
     assert (stored.state, stored.approval, stored.started_at, stored.allowed_by) == ("proposed", None, None, "")
     assert (stored.idempotency_key, stored.attempts, stored.outcome_note) == (KEY, 1, "Try again.")
-    assert not within_transaction(executions.finish_late, execution, ToolResult())
+    assert not answers_late(execution, status="fatal_error")
     assert told(execution)[-2:] == ["reopened", "late_answer"]
+    assert answers_late(execution)
+    assert read(execution).state == State.FINISHED
 
 
 # --- Set aside, cancelled ----------------------------------------------------------------------

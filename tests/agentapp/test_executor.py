@@ -259,7 +259,7 @@ def test_a_new_rule_that_denies_stops_an_approved_call(clerk, dana):
     clerk.decide(clerk.open(run)[0], dana)
     Rule.objects.create(name="freeze", tool="pay", verdict="deny")
     assert clerk.drive(run).state == "succeeded"
-    assert clerk.execution(run, "a").reason == "policy_denied"
+    assert clerk.execution(run, "a").reason == "policy_changed"
     assert effects_of("pay") == []
 
 

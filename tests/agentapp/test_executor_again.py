@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from agentapp import actions, loop, runs
@@ -14,10 +14,11 @@ from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
+from agentapp.tools.base import tool
 from approvals import ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools
-from tests.clerk_tools import effects_of
+from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, says
 
 PAY = call("a", "pay", account="ana", amount=20)
@@ -51,7 +52,7 @@ class TestAReadThatWaitedBehindAWrite:
         ("change", "reason"),
         [
             (lambda: Tool.objects.filter(name="look_up").update(enabled=False), "tool_disabled"),
-            (lambda: Rule.objects.create(name="no", tool="look_up", verdict="deny"), "policy_denied"),
+            (lambda: Rule.objects.create(name="no", tool="look_up", verdict="deny"), "policy_changed"),
         ],
     )
     def test_it_is_refused_when_it_is_not_free_any_more(self, clerk, dana, run, change, reason):
@@ -64,6 +65,17 @@ class TestAReadThatWaitedBehindAWrite:
         clerk.decide(clerk.open(run)[0], dana)
         assert clerk.drive(run).state == "succeeded"
         assert effects_of("look_up") == [{"what": "x"}]
+
+
+def test_a_write_that_a_rule_allowed_is_refused_when_the_rules_forbid_it_by_the_time_of_its_turn(clerk, dana):
+    Rule.objects.create(name="labels", tool="label", verdict="allow")
+    run = clerk.run(calls(PAY, call("l", "label", text="red")), says("done"))
+    Rule.objects.create(name="freeze", tool="label", verdict="deny", description="No labels today.")
+    clerk.decide(clerk.open(run)[0], dana)
+    assert clerk.drive(run).state == "succeeded"
+    execution = clerk.execution(run, "l")
+    assert (execution.reason, effects_of("label")) == ("policy_changed", [])
+    assert "The rules forbid this call by now: No labels today." in answer(execution).text
 
 
 class TestAnEdit:
@@ -125,6 +137,43 @@ class TestAnEdit:
         assert effects_of("pay") == [{"account": "ana", "amount": 20.0}]
 
 
+@pytest.mark.parametrize("how", ["undone", "undone and approved anew"])
+def test_an_undo_that_overtakes_the_worker_leaves_the_request_as_it_was(clerk, offer, dana, how):
+    """The worker has seen that it is approved and due, and does not have the run yet."""
+    overtaking = []
+
+    def on_record(account: str) -> dict[str, str]:
+        for overtake in overtaking:
+            overtaking.clear()
+            overtake()
+        return {"account": account}
+
+    @tool(effect="irreversible", snapshot=on_record)
+    def close_account(account: str) -> str:
+        """Close an account."""
+        note("close_account", account=account)
+        return "closed"
+
+    def undo() -> None:
+        actions.undo_decision(approval.pk, dana)
+        if how != "undone":
+            clerk.decide(approval, dana)
+        connection.close()
+
+    offer(close_account)
+    run = clerk.run(calls(call("c", "close_account", account="ana")), says("done"))
+    (approval,) = clerk.open(run)
+    clerk.decide(approval, dana)
+    overtaking.append(undo)
+    clerk.drive(run)
+
+    approval.refresh_from_db()
+    happened = len(effects_of("close_account"))
+    assert (overtaking, Approval.objects.count()) == ([], 1)
+    assert (approval.state, happened) == (("pending", 0) if how == "undone" else ("used", 1))
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+
+
 class TestAnEndingInTheMiddleOfAWrite:
     @pytest.fixture
     def run(self, clerk, dana, sam):
@@ -149,7 +198,7 @@ class TestAnEndingInTheMiddleOfAWrite:
     def test_a_late_answer_is_kept(self, clerk, run):
         with ledger.transaction():
             runs.lock(run.pk)
-            assert finish_late(clerk.execution(run, "a"), ToolResult(data="paid"))
+            assert finish_late(Outcome(clerk.execution(run, "a"), ToolResult(data="paid")), 1)
         assert clerk.execution(run, "a").result_text == '"paid"'
 
     def test_it_cannot_be_tried_again_in_a_run_that_has_ended(self, clerk, dana, run):
@@ -161,6 +210,7 @@ class TestAnEndingInTheMiddleOfAWrite:
 
 def test_a_result_that_cannot_be_written_down_does_not_hide_that_the_call_happened(clerk):
     run = clerk.run(calls(call("a", "look_up", what="x")), says("done"))
+    ToolExecution.objects.update(state="executing")
     execution = clerk.execution(run, "a")
     with ledger.transaction():
         runs.lock(run.pk)
@@ -188,6 +238,42 @@ def test_a_rejection_that_stops_the_run_does_not_wait_for_the_calls_before_it(cl
     assert clerk.drive(run).state == "stopped"
     first.refresh_from_db()
     assert (first.state, effects_of("pay")) == ("withdrawn", [])
+
+
+class TestAHeldRejectionThatStopsTheRun:
+    """The run lets go of its worker for another reason while it is held; it must not sleep through its moment."""
+
+    @pytest.fixture
+    def held_stop(self, clerk, dana):
+        def make(first):
+            run = clerk.run(calls(first, call("b", "label", text="l")), says("done"))
+            other, stopping = clerk.open(run)
+            Approval.objects.filter(pk=stopping.pk).update(hold_seconds=60)
+            clerk.decide(stopping, dana, "reject", message="Fraud.", stop_run=True)
+            clerk.decide(other, dana)
+            return run
+
+        return make
+
+    def stops(self, clerk, run):
+        assert run.wake_at is not None
+        past = timezone.now() - timedelta(seconds=1)
+        Approval.objects.filter(state="rejected").update(runs_at=past)
+        Run.objects.filter(pk=run.pk).update(wake_at=past)
+        return clerk.drive(run).state == "stopped"
+
+    def test_while_the_call_before_it_is_asked_about_again(self, clerk, held_stop):
+        run = held_stop(PAY)
+        clerk_tools.BALANCES["ana"] = 1
+        assert clerk.drive(run).waiting_for == "approval"
+        assert clerk.execution(run, "a").times_asked == 2
+        assert self.stops(clerk, run)
+
+    def test_while_nobody_knows_what_became_of_the_call_before_it(self, clerk, held_stop):
+        run = held_stop(call("a", "send", to="ana", how="lost"))
+        assert clerk.drive(run).waiting_for == "outcome"
+        assert self.stops(clerk, run)
+        assert clerk.execution(run, "a").state == "outcome_unknown"
 
 
 def test_the_row_names_the_rule_that_lets_the_call_run_when_it_runs(clerk, dana):

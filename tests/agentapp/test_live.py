@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db import connections
 from django.test import Client
 
-from agentapp import live, runs
+from agentapp import live, release, runs
 from agentapp.asgi import application
 from agentapp.models import Agent, Run
 from approvals import ledger
@@ -48,7 +48,7 @@ def note(run: Run, type_: str) -> None:
 
 
 class Stream:
-    """One page's side of the stream. Heartbeats are taken off."""
+    """One page's side of the stream. Heartbeats, and which release speaks, are taken off."""
 
     def __init__(self, topics: str, cookie: bytes, method: str) -> None:
         headers = [(b"host", b"testserver"), *([(b"cookie", cookie)] if cookie else [])]
@@ -61,6 +61,7 @@ class Stream:
             "headers": headers,
         }
         self.started: dict[str, Any] = {}
+        self.release = ""
         self._gone = asyncio.Event()
         self._events: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
         self._task = asyncio.create_task(application(scope, self._receive, self._send))
@@ -75,7 +76,9 @@ class Stream:
             return
         for block in message["body"].decode().split("\n\n")[:-1]:
             fields = dict(line.split(": ", 1) for line in block.splitlines())
-            if fields["event"] != "hb":
+            if fields["event"] == "deploy":
+                self.release = fields["data"]
+            elif fields["event"] != "hb":
                 self._events.put_nowait((fields["event"], fields["data"]))
         if not message.get("more_body"):
             self._events.put_nowait(None)
@@ -181,6 +184,17 @@ def test_many_events_at_once_are_one_nudge(sam: User, dana: User) -> None:
             await asyncio.to_thread(burst)
             assert await stream.next() == ("run-changed", str(run.pk))
             assert await stream.quiet(0.6)
+
+    play(scene)
+
+
+def test_a_stream_begins_with_the_release_that_speaks(dana: User) -> None:
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            await settled(stream, "inbox-changed")
+            assert stream.release == release.fingerprint()
 
     play(scene)
 

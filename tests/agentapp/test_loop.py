@@ -10,6 +10,7 @@ from django.utils import timezone
 from agentapp import actions, loop, runs
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
+from agentapp.history import BrokenHistory
 from agentapp.models import Agent, Run
 from agentapp.sweep import sweep
 from approvals.models import Approval, Event
@@ -109,7 +110,10 @@ def test_a_model_that_keeps_failing_fails_the_run_after_the_last_attempt(clerk, 
 
     monkeypatch.setattr(ScriptedDriver, "next_step", never)
     run = clerk.run(says("done"))
-    assert (run.state, run.stop_reason, run.stop_message) == ("failed", "error", "busy")
+    assert (run.state, run.stop_reason, run.stop_source) == ("failed", "retry_limit", "model")
+    assert run.stop_message == "Retry limit reached: 2/2 attempts at the model failed. busy"
+    ended = Event.objects.get(run_id=run.pk, type="run.failed")
+    assert ended.data["context"] == {"code": "error", "current": 2, "max": 2}
 
 
 def test_a_model_error_that_will_not_pass_fails_the_run_at_once(clerk, monkeypatch):
@@ -117,7 +121,25 @@ def test_a_model_error_that_will_not_pass_fails_the_run_at_once(clerk, monkeypat
         raise ModelError("no such model", retryable=False)
 
     monkeypatch.setattr(ScriptedDriver, "next_step", never)
-    assert clerk.run(says("done")).state == "failed"
+    run = clerk.run(says("done"))
+    assert (run.state, run.stop_reason, run.stop_message) == ("failed", "error", "no such model")
+
+
+@pytest.mark.parametrize(("ask", "state"), [("cancel_run", "cancelled"), ("pause_run", "paused")])
+def test_what_a_person_asks_for_while_the_model_fails_does_not_wait_for_the_next_attempt(
+    clerk, sam, monkeypatch, ask, state
+):
+    run = clerk.start(says("never said"))
+
+    def asked_meanwhile(self, request):
+        getattr(actions, ask)(run.pk, sam)
+        raise ModelError("busy", retryable=True, retry_after=600)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", asked_meanwhile)
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.lease_token) == (state, None)
+    assert run.answer == ""
 
 
 def test_a_bug_in_the_runtime_ends_the_run_and_keeps_its_details_in_the_log(clerk, monkeypatch, caplog):
@@ -129,6 +151,33 @@ def test_a_bug_in_the_runtime_ends_the_run_and_keeps_its_details_in_the_log(cler
     assert run.state == "failed"
     assert "secret detail" not in run.stop_message
     assert "secret detail" in caplog.text
+
+
+def test_a_run_that_no_worker_can_even_read_fails_instead_of_being_claimed_for_ever(clerk, sam):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)))
+    broken = {name: value for name, value in run.agent_snapshot.items() if name != "tools"}
+    Run.objects.filter(pk=run.pk).update(agent_snapshot=broken, wake_at=timezone.now())
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.stop_reason, run.lease_token) == ("failed", "error", None)
+    assert "KeyError" in run.stop_message
+    assert (clerk.execution(run, "a").state, clerk.open(run)) == ("cancelled", [])
+
+
+@pytest.mark.parametrize("error", [KeyError("a bug"), BrokenHistory("out of order")])
+def test_a_worker_that_fails_after_it_has_lost_the_run_stops_quietly(clerk, monkeypatch, caplog, error):
+    run = clerk.start(says("never said"))
+    other = uuid.uuid4()
+
+    def lost_meanwhile(state):
+        Run.objects.filter(pk=run.pk).update(lease_token=other)
+        raise error
+
+    monkeypatch.setattr(loop, "admit_agent", lost_meanwhile)
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.lease_token) == ("running", other)
+    assert f"Stopped driving {run.pk}" in caplog.text
 
 
 def test_a_time_slice_that_is_used_up_gives_the_worker_back(clerk, settings):

@@ -290,6 +290,80 @@ def test_a_hook_that_breaks_after_a_call_has_run_keeps_its_result_and_fails_the_
     assert "on_error" in clerk_hooks.points()
 
 
+# --- Behind a step, whichever worker ---------------------------------------------------------------
+
+
+def taken_over(clerk, run):
+    """Another worker finds the run as the first has left it."""
+    Run.objects.update(state="queued", lease_token=None, lease_until=None, wake_at=None)
+    return clerk.drive(run)
+
+
+def steps_over():
+    return [context.step for point, context in clerk_hooks.SEEN if point == "after_step"]
+
+
+def test_hooks_behind_a_step_run_though_its_worker_died_before_them(spied, monkeypatch):
+    run = spied.start(calls(call("a", "look_up", what="x")), says("done"))
+    with monkeypatch.context() as patch:
+        patch.setattr(points, "after_step", raises(runs.LeaseLost("killed")))
+        loop.drive(run.pk)
+    assert spied.execution(run, "a").result_status == "ok"
+    assert taken_over(spied, run).state == "succeeded"
+    assert steps_over() == [1, 2]
+
+
+def test_hooks_behind_a_step_do_not_run_again_for_the_next_worker(spied, monkeypatch):
+    run = spied.start(calls(call("a", "look_up", what="x")), says("done"))
+    with monkeypatch.context() as patch:
+        patch.setattr(points, "before_step", lambda state: state.steps and raises(runs.LeaseLost("killed"))())
+        loop.drive(run.pk)
+    assert steps_over() == [1]
+    assert taken_over(spied, run).state == "succeeded"
+    assert steps_over() == [1, 2]
+
+
+def test_hooks_behind_the_last_step_do_not_run_again_when_its_worker_died_before_the_end(spied, monkeypatch):
+    run = spied.start(says("done"))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_end", raises(runs.LeaseLost("killed")))
+        loop.drive(run.pk)
+    assert (taken_over(spied, run).state, steps_over()) == ("succeeded", [1])
+
+
+def test_a_hook_that_wants_more_is_not_asked_again_when_the_model_fails_and_another_worker_comes(spied, monkeypatch):
+    DO["after_step"] = lambda context: dataclasses.replace(context, continue_run=steps_over() == [1])
+    run, real, failures = spied.start(says("half"), says("whole")), ScriptedDriver.next_step, [1]
+
+    def fails_once(self, request):
+        if request.step == 2 and failures:
+            failures.clear()
+            raise ModelError("busy", retryable=True, retry_after=60)
+        return real(self, request)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", fails_once)
+    assert loop.drive(run.pk) == loop.Again(60)
+    run = taken_over(spied, run)
+    assert (run.answer, steps_over()) == ("whole", [1, 2])
+
+
+def test_a_hook_whose_worker_died_under_it_runs_again_and_what_it_stops_is_stopped(spied, monkeypatch):
+    DO["after_step"] = raises(StopRun("Enough."))
+    run = spied.start(calls(call("a", "look_up", what="x")), says("never said"))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_end_by", raises(runs.LeaseLost("killed")))
+        loop.drive(run.pk)
+    run = taken_over(spied, run)
+    assert (run.state, run.stop_message, steps_over()) == ("stopped", "Enough.", [1, 1])
+
+
+def test_what_hooks_behind_a_step_have_said_is_on_record_only_where_there_are_any(clerk, spied):
+    run = spied.run(says("done"))
+    assert event(run, "step.hooks_ran") == {"step": 1, "continues": False}
+    Agent.objects.update(hooks=[])
+    assert "step.hooks_ran" not in types(spied.run(says("done")))
+
+
 # --- Going on ------------------------------------------------------------------------------------
 
 
@@ -530,6 +604,26 @@ def test_a_hook_that_raises_at_a_call_ends_the_run_with_nothing_run_and_everythi
     run = spied.run(calls(call("a", "look_up", what="x"), call("b", "label", text="red")), says("done"))
     assert (run.state, run.step_count, run.input_tokens) == (state, 1, 10)
     assert [spied.execution(run, id).reason for id in "ab"] == ["cancelled", "cancelled"]
+    assert EFFECTS == []
+
+
+@pytest.mark.parametrize(("error", "state"), [(StopRun("No.", {"n": 1}), "stopped"), (ValueError("x"), "failed")])
+@pytest.mark.parametrize("rounds", [1, 50])
+def test_what_a_hook_raised_at_a_call_ends_the_run_though_its_worker_died_behind_the_step(
+    spied, monkeypatch, error, state, rounds
+):
+    Agent.objects.update(max_iterations=rounds)
+    DO["before_tool_use"] = raises(error)
+    run = spied.start(calls(call("a", "look_up", what="x")), says("never said"))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_end_by", raises(runs.LeaseLost("killed")))
+        loop.drive(run.pk)
+    assert Run.objects.get().step_count == 1
+    Run.objects.update(state="queued", lease_token=None, lease_until=None)
+    DO.clear()
+    run = spied.drive(run)
+    assert (run.state, run.step_count, run.stop_source) == (state, 1, "hook:tests.clerk_hooks.Spy")
+    assert event(run, f"run.{state}")["context"] == ({"n": 1} if state == "stopped" else {})
     assert EFFECTS == []
 
 

@@ -37,6 +37,7 @@ def start(**environment: str) -> subprocess.CompletedProcess[str]:
         ("TIME_ZONE", "Mars/Olympus", "no such time zone"),
         ("BASE_URL", "countersign.example", "starts with http://"),
         ("LOG_LEVEL", "LOUD", "Use one of DEBUG"),
+        ("REJECTION_REASONS", "One; Two; Three; Four", "One to three reasons"),
     ],
 )
 def test_a_wrong_value_stops_the_start_and_names_its_variable(

@@ -79,6 +79,16 @@ def test_ticks_are_round_and_not_crowded() -> None:
     assert len(axis_of(span("tool", 0, 86_400 * 30), end=86_400 * 30).ticks) <= 11
 
 
+def test_a_wait_at_the_start_has_its_label_where_the_first_mark_would_be() -> None:
+    axis = axis_of(span("model", 600, 606), end=606)
+    (fold,) = axis.folds
+    assert (fold.x, fold.labelled) == (0, True)
+    # Its label is centred on its middle, so all of it is on the axis; no mark's begins under it.
+    assert fold.middle >= 6.5
+    assert [tick.seconds for tick in axis.ticks] == [2, 4]
+    assert all(tick.x >= fold.middle + 6.5 for tick in axis.ticks)
+
+
 def test_a_run_without_any_time_has_an_axis() -> None:
     axis = axis_of(end=0)
     assert (axis.x(START), axis.folds, [tick.seconds for tick in axis.ticks]) == (0, (), [0])

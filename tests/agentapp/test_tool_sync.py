@@ -298,4 +298,4 @@ def test_a_sync_writes_every_contract_column_and_no_safety_column() -> None:
     contract, safety = tool_sync.contract_columns(pay()), tool_sync.first_safety_columns(pay())
     assert not set(contract) & set(safety)
     untouched = columns - set(contract) - set(safety) - {"id", "name", "source"}
-    assert untouched == {"enabled", "approval_mode", "max_calls_per_run"}
+    assert untouched == {"enabled", "approval_mode", "max_calls_per_run", "questions"}

@@ -11,7 +11,8 @@ from django.utils import timezone
 from agentapp import executions, runs, trace
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run
-from agentapp.trace import Row, Timeline
+from agentapp.timeline import Timeline, timeline
+from agentapp.trace_rows import Mark, Row
 from approvals import decisions, ledger
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal, told_run
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def line_of(builder: RunBuilder, viewer: User | None = None) -> Timeline:
-    return trace.timeline(builder.run, timezone.now(), viewer)
+    return timeline(builder.run, timezone.now(), viewer)
 
 
 def row(line: Timeline, name: str) -> Row:
@@ -68,7 +69,7 @@ def test_a_timeline_takes_four_queries_however_long_the_run_is(sam: User, dana: 
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            line = trace.timeline(run, timezone.now(), viewer)
+            line = timeline(run, timezone.now(), viewer)
             assert [row.name for row in line.rows if row.approval]
         counts.append(len(queries))
     assert counts == [4, 4]
@@ -79,7 +80,7 @@ def test_a_wait_for_people_is_not_work(sam: User) -> None:
     (call,) = builder.step("", proposal(make_tool("refund_payment", "irreversible")), seconds=2)
     builder.ask(call)
     later = timezone.now() + timedelta(minutes=9)
-    line = trace.timeline(builder.run, later)
+    line = timeline(builder.run, later)
     assert line.totals.waited_seconds == pytest.approx(540, abs=2)
     assert line.totals.worked_seconds < 3
     assert [round(fold.seconds / 60) for fold in line.axis.folds] == [9]
@@ -107,7 +108,7 @@ def test_a_rejected_call_says_so_and_is_not_a_failure(sam: User, dana: User) -> 
         assert decisions.settle(approval)
     builder.answer(call, ToolResult(status="refused", reason="approval_rejected", message="Too much."), attempts=0)
     line = line_of(builder)
-    assert row(line, "refund_payment").mark == trace.Mark("Rejected", "bad")
+    assert row(line, "refund_payment").mark == Mark("Rejected", "bad")
     assert line.first_failure is None
     assert next(row.name for row in line.rows if row.approval).endswith(", rejected by Dana Whitfield")
 
@@ -136,7 +137,7 @@ def test_a_failed_call_is_the_first_failure_and_its_time_is_counted_apart(sam: U
     line = line_of(builder)
     assert line.first_failure is not None
     assert (line.first_failure.step, line.first_failure.call) == (1, 1)
-    assert line.first_failure.mark == trace.Mark("Failed, attempt 3", "bad")
+    assert line.first_failure.mark == Mark("Failed, attempt 3", "bad")
     assert (line.totals.errors, [bar.kind for bar in line.first_failure.bars]) == (1, ["failed"])
 
 
@@ -144,7 +145,7 @@ def test_a_call_that_succeeded_at_the_second_attempt_says_so(sam: User) -> None:
     builder = RunBuilder(sam)
     (call,) = builder.step("", proposal(make_tool("get_order")))
     builder.answer(call, ToolResult(data=1), attempts=2)
-    assert row(line_of(builder), "get_order").mark == trace.Mark("Attempt 2", "bad")
+    assert row(line_of(builder), "get_order").mark == Mark("Attempt 2", "bad")
 
 
 def test_the_time_nobody_knew_the_outcome_is_waiting_also_when_it_turned_out_well(sam: User, dana: User) -> None:
@@ -154,7 +155,7 @@ def test_the_time_nobody_knew_the_outcome_is_waiting_also_when_it_turned_out_wel
     builder.use(call, builder.decide(approval, dana))
     builder.lose(call)
     later = timezone.now() + timedelta(minutes=5)
-    unknown = trace.timeline(builder.run, later)
+    unknown = timeline(builder.run, later)
     assert row(unknown, "refund_payment").failed
     assert unknown.totals.waited_seconds == pytest.approx(300, abs=2)
     with ledger.transaction():
@@ -173,7 +174,7 @@ def test_a_call_that_never_ran_is_a_point_in_time(sam: User) -> None:
     builder.step("", unknown)
     refused = row(line_of(builder), "drop_tables")
     assert (refused.seconds, [bar.width for bar in refused.bars]) == (None, [0.0])
-    assert refused.mark == trace.Mark("Refused", "bad")
+    assert refused.mark == Mark("Refused", "bad")
 
 
 def test_a_step_is_called_by_the_models_first_words_or_by_what_it_asked_for(sam: User) -> None:

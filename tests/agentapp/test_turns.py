@@ -304,7 +304,7 @@ def test_a_changed_call_changes_no_later_call_of_the_same_id(clerk, dana):
 
 
 def test_a_history_in_disorder_ends_the_run_before_a_model_is_asked_and_names_the_call(clerk, monkeypatch):
-    def forgetful(run: Run, earlier: Any, steps: Any) -> Any:
+    def forgetful(run: Run, *rest: Any) -> Any:
         yield AssistantMessage("", (ToolCall("lost-7", "look_up", "{}"),))
 
     monkeypatch.setitem(compilers.COMPILERS, "current_run", forgetful)

@@ -300,6 +300,8 @@ SHOWN = {
     "difference": [{"field": "paid"}],
     "reason": "Another reason",
     "rule": "refunds",
+    "condition": "args.amount > 100.0",
+    "rule_values": ({"name": "args.amount", "value": 240},),
     "risk": "critical",
     "allowed_decisions": ("approve",),
     "approvals_needed": 2,
@@ -309,7 +311,7 @@ SHOWN = {
     "on_expiry": "stop",
     "groups": (1,),
 }
-KEYS_OF_ROWS = {"editor_id", "run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
+KEYS_OF_ROWS = {"excluded", "editor_id", "run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
 
 
 @pytest.mark.parametrize("field", SHOWN)

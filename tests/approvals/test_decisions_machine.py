@@ -19,11 +19,12 @@ from hypothesis.stateful import (
 from agentapp.roles import ensure_roles
 from approvals import decisions, ledger
 from approvals.decisions import Taken
-from approvals.models import Approval
+from approvals.models import Approval, Question
 from tests.conftest import make_user
 from tests.rows import a_request, a_verdict, decide, read, undo, within_transaction
 
 PAST = timedelta(minutes=1)
+PAUSE = timedelta(minutes=10)
 DECIDED = {"approved", "rejected", "responded"}
 AMOUNTS = [240, 200, 1]
 
@@ -37,6 +38,7 @@ class Model:
         self.needed, self.risk = needed, risk
         self.state, self.amount, self.due, self.old, self.settled = "pending", 240, False, False, False
         self.standing: dict[str, tuple[str, int]] = {}  # who → (decision, amount)
+        self.asked, self.stopped = False, False  # a question is open; the clock has stood for one
         self.uses = 0
 
     def approvers(self) -> set[str]:
@@ -110,6 +112,34 @@ class Deciding(RuleBasedStateMachine):
         if taken:
             self.sent.append(verdict)
 
+    @rule(who=people)
+    def ask_something(self, who):
+        may = who != "sam" and self.model.state == "pending" and not self.model.old and not self.model.asked
+        before = read(self.approval).expires_at
+        asked = within_transaction(decisions.ask, self.approval.pk, self.users[who], "Why?", PAUSE)
+        assert isinstance(asked, Question) == may
+        if may:
+            moved = read(self.approval).expires_at - before
+            assert moved == (timedelta() if self.model.stopped else PAUSE)
+            self.model.asked = self.model.stopped = True
+
+    @rule(how=st.sampled_from(["answer", "go on"]))
+    def answer_it(self, how):
+        question = Question.objects.filter(approval=self.approval, closed_at=None).first()
+        assert (question is not None) == self.model.asked
+        if question is None:
+            return
+        before = read(self.approval)
+        if how == "answer":
+            assert within_transaction(decisions.answer, question.pk, "Because.")
+        else:
+            assert within_transaction(decisions.go_on, question.pk, "It took too long.")
+        assert not within_transaction(decisions.go_on, question.pk, "It took too long.")
+        after = read(self.approval)
+        assert timedelta() <= before.expires_at - after.expires_at <= PAUSE
+        assert (after.version, after.action_digest) == (before.version, before.action_digest)
+        self.model.asked = False
+
     @rule(who=people, off=st.sampled_from(["version", "digest"]))
     def decide_about_what_is_no_longer_so(self, who, off):
         wrong = {"version": read(self.approval).version + 1} if off == "version" else {"action_digest": "0" * 64}
@@ -173,14 +203,16 @@ class Deciding(RuleBasedStateMachine):
             assert within_transaction(decisions.withdraw, self.approval.run_id, "The run has ended.") == int(open_)
             self.model.state = "withdrawn" if open_ else self.model.state
         elif how == "supersede":
-            open_ = self.model.state in ("pending", "approved")
+            open_ = self.model.state in {"pending", *DECIDED} and not self.model.settled
             assert within_transaction(decisions.supersede, read(self.approval), "It has changed.") == open_
             self.model.state = "superseded" if open_ else self.model.state
 
     @invariant()
     def the_row_is_what_the_model_says(self):
         approval = read(self.approval)
-        assert approval.state == self.model.state
+        self.model.asked &= self.model.state == "pending"
+        assert approval.state == ("asked" if self.model.asked else self.model.state)
+        assert Question.objects.filter(approval=approval, closed_at=None).exists() == self.model.asked
         text = approval.final_arguments_text or approval.arguments_text
         assert f'"amount":{self.model.amount},' in text
         standing = {d.user.username: d.type for d in approval.decisions.filter(undone_at=None)}

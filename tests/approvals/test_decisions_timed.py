@@ -97,12 +97,20 @@ def test_a_run_that_ends_withdraws_whatever_has_not_taken_effect(dana):
     assert told(pending).count("approval.withdrawn") == 3
 
 
-@pytest.mark.parametrize("state", [s for s in CLOSED if s != State.APPROVED])
+@pytest.mark.parametrize("state", [s for s in CLOSED if s not in Approval.DECIDED])
 def test_only_an_open_request_is_superseded(dana, state):
     assert not within_transaction(decisions.supersede, in_state(state, dana), "It has changed.")
     for opened in (a_request(), in_state(State.APPROVED, dana)):
         assert within_transaction(decisions.supersede, opened, "It has changed.")
         assert not consume(a_moment_ago(opened, "runs_at"))
+
+
+@pytest.mark.parametrize("state", [State.REJECTED, State.RESPONDED])
+def test_what_people_said_is_superseded_until_it_has_reached_the_agent(dana, state):
+    said, reached = in_state(state, dana), a_moment_ago(in_state(state, dana), "runs_at")
+    assert within_transaction(decisions.settle, reached)
+    assert not within_transaction(decisions.supersede, reached, "It has changed.")
+    assert within_transaction(decisions.supersede, said, "It has changed.")
 
 
 def test_a_decision_made_before_a_change_cannot_be_used_after_it(dana):

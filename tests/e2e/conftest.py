@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import axe_playwright_python
 import pytest
@@ -27,14 +27,18 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
 
 
+def not_run(why: str) -> NoReturn:
+    """Skip aloud; in CI what could not be run counts as failed."""
+    if os.environ.get("CI"):
+        pytest.fail(f"NOT RUN: {why}")
+    pytest.skip(f"NOT RUN: {why}")
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
-        missing = f"NOT RUN: the browser tests need one of {', '.join(BROWSERS)}"
-        if os.environ.get("CI"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+        not_run(f"the browser tests need one of {', '.join(BROWSERS)}")
     # Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -56,30 +60,54 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Serving:
+    """The console as it is served, on a port that stays the same when it is stopped and started again."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self._port))
+        self._port = listener.getsockname()[1]
+        self._running = _Server(uvicorn.Config(asgi.application, log_level="warning", timeout_graceful_shutdown=2))
+        self._thread = threading.Thread(target=self._running.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._running.started:
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        live.close_streams()
+        self._running.should_exit = True
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
 @pytest.fixture
-def server(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The console as it is served, on a free port. Its address."""
+def serving(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Middleware reads its settings when it is made.
     monkeypatch.setattr(asgi, "django_application", get_asgi_application())
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(asgi.application, log_level="warning", timeout_graceful_shutdown=2)
-    running = _Server(config)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 10
-    while not running.started:
-        assert time.monotonic() < deadline, "the server did not start"
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    live.close_streams()
-    running.should_exit = True
-    thread.join(10)
-    assert not thread.is_alive()
+    served = Serving()
+    yield served
+    served.stop()
     connections.close_all()
+
+
+@pytest.fixture
+def server(serving: Serving) -> str:
+    """The console's address."""
+    return serving.url
 
 
 @pytest.fixture
@@ -94,9 +122,8 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
     contexts: list[BrowserContext] = []
 
     def open_page(user: User | None, path: str, width: int = 1440, height: int = 900, **options: Any) -> Page:
-        context = chromium.new_context(
-            base_url=server, viewport={"width": width, "height": height}, has_touch=width < 500, **options
-        )
+        size: Any = {"width": width, "height": height}
+        context = chromium.new_context(**{"base_url": server, "viewport": size, "has_touch": width < 500, **options})
         contexts.append(context)
         context.set_default_timeout(10_000)
         if user is not None:

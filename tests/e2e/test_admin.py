@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
+from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Page
 
-from agentapp import tool_sync
-from agentapp.models import Agent, ApiToken, Route, Tool
-from approvals import configuration
-from approvals.models import Event, Rule
+from agentapp import auth, breakers, tool_sync
+from agentapp.models import Agent, ApiToken, Breaker, KillSwitch, Preferences, Route, Tool
+from approvals import configuration, ledger
+from approvals.models import Channel, Event, Rule
 from tests.admin_pages import address
 from tests.e2e.conftest import violations
 
@@ -26,24 +28,54 @@ def configured(ada: User, settings: Any) -> None:
     configuration.save(Route(agent=agent, name="refunds"), "test")
     rule = Rule(name="pay-large", verdict="ask", tool="pay_out", condition="args.amount > 100.0", risk="high")
     configuration.save(rule, "test")
+    configuration.save(Channel(name="desk", kind="memory"), "test")
+    Tool.objects.filter(name="send_letter").update(missing_since=timezone.now())
+    auth.issue_token(ada, "nightly import", ["runs:read"], "test")
+    for _ in range(3):
+        with ledger.transaction():
+            breakers.failed(breakers.Thing("tool", "pay_out"), "timeout: no answer in 20 s")
 
 
 def pages() -> dict[str, str]:
-    return {
-        "index": "/admin/",
-        "agent": address(Agent, "change", Agent.objects.get().pk),
-        "tools": address(Tool, "changelist"),
-        "tool": address(Tool, "change", Tool.objects.get(name="pay_out").pk),
-        "rules": address(Rule, "changelist"),
-        "rule": address(Rule, "change", Rule.objects.get().pk),
-        "token": address(ApiToken, "add"),
-        "events": address(Event, "changelist"),
-        "event": address(Event, "change", Event.objects.first().pk),  # type: ignore[union-attr]
+    found = {"index": "/admin/", "app": "/admin/agentapp/"}
+    found["reset"] = reverse("admin:breaker_reset", args=[Breaker.objects.get().pk])
+    found["limits"] = reverse("admin:breaker_limits", args=[Breaker.objects.get().pk])
+    rows = {
+        Agent: Agent.objects.get(),
+        Route: Route.objects.get(),
+        Tool: Tool.objects.get(name="send_letter"),
+        Rule: Rule.objects.get(),
+        Channel: Channel.objects.get(),
+        User: User.objects.get(username="ada"),
+        Group: Group.objects.first(),
     }
+    for model, row in rows.items():
+        found |= {
+            f"{model.__name__} {page}": address(model, page, row.pk) for page in ("change", "history", "delete")
+        } | {f"{model.__name__} list": address(model, "changelist"), f"{model.__name__} add": address(model, "add")}
+    for model, row in {
+        Breaker: Breaker.objects.get(),
+        Event: Event.objects.first(),
+        ApiToken: ApiToken.objects.get(),
+    }.items():
+        found |= {
+            f"{model.__name__} list": address(model, "changelist"),
+            f"{model.__name__}": address(model, "change", row.pk),
+        }
+    del found["Tool add"]  # tools come from code
+    found["a tool that is there"] = address(Tool, "change", Tool.objects.get(name="pay_out").pk)
+    found["nothing fits"] = f"{address(Rule, 'changelist')}?q=nothing-fits-this"
+    found["no rows"] = address(KillSwitch, "changelist")
+    found["token add"] = address(ApiToken, "add")
+    return found
+
+
+def keeps_to_its_width(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("width", [1440, 390, 320])
 def test_every_page_is_accessible_and_keeps_the_policy(
     browse: Callable[..., Page],
     complaints: list[str],
@@ -52,10 +84,18 @@ def test_every_page_is_accessible_and_keeps_the_policy(
     width: int,
     color_scheme: str,
 ) -> None:
+    ada.is_superuser = True
+    ada.save()
     page = browse(ada, "/admin/", width=width, color_scheme=color_scheme)
+    wrong = []
     for name, path in pages().items():
-        page.goto(path)
-        assert violations(page) == [], name
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 200, name
+        wrong += [f"{name}: {found}" for found in violations(page)]
+        if not keeps_to_its_width(page):
+            wrong.append(f"{name}: wider than the window")
+    assert not wrong, "\n".join(wrong)
     assert complaints == []
 
 
@@ -74,3 +114,51 @@ def test_a_rule_is_made_with_mouse_and_keyboard(
     page.get_by_text("was added successfully").wait_for()
     assert Rule.objects.get(name="pay-at-night").condition == "args.amount > 5.0"
     assert complaints == []
+
+
+def test_the_request_is_shown_anew_while_arguments_are_typed(
+    browse: Callable[..., Page], complaints: list[str], configured: None, ada: User
+) -> None:
+    page = browse(ada, address(Tool, "change", Tool.objects.get(name="pay_out").pk))
+    page.get_by_label("Example arguments").fill('{"account": "4711", "amount": 99.5, "pin": "0000"}')
+    page.locator(".card-shown .subject", has_text="Pay $99.50 to 4711").wait_for()
+    assert "0000" not in page.locator("[data-preview]").inner_text()
+    page.get_by_label("Example arguments").fill('{"account": "<img src=x onerror=alert(1)>", "amount": "{')
+    page.locator(".callout.bad", has_text="malformed or truncated").wait_for()
+    assert complaints == []
+
+
+def test_a_rule_is_said_in_words_and_its_names_are_offered_while_it_is_made(
+    browse: Callable[..., Page], complaints: list[str], configured: None, ada: User
+) -> None:
+    page = browse(ada, address(Rule, "add"))
+    page.get_by_label("Tool:").select_option("pay_out")
+    page.get_by_role("button", name="args.amount").click()
+    condition = page.get_by_label("Condition:")
+    assert condition.input_value() == "args.amount"
+    condition.press_sequentially(" > 100.0")
+    page.get_by_label("Verdict:").select_option("deny")
+    said = "A call of pay_out where args.amount > 100.0 is refused, and the model is told why."
+    page.locator(".plain", has_text=said).wait_for()
+    assert not Rule.objects.exclude(name="pay-large").exists()
+    assert complaints == []
+
+
+def test_without_script_a_button_shows_the_same(browse: Callable[..., Page], configured: None, ada: User) -> None:
+    path = address(Tool, "change", Tool.objects.get(name="pay_out").pk)
+    page = browse(ada, path, java_script_enabled=False)
+    page.get_by_label("Example arguments").fill('{"account": "4711", "amount": 99.5, "pin": "0000"}')
+    with page.expect_popup() as opened:
+        page.get_by_role("button", name="Show the request").click()
+    opened.value.get_by_text("Pay $99.50 to 4711").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("theme", "system", "background"), [("dark", "light", "rgb(19, 21, 25)"), ("light", "dark", "rgb(255, 255, 255)")]
+)
+def test_the_theme_somebody_chose_counts_here_too(
+    browse: Callable[..., Page], ada: User, theme: str, system: str, background: str
+) -> None:
+    Preferences.objects.create(user=ada, theme=theme)
+    page = browse(ada, address(Rule, "changelist"), color_scheme=system)
+    assert page.locator("#content-start").evaluate("e => getComputedStyle(e).backgroundColor") == background

@@ -86,12 +86,26 @@ def test_a_second_press_does_not_decide_the_next_request_unseen(browse: Browse, 
     assert second.state == Approval.State.PENDING
 
 
+def test_escape_takes_the_first_of_two_keys_back(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.keyboard.press("a")
+    expect(page.get_by_role("button", name="Confirm refund of $214.50")).to_be_focused()
+
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Approve $214.50")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("button", name="Confirm refund of $214.50")).to_be_visible()
+    assert not Decision.objects.exists()
+
+
 def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam, risk="high")
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
 
     page.keyboard.press("a")
-    expect(page.get_by_role("button", name="Confirm: approve $214.50")).to_be_focused()
+    expect(page.get_by_role("button", name="Confirm refund of $214.50")).to_be_focused()
     assert not Decision.objects.exists()
     page.keyboard.press("Enter")
 
@@ -235,7 +249,9 @@ def test_the_sheet_names_only_keys_that_work_here(browse: Browse, sam: User, dan
 
     page.keyboard.press("?")
 
-    expect(page.locator("#keys dt")).to_have_text(["A", "E", "R", "O", "Enter", "/", "1–9", "?"])
+    expect(page.locator("#keys dt")).to_have_text(
+        ["A", "E", "R", "Q", "T", "C", "H", "S", "F", "O", "/", "1–9", "CtrlK", "?", "GI", "GR", "GS", "X"]
+    )
 
 
 def test_without_the_server_decisions_are_disabled_and_say_why(browse: Browse, sam: User, dana: User) -> None:

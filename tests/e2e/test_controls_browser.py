@@ -1,6 +1,7 @@
 """What stops runs, as people see it: paused, out of budget, held by a switch, asked by another agent."""
 
 import os
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -66,5 +67,6 @@ def test_a_run_is_resumed_and_a_switch_released_by_buttons_alone(
     page.goto("/switches/")
     page.get_by_role("button", name="Release").first.click()
     expect(page.get_by_role("button", name="Release")).to_have_count(0)
+    page.get_by_label(re.compile("^Why .* is reset$")).first.fill("It answers again.")
     page.get_by_role("button", name="Reset").first.click()
     expect(page.get_by_role("button", name="Reset")).to_have_count(0)

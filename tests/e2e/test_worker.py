@@ -1,31 +1,21 @@
 """A real Celery worker, killed as a whole in the middle of a call, and the next one that takes over."""
 
-import os
-import signal
 import subprocess
-import sys
 import threading
-import time
-import uuid
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from django.conf import settings as django_settings
-from django.db import connection
 
 from agentapp import actions
 from agentapp.models import Run, ToolExecution
 from approvals import ledger
 from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
+from tests.processes import PATIENCE_SECONDS, Processes, until
 from tests.wire import DIALECTS, Answer, Question, provider
 
 __all__ = ["provider"]
 
 pytestmark = pytest.mark.redis
-ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 60
 OPENAI = DIALECTS["openai"]
 
 
@@ -41,49 +31,15 @@ def world(tmp_path, monkeypatch, clerk, settings):
 @pytest.fixture
 def worker(world, tmp_path):
     """Starts workers with beat; `crash_at` makes a worker's tools end its process. All are gone in the end."""
-    database = connection.settings_dict
-    started: list[subprocess.Popen[bytes]] = []
-    queue = f"test-{uuid.uuid4().hex[:8]}"
+    processes = Processes(tmp_path, TOOL_MODULES="tests.faults.world")
 
     def start(crash_at: str = "", threads: int = 2, **variables: str) -> subprocess.Popen[bytes]:
-        environment = {
-            **os.environ,
-            "DATABASE_URL": f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}"
-            f":{database['PORT']}/{database['NAME']}",
-            "REDIS_URL": django_settings.REDIS_URL,
-            "DEBUG": "true",
-            "TOOL_MODULES": "tests.faults.world",
-            "QUEUE_NAME": queue,
-            "PYTHONPATH": str(ROOT),
-            "CRASH_AT": crash_at,
-            "LEASE_SECONDS": "3",
-            "SWEEP_SECONDS": "2",
-            **variables,
-        }
-        command = ["-m", "celery", "-A", "agentapp", "worker", "-P", "threads", "-c", str(threads), "--without-mingle"]
-        log = (tmp_path / f"worker-{len(started)}.log").open("wb")
-        process = subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
-        )
-        beat = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "agentapp", "beat"],
-            cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        started.extend([process, beat])
+        process = processes.worker(threads, CRASH_AT=crash_at, **variables)
+        processes.beat()
         return process
 
     yield start
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-
-
-def until(seen: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not seen():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS} s for: {what}"
-        time.sleep(0.1)
+    processes.end_all()
 
 
 def state(run: Run) -> str:

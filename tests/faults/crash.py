@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 
 django.setup()
 
-from agentapp import actions, executor, loop, runs, tasks  # noqa: E402
+from agentapp import actions, answering, executor, loop, runs, tasks  # noqa: E402
 from approvals import ledger  # noqa: E402
 from approvals.models import Approval  # noqa: E402
 from tests.faults.world import die_at  # noqa: E402
@@ -52,6 +52,8 @@ def arm() -> None:
     after(loop, "_take_step", "P6")  # the next step is committed
     before(runs, "record_step", "P7")  # the model has answered, nothing is stored
     after(ledger, "_append", "P8", times=2)  # events are written, the transaction is open
+    before(answering, "in_words", "P10")  # a question was found, the model has not been asked
+    before(answering, "_keep", "P11")  # the model has answered the question, nothing is stored
     after(executor, "_run_begun", "P9", times=2)  # between the second and the third of five calls
 
 

@@ -19,7 +19,7 @@ from agentapp import actions, loop
 from agentapp.models import Run, ToolExecution
 from agentapp.sweep import sweep
 from approvals import ledger
-from approvals.models import Approval
+from approvals.models import Approval, Question
 from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
 
@@ -152,4 +152,26 @@ def test_p9_a_worker_killed_between_calls_leaves_their_order_and_runs_each_once(
     assert [effect["item"] for effect in effects()] == ["item-0", "item-1"]
     assert take_over(run).state == "succeeded"
     assert [effect["item"] for effect in effects()] == [f"item-{n}" for n in range(5)]
+    assert_record_holds(run)
+
+
+@pytest.mark.parametrize("point", ["P10", "P11"])
+def test_a_worker_killed_while_it_asks_the_agent_leaves_the_question_to_the_next(world, dana, point):
+    answer = {"text": "The order says so.", "usage": {"input_tokens": 7, "output_tokens": 3}}
+    run = world.run(calls(call("c0", "charge", item="x")) | {"answer": answer}, says("done"))
+    [approval] = world.open(run)
+    run.refresh_from_db()
+    before = run.input_tokens
+    actions.ask_agent(approval.pk, "Why?", dana)
+    die(point, "drive", run.pk)
+    approval.refresh_from_db()
+    assert (approval.state, Question.objects.get().answer) == ("asked", "")
+    assert take_over(run).state == "waiting"
+    approval.refresh_from_db()
+    run.refresh_from_db()
+    assert (approval.state, Question.objects.get().answer) == ("pending", "The order says so.")
+    assert (run.input_tokens - before, effects()) == (7, [])
+    world.decide(approval, dana)
+    assert take_over(run).state == "succeeded"
+    assert len(effects()) == 1
     assert_record_holds(run)

@@ -22,7 +22,8 @@ def die_at(point: str) -> None:
         os._exit(137)
 
 
-def _happen(what: str, item: str, key: str) -> None:
+def happen(what: str, item: str, key: str) -> None:
+    """Keep an effect, whatever becomes of this process."""
     line = json.dumps({"what": what, "item": item, "key": key}) + "\n"
     with open(os.environ["WORLD"], "a") as file:
         file.write(line)
@@ -34,7 +35,7 @@ def _happen(what: str, item: str, key: str) -> None:
 def charge(item: str, context: ToolContext) -> str:
     """Charge for an item. The other side knows no key."""
     die_at("P2")
-    _happen("charge", item, context.idempotency_key)
+    happen("charge", item, context.idempotency_key)
     die_at("P3")
     return f"charged {item}"
 
@@ -44,6 +45,6 @@ def charge_once(item: str, context: ToolContext) -> str:
     """Charge for an item. The other side remembers the key and answers a repetition with the first result."""
     die_at("P2")
     if all(effect["key"] != context.idempotency_key for effect in effects()):
-        _happen("charge_once", item, context.idempotency_key)
+        happen("charge_once", item, context.idempotency_key)
     die_at("P3")
     return f"charged {item}"

@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from agentapp import embedded
+from agentapp import embedded, first_admin
+from agentapp.management.commands.setup_link import link
 
 
 class Command(BaseCommand):
@@ -36,7 +37,11 @@ class Command(BaseCommand):
             listener = embedded.listen(host, port)
         except embedded.CannotListen as error:
             raise CommandError(f"{error} Choose another with --port.") from error
-        self.stdout.write(f"Countersign is at {embedded.address(listener)}")
+        address = embedded.address(listener)
+        self.stdout.write(f"Countersign is at {address}")
+        if first_admin.is_needed():
+            self.stdout.write(f"Nobody can sign in yet. Make the first administrator at {link(address)}")
+        connection.close()  # the server's threads have connections of their own
         if settings.EMBEDDED:
             self.stdout.write("Worker and beat run in this process. Ctrl-C stops everything.")
         else:
@@ -71,6 +76,5 @@ def refuse_old_tables() -> None:
     """Raises CommandError when migrations have not been applied."""
     executor = MigrationExecutor(connection)
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    connection.close()  # the server's threads have connections of their own
     if plan:
         raise CommandError(f"The database lacks {len(plan)} migration(s): run `manage.py migrate` first.")

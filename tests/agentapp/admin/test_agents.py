@@ -85,6 +85,19 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"hooks": '["tests.clerk_hooks.gone"]'}, "cannot be imported"),
         ({"hooks": '["tests.clerk_hooks.plain"]'}, "is no hook"),
         ({"hooks": '"tests.clerk_hooks.Spy"'}, "Hooks are a list of dotted paths."),
+        ({"compiler_settings": '{"sections": ["summary"]}'}, "sections is read by the compiler sections, and this"),
+        ({"compiler_settings": "[1]"}, "Settings of a compiler are an object"),
+        ({"message_compiler": "sections", "compiler_settings": '{"sections": ["sumary"]}'}, "some of summary, conv"),
+        ({"message_compiler": "sections", "compiler_settings": '{"section": []}'}, "is no setting of a compiler"),
+        ({"tool_choice": "look_up"}, "nor one of its tools, of which it has none."),
+        ({"driver": "scripted", "driver_settings": '{"script": [{"say": "x"}]}'}, "script/0/say"),
+        ({"driver_settings": '{"max_retries": 2}'}, "This driver has no settings."),
+        ({"driver_settings": '"x"'}, "Driver settings are an object"),
+        ({"model_settings": '{"temperature": "hot"}'}, "temperature is a number from 0 to 2."),
+        ({"model_settings": '{"extra_headers": {}}'}, "is no setting of a model. There are cache,"),
+        ({"finish_reasons": '["lenght"]'}, "is no finish reason. There are stop, length,"),
+        ({"finish_reasons": '"length"'}, "A list of finish reasons"),
+        ({"denied_subagents": '["nobody"]'}, "There is no agent"),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
     ],
 )
@@ -100,3 +113,37 @@ def test_an_agent_keeps_its_hooks_and_an_empty_field_means_none(staff: Client) -
     save(staff, address(Agent, "change", stored.pk), hooks="")
     stored.refresh_from_db()
     assert stored.hooks == []
+
+
+TYPED = {
+    "model_settings": '{ "temperature": 1.50, "temperature": 2e0 }',
+    "compiler_settings": '{"sections":  ["sumary"]}',
+    "hooks": "[not json",
+    "finish_reasons": "[" * 3000,
+    "subagents": '[ "nobody" ]',
+}
+
+
+def test_what_was_typed_stands_in_the_form_again_to_the_letter(staff: Client) -> None:
+    page = submit(staff, address(Agent, "add"), **agent(instructions="Be\nkind.", tool_choice="fly", **TYPED))
+    errors_of(page)
+    form = page.context["adminform"].form
+    assert {name: form[name].value() for name in TYPED} == TYPED
+    assert set(form.errors) == {*TYPED, "tool_choice"}
+    assert (form["instructions"].value(), form["tool_choice"].value()) == ("Be\nkind.", "fly")
+    assert "{ &quot;temperature&quot;: 1.50, &quot;temperature&quot;: 2e0 }" in page.content.decode()
+
+
+@pytest.mark.parametrize("typed", ["", " ", "null"])
+def test_a_field_that_is_emptied_has_its_default(staff: Client, typed: str) -> None:
+    columns = {"model_settings": {}, "compiler_settings": {}, "driver_settings": {}, "hooks": [], "finish_reasons": []}
+    save(staff, address(Agent, "add"), **agent(**dict.fromkeys(columns, typed)))
+    stored = Agent.objects.get()
+    assert {name: getattr(stored, name) for name in columns} == columns
+
+
+def test_a_chosen_tool_is_one_of_those_ticked(staff: Client) -> None:
+    save(staff, address(Agent, "add"), **agent(tools=tools("pay_out"), tool_choice="pay_out"))
+    stored = Agent.objects.get()
+    page = submit(staff, address(Agent, "change", stored.pk), tools=tools("look_up_order"))
+    assert "nor one of its tools: look_up_order." in errors_of(page)

@@ -1,12 +1,13 @@
 """Changes to people and groups are events without passwords; nobody reaches above themselves."""
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import ProtectedError
 from django.test import Client
 
 from approvals import configuration, ledger
-from approvals.models import Rule
+from approvals.models import Event, Rule
 from tests.admin_pages import address, configuration_events, save
 
 pytestmark = pytest.mark.django_db
@@ -98,3 +99,31 @@ def test_a_group_that_nothing_names_can_be_deleted(root: Client) -> None:
     group = Group.objects.create(name="leavers")
     root.post(address(Group, "delete", group.pk), {"post": "yes"})
     assert not Group.objects.filter(name="leavers").exists()
+
+
+def test_whoever_lost_their_device_comes_in_again_and_others_are_out(staff: Client, dana: User) -> None:
+    open_elsewhere = Client()
+    open_elsewhere.post("/login/", {"username": "dana", "password": "correct horse battery"})
+    Authenticator.objects.create(user=dana, type="totp", data={"secret": "A" * 32})
+
+    staff.post(address(User, "changelist"), {"action": "forget_factors", "_selected_action": [dana.pk]})
+
+    assert not Authenticator.objects.exists()
+    assert open_elsewhere.get("/inbox/").status_code == 302
+    event = Event.objects.get(type="signin.factors_forgotten")
+    assert event.data == {"user": "dana", "kinds": ["totp"]}
+
+
+def test_an_admin_does_not_take_the_factors_of_a_superuser(staff: Client) -> None:
+    root = User.objects.create_superuser("root")
+    Authenticator.objects.create(user=root, type="totp", data={"secret": "A" * 32})
+
+    staff.post(address(User, "changelist"), {"action": "forget_factors", "_selected_action": [root.pk]})
+
+    assert Authenticator.objects.filter(user=root).exists()
+
+
+def test_secrets_and_sessions_of_people_have_no_page(root: Client) -> None:
+    page = root.get("/admin/").content.decode()
+    for words in ("Authenticator", "Social", "Email address", "User session"):
+        assert words not in page

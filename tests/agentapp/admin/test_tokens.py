@@ -88,3 +88,17 @@ def test_a_token_that_is_there_is_never_changed_or_deleted(staff: Client, sam: U
     assert (token.name, token.user, token.scopes) == ("importer", sam, ["runs:read"])
     assert auth.authenticate(secret) is not None
     assert Event.objects.count() == seen
+
+
+def test_tokens_are_told_apart_by_whether_they_work(staff: Client, ada: User) -> None:
+    for name in ("works", "is-over", "was-revoked"):
+        auth.issue_token(ada, name, ["runs:read"], "test")
+    now = timezone.now()
+    ApiToken.objects.filter(name="is-over").update(expires_at=now - timedelta(seconds=1))
+    ApiToken.objects.filter(name="was-revoked").update(revoked_at=now)
+    for state, name in {"active": "works", "expired": "is-over", "revoked": "was-revoked"}.items():
+        shown = staff.get(address(ApiToken, "changelist"), {"state": state}).context["cl"].result_list
+        assert [token.name for token in shown] == [name]
+    text = staff.get(address(ApiToken, "changelist")).content.decode()
+    for word in ("Active", "Expired", "Revoked"):
+        assert f'<td class="field-standing">{word}</td>' in text

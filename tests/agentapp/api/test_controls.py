@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agentapp.models import Agent, Breaker, KillSwitch
+from approvals.models import Event
 
 
 @pytest.fixture
@@ -44,6 +45,16 @@ def test_a_breaker_is_listed_and_reset(operating: Any, broken: Breaker) -> None:
     [listed] = operating.get("/breakers").data["items"]
     assert (listed["key"], listed["state"], listed["failures"]) == ("pay", "open", 3)
     assert operating.post(f"/breakers/{broken.pk}/reset").data["state"] == "closed"
+
+
+def test_the_reason_for_a_reset_is_kept_where_one_is_given(operating: Any, broken: Breaker) -> None:
+    path = f"/breakers/{broken.pk}/reset"
+    assert operating.post(path, {"reason": "y" * 501}).status == 422
+    assert operating.post(path, {"because": "y"}).status == 422
+
+    assert operating.post(path, {"reason": "The provider says so."}).data["state"] == "closed"
+
+    assert Event.objects.get(type="breaker.reset").data["reason"] == "The provider says so."
 
 
 def test_what_is_not_there_is_not_found(operating: Any) -> None:

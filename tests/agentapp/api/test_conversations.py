@@ -141,13 +141,51 @@ def test_a_fork_that_makes_no_sense_names_the_field(
     assert Conversation.objects.count() == 1
 
 
+def test_a_summary_is_kept_and_returned(sams: Any, answered: Any) -> None:
+    conversation = answered("One?", "Two?")
+    body = {"summary": "Yes, twice.", "until": 4, "conversation_version": 4}
+    kept = sams.post(path(conversation, "/summary"), body)
+    assert (kept.status, kept.data["summary"], kept.data["summary_until"]) == (200, "Yes, twice.", 4)
+    assert (kept.data["version"], len(kept.data["messages"])) == (4, 4)
+    assert sams.get(path(conversation)).data == kept.data
+    assert sams.post(path(conversation, "/summary"), body).data == kept.data
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "field"),
+    [
+        ({"until": 2}, 422, "invalid", "summary"),
+        ({"summary": "", "until": 2}, 422, "message_required", "summary"),
+        ({"summary": 5, "until": 2}, 422, "invalid", "summary"),
+        ({"summary": "x" * 100_001, "until": 2}, 422, "invalid", "summary"),
+        ({"summary": "x"}, 422, "invalid", "until"),
+        ({"summary": "x", "until": 0}, 422, "invalid", "until"),
+        ({"summary": "x", "until": 3}, 422, "invalid", "until"),
+        ({"summary": "x", "until": "2"}, 422, "invalid", "until"),
+        ({"summary": "x", "until": 2, "upto": 2}, 422, "invalid", "upto"),
+        ({"summary": "x", "until": 1}, 409, "already_summarised", "until"),
+        ({"summary": "x", "until": 2, "conversation_version": 1}, 409, "conversation_changed", "conversation_version"),
+    ],
+)
+def test_a_summary_that_is_not_kept_says_why(
+    sams: Any, answered: Any, body: Any, status: int, code: str, field: str
+) -> None:
+    conversation = answered("One?")
+    conversations.summarise(conversation, "Before.", 2)
+    refused = sams.post(path(conversation, "/summary"), body)
+    assert (refused.status, refused.code, refused.data["field"]) == (status, code, field)
+    conversation.refresh_from_db()
+    assert (conversation.summary, conversation.summary_until) == ("Before.", 2)
+
+
 def test_a_foreign_conversation_and_a_missing_one_look_the_same(
     client_of: Any, answered: Any, otto: User, mia: User
 ) -> None:
     conversation = answered("One?")
     ottos = client_of(otto, "runs:create", "runs:read")
-    for end in ("", "/fork"):
-        send = ottos.get if not end else lambda where: ottos.post(where, {"key": "mine"})
+    bodies = {"": None, "/fork": {"key": "mine"}, "/summary": {"summary": "Mine.", "until": 2}}
+    for end, body in bodies.items():
+        send = ottos.get if body is None else lambda where, body=body: ottos.post(where, body)
         foreign, missing = send(path(conversation, end)), send(f"/conversations/{conversation.agent_id}{end}")
         assert (foreign.status, foreign.data) == (404, missing.data | {"detail": foreign.data["detail"]})
         assert foreign.data["detail"] == missing.data["detail"]

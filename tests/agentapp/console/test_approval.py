@@ -139,7 +139,7 @@ class TestDraft:
             "<b>$184.50</b>",
             "Agent proposed <del>214.50</del>",
             "Approve $184.50, edited",
-            "1 change to what was proposed",
+            "1 change by you",
         ):
             assert text in html
 

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from agentapp import actions
 from agentapp.models import Breaker, KillSwitch
+from approvals.models import Event
 from tests.conftest import says
 
 
@@ -50,9 +51,20 @@ def test_a_breaker_is_shown_with_its_last_error_and_can_be_reset(page):
     shown = page.get("/switches/").content.decode()
     assert "3 of 3" in shown
     assert "&lt;i&gt;down&lt;/i&gt;" in shown
-    assert page.post(f"/switches/breakers/{breaker.pk}/reset/").status_code == 302
+    assert page.post(f"/switches/breakers/{breaker.pk}/reset/", {"reason": " It is back. "}).status_code == 302
     breaker.refresh_from_db()
     assert (breaker.state, breaker.failures) == ("closed", 0)
+    assert Event.objects.get(type="breaker.reset").data["reason"] == "It is back."
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_a_breaker_is_not_reset_without_a_reason(page, reason):
+    breaker = Breaker.objects.create(scope="tool", key="pay", state="open", opened_at=timezone.now(), failures=3)
+    response = page.post(f"/switches/breakers/{breaker.pk}/reset/", {"reason": reason})
+    assert response.status_code == 422
+    assert "Say why" in response.content.decode()
+    breaker.refresh_from_db()
+    assert breaker.state == "open"
 
 
 def test_looking_changes_nothing(page, mia):

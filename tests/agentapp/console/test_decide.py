@@ -1,15 +1,17 @@
+import re
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import runs
-from agentapp.models import Run
+from agentapp import actions, runs
+from agentapp.models import Run, Tool
 from approvals import decisions, ledger
-from approvals.digest import parse
+from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, Event
 
 from .conftest import REFUND, posted
@@ -110,6 +112,18 @@ class TestRejectingAndResponding:
         decision = Decision.objects.get()
         assert (decision.type, decision.message) == ("reject", "Not allowed. Shipping is not refundable.")
         assert decision.stop_run
+
+    def test_the_reasons_to_pick_are_those_of_the_workspace(
+        self, page: Client, waiting: Waiting, settings: Any
+    ) -> None:
+        settings.REJECTION_REASONS = ["Out of policy"]
+        approval = waiting()
+
+        html = page.get(f"/approvals/{approval.pk}/").content.decode()
+        decide(page, approval, type="reject", reason="Out of policy", message="")
+
+        assert re.findall(r'name="reason" value="([^"]+)"', html) == ["Out of policy", "Other"]
+        assert Decision.objects.get().message == "Out of policy"
 
     def test_a_rejection_without_a_reason_comes_back_with_the_dialog_open(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
@@ -241,6 +255,29 @@ class TestRefusals:
         assert "Kept." in html
         assert not Decision.objects.exists()
 
+    @pytest.mark.parametrize("way", ["decide", "draft"])
+    def test_an_amount_between_two_cents_is_not_offered_rounded(self, page: Client, waiting: Waiting, way: str) -> None:
+        approval = waiting(risk="high")
+        tool = Tool.objects.get(name=approval.tool)
+        amount = {**tool.input_schema["properties"]["amount"], "multipleOf": 0.01}
+        schema = {**tool.input_schema, "properties": {**tool.input_schema["properties"], "amount": amount}}
+        Tool.objects.update(input_schema=schema)
+        fields = {**FORM, "arg.amount": "120.555"}
+
+        html = page.post(f"/approvals/{approval.pk}/{way}/", posted(approval, **fields)).content.decode()
+
+        assert 'value="120.555" aria-invalid="true"' in html
+        assert "At most two decimals." in html
+        assert "120.56" not in html
+        assert "data-arms" not in html
+        assert 'data-act="approve"' not in html
+        assert "Check again" in html
+        assert not Decision.objects.exists()
+
+        fields["arg.amount"] = "120.55"
+        html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **fields)).content.decode()
+        assert 'data-arms="Confirm refund of $120.55"' in html
+
     def test_a_number_that_could_be_two_is_not_guessed(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
 
@@ -307,3 +344,24 @@ class TestRefusals:
         assert decide(page, second, decision_id=reused).status_code == 409
         second.refresh_from_db()
         assert second.state == Approval.State.PENDING
+
+
+def test_what_somebody_else_changed_is_not_undone_by_who_left_it_alone(
+    page: Client, waiting: Waiting, marco: User
+) -> None:
+    """Dana changes the note of a request whose amount Marco has changed meanwhile: both changes stand."""
+    approval = waiting(approvals_needed=2, risk="low")
+    before = posted(approval)
+    lower = canonical({**REFUND, "amount": 184.5})
+    new = actions.NewDecision(uuid.uuid4(), "edit", 1, approval.action_digest, arguments_text=lower)
+    actions.decide(approval.pk, new, marco)
+
+    fields = {"shown": ["arg.amount", "arg.note"], "arg.amount": "214.50", "arg.note": "Hello."}
+    response = page.post(f"/approvals/{approval.pk}/decide/", {**before, **fields})
+
+    assert response.status_code == 409
+    html = response.content.decode()
+    assert "Approve $184.50, edited" in html
+    assert "1 change by you" in html
+    assert 'value="184.50"' in html
+    assert "Hello.</textarea>" in html

@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -101,6 +103,18 @@ def test_new_requests_wait_behind_a_count(page: Client, waiting: Waiting) -> Non
     assert "Newer" not in fragment
 
 
+def test_the_new_ones_come_in_beside_the_request_being_read(page: Client, waiting: Waiting) -> None:
+    first, read = waiting(expires_seconds=600), waiting(expires_seconds=700)
+    waiting(expires_seconds=60, title="Newer")
+    asked = {"shown": [str(first.pk), str(read.pk)], "id": str(read.pk)}
+
+    [address] = re.findall(r'id="news" href="([^"]+)"', page.get("/inbox/rows/", asked).content.decode())
+    shown = page.get(unescape(address))
+
+    assert shown.context["approval"] == read
+    assert "Newer" in shown.content.decode()
+
+
 def test_pages_follow_each_other_without_gap_or_repeat(
     page: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +167,7 @@ def test_somebody_without_the_right_sees_an_explanation_and_no_request(
     assert client.get(f"/inbox/peek/{approval.pk}/").status_code == 404
     rows = client.get("/inbox/rows/", {"shown": [str(approval.pk)]}).content.decode()
     assert approval.title not in rows
-    assert client.get("/counts/").json() == {"waiting": 0}
+    assert client.get("/counts/").json() == {"waiting": 0, "mine": 0, "due": 0}
 
 
 def test_a_request_for_other_groups_is_not_in_the_queue(page: Client, waiting: Waiting) -> None:
@@ -184,6 +198,49 @@ def test_deciding_in_the_inbox_leads_to_the_next_request_with_an_undo(page: Clie
     html = response.content.decode()
     assert f"/approvals/{first.pk}/undo/" in html
     assert "runs in" in html
+
+
+def test_what_is_critical_is_approved_on_its_page_where_the_word_is_typed(page: Client, waiting: Waiting) -> None:
+    approval = waiting(risk="critical", approvals_needed=2)
+
+    html = page.get("/inbox/").content.decode()
+
+    assert f'href="/approvals/{approval.pk}/?do=approve" data-act="approve"' in html
+    assert 'value="approve"' not in html
+    opened = page.get(f"/approvals/{approval.pk}/?do=approve").content.decode()
+    assert re.search(r'<dialog[^>]*id="critical-dialog"[^>]* open>', opened)
+
+
+def test_the_bar_beside_the_queue_asks_and_takes_over(page: Client, waiting: Waiting) -> None:
+    approval = waiting()
+
+    html = page.get("/inbox/").content.decode()
+
+    assert f'href="/approvals/{approval.pk}/?do=ask" data-act="ask"' in html
+    assert f'action="/runs/{approval.run_id}/take-over/"' in html
+
+
+def test_an_undo_leads_back_to_the_place_it_was_pressed_in(page: Client, waiting: Waiting) -> None:
+    approval = waiting(risk="low")
+    decided = page.post(
+        f"/approvals/{approval.pk}/decide/", posted(approval, next="inbox", risk="low"), follow=True
+    ).content.decode()
+    [form] = re.findall(rf'<form[^>]*action="/approvals/{approval.pk}/undo/">(.*?)</form>', decided)
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form))
+
+    response = page.post(f"/approvals/{approval.pk}/undo/", fields)
+
+    assert response["Location"] == f"/inbox/?risk=low&id={approval.pk}"
+
+
+@pytest.mark.parametrize("place", ["", "https://elsewhere.example/", "//elsewhere.example", "approval"])
+def test_an_undo_leads_nowhere_else_than_to_pages_of_ours(page: Client, waiting: Waiting, place: str) -> None:
+    approval = waiting()
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+
+    response = page.post(f"/approvals/{approval.pk}/undo/", {"next": place})
+
+    assert response["Location"] == f"/approvals/{approval.pk}/"
 
 
 class TestUnknownOutcomes:

@@ -1,7 +1,7 @@
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from agentapp.console.runs import PAGE
 from agentapp.models import Run
+from approvals import claims, ledger
+from approvals.models import Claim
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
 
 pytestmark = pytest.mark.django_db
@@ -92,8 +94,26 @@ def test_what_a_run_waits_for_is_said(mias: Client, sam: User, dana: User, marco
     lost.use(call, lost.decide(lost.ask(call)[0], dana))
     lost.lose(call)
     page = text(mias)
-    for words in ("A person<", "People: 2 requests", "A person: outcome unknown"):
+    for words in ("approver: refund_payment<", "approver: 2 requests", "A person: outcome unknown"):
         assert words in page
+
+
+def test_the_team_that_was_asked_is_named_and_whoever_has_claimed_it(mias: Client, sam: User, dana: User) -> None:
+    refund, team = make_tool("refund_payment", "irreversible"), Group.objects.create(name="Payments")
+    asked, claimed = RunBuilder(sam), RunBuilder(sam)
+    asked.ask(*asked.step("", proposal(refund, {"n": 1})), groups=[team])
+    [mine, other] = claimed.ask(*claimed.step("", proposal(refund, {"n": 1}), proposal(refund, {"n": 2})))
+    assert "Payments: refund_payment<" in text(mias)
+
+    with ledger.transaction():
+        assert isinstance(claims.take(mine.pk, dana, timedelta(minutes=5)), Claim)
+    assert "People: 2 requests" in text(mias)
+    with ledger.transaction():
+        assert isinstance(claims.take(other.pk, dana, timedelta(minutes=5)), Claim)
+    assert "Dana Whitfield: 2 requests" in text(mias)
+    # A lease that has run out says nothing.
+    Claim.objects.update(until=timezone.now() - timedelta(minutes=1))
+    assert "approver: 2 requests" in text(mias)
 
 
 def test_pages_follow_each_other_without_a_gap_or_a_double(mias: Client, sam: User) -> None:

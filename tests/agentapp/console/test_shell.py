@@ -1,7 +1,5 @@
-import hashlib
-import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -10,43 +8,11 @@ from django.db import connection
 from django.template import Context, Template
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agentapp.console import formats
-
-TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
-VENDOR = settings.BASE_DIR / "static" / "console" / "vendor"
-# What the strict Content-Security-Policy would block, or what would run text as script.
-FORBIDDEN = {
-    "a style attribute": re.compile(r"\sstyle\s*=", re.I),
-    "an event attribute": re.compile(r"\son[a-z]+\s*=", re.I),
-    "hx-on": re.compile(r"\bhx-on\b", re.I),
-    "a trigger filter": re.compile(r"hx-trigger\s*=\s*(\"[^\"]*\[|'[^']*\[)", re.I),
-    "js: or javascript:": re.compile(r"(\"|')\s*(js|javascript):", re.I),
-    "a script of its own": re.compile(r"<script(?![^>]*\ssrc=)", re.I),
-    "a style of its own": re.compile(r"<style", re.I),
-    "unescaped text": re.compile(r"\|\s*safe\b|\{%\s*autoescape off"),
-}
-
-
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_no_template_holds_what_the_policy_forbids(path: Path) -> None:
-    text = path.read_text()
-
-    assert [name for name, pattern in FORBIDDEN.items() if pattern.search(text)] == []
-
-
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_every_form_that_posts_has_a_token(path: Path) -> None:
-    text = path.read_text()
-
-    for posts in re.findall(r"<form[^>]*method=\"post\".*?</form>", text, re.S):
-        assert "csrf_token" in posts or "_card.html#hidden" in posts
-
-
-def test_the_vendored_script_is_the_one_that_was_checked() -> None:
-    digest, name = (VENDOR / "SHA256SUMS").read_text().split()
-
-    assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == digest
+from agentapp.models import Preferences
+from approvals.models import Approval, Claim
 
 
 @pytest.mark.django_db
@@ -64,7 +30,13 @@ class TestPages:
 
         assert client.get("/")["Location"] == "/inbox/"
 
-    def test_settings_are_offered_to_staff_alone(self, client: Client, dana: User, ada: User) -> None:
+    def test_a_page_is_offered_only_to_those_who_may_open_it(self, client: Client, dana: User, mia: User) -> None:
+        client.force_login(dana)
+        assert "/switches/" not in client.get("/runs/").content.decode()
+        client.force_login(mia)
+        assert 'href="/switches/"' in client.get("/runs/").content.decode()
+
+    def test_the_admin_is_offered_to_staff_alone(self, client: Client, dana: User, ada: User) -> None:
         client.force_login(dana)
         assert "/admin/" not in client.get("/inbox/").content.decode()
         client.force_login(ada)
@@ -77,6 +49,47 @@ class TestPages:
             client.get("/counts/")
 
         assert len(captured) <= 5
+
+    def test_what_a_person_has_set_is_on_every_page(self, client: Client, dana: User) -> None:
+        client.force_login(dana)
+        plain = client.get("/runs/").content.decode()
+        Preferences.objects.create(user=dana, theme="dark", density="dense", single_keys=False)
+        chosen = client.get("/runs/").content.decode()
+
+        assert '<html lang="en">' in plain
+        assert 'data-density="roomy"' in plain
+        assert "data-single-keys" not in plain
+        assert '<html lang="en" data-theme="dark">' in chosen
+        assert '<meta name="color-scheme" content="dark">' in chosen
+        assert 'data-density="dense" data-single-keys="off"' in chosen
+
+    def test_the_figures_count_what_waits_what_is_mine_and_what_is_due(
+        self, client: Client, waiting: Callable[..., Approval], dana: User, marco: User
+    ) -> None:
+        soon, later, other = waiting(expires_seconds=200), waiting(expires_seconds=4000), waiting(expires_seconds=4000)
+        now = timezone.now()
+        Claim.objects.create(approval=soon, user=dana, until=now + timedelta(minutes=5), claimed_at=now)
+        Claim.objects.create(approval=later, user=dana, until=now - timedelta(seconds=1), claimed_at=now)
+        Claim.objects.create(approval=other, user=marco, until=now + timedelta(minutes=5), claimed_at=now)
+        client.force_login(dana)
+
+        assert client.get("/counts/").json() == {"waiting": 3, "mine": 1, "due": 1}
+        assert 'href="/static/console/favicon/3-due.svg"' in client.get("/inbox/").content.decode()
+
+    def test_there_is_a_favicon_for_every_figure(self) -> None:
+        folder = settings.BASE_DIR / "static" / "console" / "favicon"
+
+        wanted = {"0.svg", *(f"{number}{due}.svg" for number in range(1, 11) for due in ("", "-due"))}
+        assert {path.name for path in folder.iterdir()} == wanted
+
+    def test_the_session_says_who_is_signed_in_and_never_redirects(self, client: Client, dana: User) -> None:
+        assert client.get("/session/").json() == {"user": ""}
+        client.force_login(dana)
+        said = client.get("/session/")
+
+        assert said.json()["user"] == str(dana.pk)
+        assert said.json()["token"]
+        assert "no-store" in said["Cache-Control"]
 
     def test_probes_answer_without_signing_in(self, client: Client) -> None:
         assert client.get("/healthz/").content == b"ok"

@@ -44,7 +44,7 @@ def test_a_run_is_started_and_shown(sams: Client, sam: User) -> None:
     values = form(route="refunds", customer="Ana", conversation="ticket-7")
     response = sams.post("/runs/new/", values)
     run = Run.objects.get()
-    assert (response.status_code, response["Location"]) == (302, f"/runs/{run.pk}/")
+    assert (response.status_code, response["Location"]) == (302, f"/runs/{run.pk}/chat/")
     assert (run.agent.name, run.input, run.route, run.customer) == ("support", "Where is my order?", "refunds", "Ana")
     assert (run.starter, run.script, run.request_key) == (sam, None, values["request_key"])
     assert Message.objects.get().conversation.key == "ticket-7"

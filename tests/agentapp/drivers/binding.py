@@ -13,9 +13,11 @@ class Door:
 
     def __init__(self) -> None:
         self.asked: list[llm.Request] = []
+        self.seen = False
 
-    def complete(self, request: llm.Request) -> Reply:
+    def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
         self.asked.append(request)
+        self.seen = seen
         return llm.complete(request)
 
     def replay(self, request: llm.Request, reply: Reply) -> Reply:

@@ -14,6 +14,7 @@ from agentapp.compilers import Earlier, compile_messages
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Agent, Run, Step, ToolExecution
 from agentapp.sweep import sweep
+from agentapp.timeline import timeline
 from agentapp.transcript import load_steps
 from approvals.models import Event
 from tests.agentapp.drivers.binding import Counting
@@ -165,7 +166,7 @@ def test_the_trace_shows_a_failed_decision_in_the_place_of_a_call(thinking: Any,
         "fatal_error",
         "decision_extraction",
     )
-    rows = trace.timeline(found, timezone.now()).rows
+    rows = timeline(found, timezone.now()).rows
     assert [(row.kind, row.name, row.mark and row.mark.word, row.failed) for row in rows[1:]] == [
         ("model", "?", "No decision", False),
         ("call", "decision_extraction", "Failed", True),
@@ -335,7 +336,7 @@ def test_without_a_wish_of_the_providers_the_pause_grows_and_is_bounded(
     provider.answer(Answer(DIALECT.error("Later.", "later"), status=503))
     assert loop.drive(found.pk) is None
     found.refresh_from_db()
-    assert (found.state, found.stop_reason) == ("failed", "error")
+    assert (found.state, found.stop_reason) == ("failed", "retry_limit")
 
 
 def test_a_long_wish_of_the_providers_is_kept_by_the_row_and_the_sweep(asking: Any, provider: ProviderServer) -> None:

@@ -1,0 +1,49 @@
+"""How the admin's pages are grouped: by what somebody comes for, not by the app a table lives in."""
+
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.urls import reverse
+
+# Tables by their class's name. What stands nowhere here comes last, under "More".
+GROUPS = {
+    "Configuration": ["Agent", "Route", "Tool", "ToolSource", "Rule", "Channel"],
+    "Stopping": ["Breaker", "KillSwitch"],
+    "People and programs": ["User", "Group", "ApiToken"],
+    "Records": [
+        "Run",
+        "Step",
+        "ToolExecution",
+        "Conversation",
+        "Message",
+        "Approval",
+        "Decision",
+        "Notification",
+        "Event",
+    ],
+}
+_REST = "More"
+
+
+def app_list(site: AdminSite, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
+    """What `AdminSite.get_app_list` gives. The page of one app is left as Django makes it."""
+    apps: list[dict[str, Any]] = AdminSite.get_app_list(site, request, app_label)
+    if app_label is not None:
+        return apps
+    found = {model["object_name"]: model for app in apps for model in app["models"]}
+    rest = [name for name in found if all(name not in names for names in GROUPS.values())]
+    groups = {
+        title: [found[name] for name in names if name in found] for title, names in {**GROUPS, _REST: rest}.items()
+    }
+    return [
+        {
+            "name": title,
+            "app_label": title.lower().replace(" ", "-"),
+            "app_url": f"{reverse('admin:index')}#{title.lower().replace(' ', '-')}",
+            "has_module_perms": True,
+            "models": models,
+        }
+        for title, models in groups.items()
+        if models
+    ]

@@ -1,0 +1,107 @@
+"""What a rule's page shows beside its fields: the rule in words, names for its condition, a call it is tried on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+from agentapp.models import Tool
+from agentapp.tools import sample
+from approvals import policy
+from approvals.digest import canonical
+from approvals.looked_at import looked_at
+from approvals.models import Rule
+from approvals.rule_words import in_words
+
+
+@dataclass(frozen=True)
+class Name:
+    """One thing a condition can look at."""
+
+    name: str
+    meaning: str
+
+
+_ALWAYS = (
+    Name("tool.name", "the tool's name"),
+    Name("tool.effect_class", "read, reversible, compensable or irreversible"),
+    Name("agent.name", "the agent that proposes the call"),
+    Name("agent.route", "its route; empty where it has none"),
+    Name("run.title", "the run's title"),
+    Name("run.step", "how many steps the run has taken, as in run.step > 5"),
+    Name("run.metadata", 'what the program that started the run gave, as in run.metadata["channel"] == "email"'),
+    Name("run.id", "the run's id"),
+    Name("customer", 'the customer it is about, as in customer == "40117"'),
+)
+_KINDS = {
+    "string": "text",
+    "number": "number; compare it with one, as in 100.0",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "array": "list",
+    "object": "object",
+}
+
+
+def names_for(tool: Tool | None) -> list[Name]:
+    """The names a condition knows, first the arguments of the tool the rule is for."""
+    if tool is None:
+        return [Name("args", "the call's arguments, by name, as in args.amount"), *_ALWAYS]
+    found = tool.input_schema.get("properties", {})
+    return [*(Name(f"args.{name}", _meaning(described)) for name, described in found.items()), *_ALWAYS]
+
+
+def meaning(rule: Rule, groups: list[str]) -> dict[str, Any]:
+    """Everything the page says about a rule as it stands, saved or not."""
+    tool = Tool.objects.filter(name=rule.tool).first() if rule.tool else None
+    context: dict[str, Any] = {
+        "words": in_words(rule, groups, settings.APPROVAL_EXPIRES_SECONDS),
+        "names": names_for(tool),
+        "tool": tool,
+        "inactive": not rule.active,
+    }
+    if not rule.condition.strip():
+        return context
+    try:
+        policy.validate_condition(rule.condition)
+    except ValidationError as error:
+        return context | {"problem": error.messages[0]}
+    return context | {"unknown": unknown_arguments(rule.condition, tool)} | _tried(rule, tool)
+
+
+def unknown_arguments(condition: str, tool: Tool | None) -> list[str]:
+    """Arguments a condition names that its tool does not have. With them it cannot be evaluated, so it asks."""
+    known = tool.input_schema.get("properties", {}) if tool is not None else None
+    if known is None:
+        return []
+    named = [found["name"].split(".") for found in looked_at(condition, {"args": {}})]
+    return list(dict.fromkeys(path[1] for path in named if len(path) > 1 and path[1] not in known))
+
+
+def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:
+    """What the condition says of one made-up call, which finds words and numbers that cannot be compared."""
+    if tool is None:
+        return {}
+    arguments = sample.arguments(tool.input_schema)
+    call = policy.Call(
+        tool=tool.name,
+        effect_class=tool.effect_class,
+        arguments=arguments,
+        agent=rule.agent,
+        route=rule.route,
+        run={"id": "", "title": "", "step": 1, "metadata": {}},
+    )
+    tried: dict[str, Any] = {"example": canonical(arguments)}
+    try:
+        return tried | {"holds": policy.holds(rule.condition, call)}
+    except Exception as error:  # a condition can fail in any way its author did not foresee
+        return tried | {"fails": f"{type(error).__name__}: {error}"}
+
+
+def _meaning(described: Any) -> str:
+    if not isinstance(described, dict):
+        return ""
+    if described.get("enum"):
+        return "one of " + ", ".join(map(str, described["enum"]))
+    return _KINDS.get(str(described.get("type")), "")

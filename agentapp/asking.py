@@ -1,0 +1,75 @@
+"""What people can do to know more before they decide: ask the agent, and answer in its place."""
+
+import uuid
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from agentapp import runs, tasks
+from agentapp.models import Run
+from agentapp.refused import Refused
+from approvals import decisions, ledger, standing
+from approvals.digest import parse, storable
+from approvals.models import Approval, Question
+
+
+def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
+    """Ask the agent about its call. The clock stands meanwhile; anybody who may decide still can."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        asked = decisions.ask(approval_id, user, storable(text), timedelta(seconds=settings.QUESTION_SECONDS))
+        if isinstance(asked, Question) and run is not None:
+            runs.wake(run, runs.clock(run))
+            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    if isinstance(asked, standing.Refusal):
+        approval.refresh_from_db()
+        raise Refused(asked.code, asked.message, "text" if asked.code == "message_required" else "", approval)
+    return asked
+
+
+def answer_question(question_id: uuid.UUID, text: str, user: User) -> Question:
+    """Answer a question in the agent's place. The person who started the run knows why it was started."""
+    question = Question.objects.select_related("approval").filter(pk=question_id).first()
+    if question is None:
+        raise Refused("not_found", "There is no such question.")
+    run = Run.objects.filter(pk=question.approval.run_id).first()
+    if run is None or not may_answer(user, question, run):
+        raise Refused("forbidden", "The agent answers this, or the person who started its run.")
+    if not text.strip():
+        raise Refused("message_required", "Write the answer.", "text")
+    with ledger.transaction():
+        runs.lock(run.pk)
+        answered = decisions.answer(question_id, storable(text), user)
+    if not answered:
+        raise Refused("already_answered", "This has been answered already.")
+    question.refresh_from_db()
+    return question
+
+
+def may_answer(user: User, question: Question, run: Run) -> bool:
+    """Whoever started the run, or has taken it over; late as well, as long as nothing is decided."""
+    waits = not question.answer and question.approval.state in Approval.UNDECIDED
+    return waits and user.is_active and user.pk in (run.starter_id, run.taken_over_by_id)
+
+
+def reveal_secret(approval_id: uuid.UUID, name: str, user: User) -> Any:
+    """The value of a masked argument, for somebody who may decide. That they have seen it goes on record."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    if approval is None or name not in approval.secret_fields:
+        raise Refused("not_found", "There is no such masked argument.")
+    forbidden = standing.may_decide(user, approval)
+    if forbidden is not None:
+        raise Refused(forbidden.code, "What is masked is shown to those who may decide about it.")
+    arguments = parse(approval.final_arguments_text or approval.arguments_text)
+    with ledger.transaction():
+        runs.lock(approval.run_id)
+        data = {"approval": str(approval.pk), "name": name}
+        ledger.record(ledger.run_chain(approval.run_id), "approval.revealed", data, ledger.actor_of(user))
+    return arguments.get(name) if isinstance(arguments, dict) else None

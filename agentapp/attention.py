@@ -1,0 +1,92 @@
+"""What people do about who looks after a request: claim, release, hand over, snooze. Nothing here decides."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+
+from agentapp import auth, runs
+from agentapp.refused import Refused
+from approvals import claims, ledger
+from approvals.digest import storable
+from approvals.models import Approval, Claim, Snooze
+from approvals.standing import Refusal
+
+MAX_NOTE = 300
+MORNING = 9
+SNOOZES: dict[str, str] = {"15m": "15 minutes", "1h": "1 hour", "tomorrow": f"Tomorrow, {MORNING}:00"}
+
+
+def lease() -> timedelta:
+    return timedelta(seconds=settings.CLAIM_SECONDS)
+
+
+def claim_request(approval_id: uuid.UUID, user: User) -> Claim:
+    """Look after a request for a while. Others see it, and may decide all the same."""
+    return _changed(approval_id, user, lambda: claims.take(approval_id, user, lease()))
+
+
+def renew_claim(approval_id: uuid.UUID, user: User) -> bool:
+    """Keep a claim while one is at work on it. False: it has run out, or is somebody else's by now."""
+    return claims.renew(approval_id, user, lease())
+
+
+def release_claim(approval_id: uuid.UUID, user: User) -> None:
+    """Give a request back to everybody."""
+    _changed(approval_id, user, lambda: claims.release(approval_id, user))
+
+
+def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: User) -> Claim:
+    """Hand a request to a person or group who may decide. Whoever started the run does not choose who judges it."""
+    if not (user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")):
+        raise Refused("forbidden", "Handing requests over needs the right to decide approvals or to see all of them.")
+    if to is None:
+        raise Refused("invalid", "Choose a person or a group.", "to")
+    words = storable(note.strip())
+    if len(words) > MAX_NOTE:
+        raise Refused("invalid", f"A note has {MAX_NOTE} characters at most.", "note")
+    return _changed(approval_id, user, lambda: claims.hand_over(approval_id, user, to, words))
+
+
+def snooze_request(approval_id: uuid.UUID, preset: str, user: User) -> Snooze:
+    """Put a request out of one's own sight for a while, never past its time."""
+    if preset not in SNOOZES:
+        raise Refused("invalid", "Choose how long.", "until")
+    until = snooze_ends(preset, timezone.localtime())
+    return _changed(approval_id, user, lambda: claims.snooze(approval_id, user, until))
+
+
+def wake_request(approval_id: uuid.UUID, user: User) -> bool:
+    """Bring a snoozed request back. False: it was in sight."""
+    _seen(approval_id, user)
+    with ledger.transaction():
+        return claims.wake(approval_id, user)
+
+
+def snooze_ends(preset: str, now: datetime) -> datetime:
+    """When a snooze that begins now ends. `now` is a local time: tomorrow is the reader's."""
+    if preset == "tomorrow":
+        return (now + timedelta(days=1)).replace(hour=MORNING, minute=0, second=0, microsecond=0)
+    return now + {"15m": timedelta(minutes=15), "1h": timedelta(hours=1)}[preset]
+
+
+def _changed[R](approval_id: uuid.UUID, user: User, change: Callable[[], R | Refusal]) -> R:
+    """Change something about a request this person may see, with its run locked."""
+    approval = _seen(approval_id, user)
+    with ledger.transaction():
+        runs.lock(approval.run_id)
+        done = change()
+        if isinstance(done, Refusal):
+            # Raised inside, so that nothing half done is kept.
+            raise Refused(done.code, done.message, approval=approval)
+    return done
+
+
+def _seen(approval_id: uuid.UUID, user: User) -> Approval:
+    approval: Approval | None = auth.visible_approvals(user).filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    return approval

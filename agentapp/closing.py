@@ -1,0 +1,18 @@
+"""How a run is closed: its row, its open calls and requests, the agents it has asked, its agent's breaker."""
+
+from agentapp import breakers, executions, runs, subagents
+from agentapp.messages import StopSignal
+from agentapp.models import Run
+from agentapp.reasons import StopReason
+from approvals import decisions
+
+
+def finish(run: Run, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
+    """The run's end, and that of all that still hangs on it. Inside the transaction that holds its lock."""
+    if final != Run.State.SUCCEEDED:
+        by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
+        subagents.cancel_begun(run, by_person, signal.message)
+        executions.cancel_open(run, f"The run has ended: {signal.message}")
+        decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
+    runs.finish(run, final, signal, answer, partial=partial)
+    breakers.note_run(run, final)

@@ -1,0 +1,82 @@
+"""Before a decision: ask the agent, answer in its place, see what is masked, and who else is looking."""
+
+import uuid
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from agentapp import actions
+from agentapp.console import approval as page
+from agentapp.console import card
+from agentapp.console.shell import signed_in
+from approvals import presence as viewers
+from approvals.models import Approval
+
+
+@require_POST
+def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Put a question to the agent: one that the tool offers, or one's own."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    typed = request.POST.get("text", "").strip() or request.POST.get("offered", "").strip()
+    try:
+        actions.ask_agent(approval_id, typed, user)
+    except actions.Refused as refused:
+        dialog = "ask" if refused.code == "message_required" else ""
+        return page.refused_page(request, found, refused, dialog=dialog, asking=request.POST.get("text", ""))
+    return redirect(f"{reverse('approval', args=[approval_id])}#evidence")
+
+
+@require_POST
+def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Answer a question in the agent's place."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    question = next((q for q in card.questions_of(found) if str(q.pk) == request.POST.get("question", "")), None)
+    if question is None:
+        return redirect(reverse("approval", args=[approval_id]))
+    try:
+        actions.answer_question(question.pk, request.POST.get("text", ""), user)
+    except actions.Refused as refused:
+        return page.refused_page(request, found, refused, answering=request.POST.get("text", ""))
+    return redirect(f"{reverse('approval', args=[approval_id])}#evidence")
+
+
+@require_safe
+def evidence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """The evidence again, with what was answered meanwhile."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    return render(request, "console/approval.html#evidence", card.context(found, user))
+
+
+@never_cache
+@require_POST
+def reveal(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Show one masked argument, this once, and put on record who has seen it."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    name = request.POST.get("reveal", "")
+    try:
+        value = actions.reveal_secret(approval_id, name, user)
+    except actions.Refused as refused:
+        return page.refused_page(request, found, refused)
+    context: dict[str, Any] = {"revealed": name, "revealed_value": value}
+    if request.htmx:  # type: ignore[attr-defined]
+        return render(request, "console/approval.html#fixed", {**card.context(found, user), **context})
+    return render(request, "console/approval.html", {**page.context_of(request, found), **context})
+
+
+@require_POST
+def presence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Said by an open page every few seconds; answered with who else has it open."""
+    user = signed_in(request)
+    found: Approval = card.visible_or_404(user, approval_id)
+    doing = request.POST.get("doing", "")
+    viewers.note(found, user, doing)
+    context = {"approval": found, "others": viewers.others(found, user), "doing": doing}
+    return render(request, "console/approval.html#presence", context)

@@ -1,0 +1,221 @@
+"""Several requests decided at once: only like ones of little risk, each by its own guarded decision.
+
+What is on the table is frozen in the form: the id, version and digest of each request. A request that
+has changed since, or that somebody else decided, is left out by its own decision, and the page says so.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from agentapp import actions
+from agentapp.console import card, queue
+from agentapp.console.filters import Filters, read_query
+from agentapp.console.shell import signed_in
+from approvals import standing
+from approvals.models import Approval, Decision, DecisionType, EffectClass, Risk
+
+MOST = 20
+COLUMNS = 6
+LONG = 120
+SMALL = (Risk.LOW, Risk.MEDIUM)
+TYPES = (DecisionType.APPROVE, DecisionType.REJECT)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One request as it stands on the table, and under which id it is decided."""
+
+    approval_id: uuid.UUID
+    version: int
+    digest: str
+    decision_id: uuid.UUID
+
+    def __str__(self) -> str:
+        return f"{self.approval_id}:{self.version}:{self.digest}:{self.decision_id}"
+
+
+@require_safe
+def bar(request: HttpRequest) -> HttpResponse:
+    """What can be done with the requests that are ticked, and if nothing, why."""
+    user = signed_in(request)
+    picked = _picked(user, request.GET.getlist("pick"))
+    context = {"picked": picked, "objection": objection(user, picked), "alike": alike(picked)}
+    return render(request, "console/batch.html#bar", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def batch(request: HttpRequest) -> HttpResponse:
+    """The table of what differs; posted, a decision about each row of it."""
+    user = signed_in(request)
+    if request.method == "POST":
+        return _decide(request, user)
+    filters = Filters.read(request.GET)
+    picked = _picked(user, request.GET.getlist("pick"))
+    if not picked:
+        return redirect(reverse("inbox") + filters.here)
+    context = {"filters": filters, "picked": picked, "alike": alike(picked), "rejections": card.rejections()}
+    if words := objection(user, picked):
+        return render(request, "console/batch.html", context | {"objection": words}, status=422)
+    items = [Item(row.pk, row.version, card.current_digest(row), uuid.uuid4()) for row in picked]
+    return render(request, "console/batch.html", context | _table(picked, items))
+
+
+@require_safe
+def done(request: HttpRequest) -> HttpResponse:
+    """The batch decided last once more, after one of its decisions was taken back."""
+    user = signed_in(request)
+    return _done(request, user) if "batch" in request.session else redirect("inbox")
+
+
+def objection(user: User, picked: Sequence[Approval]) -> str:
+    """Why these cannot be decided together. Empty: they can."""
+    if words := too_much(picked):
+        return words
+    gone = sum(row.state not in Approval.UNDECIDED for row in picked)
+    if gone:
+        return f"{gone} no longer {'waits' if gone == 1 else 'wait'}: take {'it' if gone == 1 else 'them'} out."
+    foreign = [refusal for row in picked if (refusal := standing.may_decide(user, row))]
+    if foreign:
+        return f"{len(foreign)} {'is' if len(foreign) == 1 else 'are'} not yours to decide."
+    held = {claim.user for row in picked if (claim := queue.holder(row)) and claim.user not in (None, user)}
+    if held:
+        names = ", ".join(sorted(who.get_full_name() or who.get_username() for who in held if who))
+        return f"Claimed by {names}: decide those one by one."
+    return ""
+
+
+def too_much(picked: Sequence[Approval]) -> str:
+    """What rules out a batch whoever asks, and whatever has happened meanwhile."""
+    if len(picked) > MOST:
+        return f"{len(picked)} are selected: {MOST} at most."
+    final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
+    if final:
+        return f"{final} cannot be taken back: decide {'it by itself' if final == 1 else 'them one by one'}."
+    risky = [row for row in picked if row.risk not in SMALL]
+    if risky:
+        level = " or ".join(sorted({row.risk for row in risky}, reverse=True))
+        verb, them = ("is", "it by itself") if len(risky) == 1 else ("are", "them one by one")
+        return f"{len(risky)} {verb} {level} risk: decide {them}."
+    tools = {row.tool for row in picked}
+    if len(tools) > 1:
+        return f"They are calls of {len(tools)} tools: select those of one."
+    return ""
+
+
+def alike(picked: Sequence[Approval]) -> str:
+    """What makes a batch possible, in words."""
+    risks = {row.risk for row in picked}
+    if not picked:
+        return ""
+    risk = f"all {next(iter(risks))} risk" if len(risks) == 1 else "all low or medium risk"
+    return f"{risk}, all {picked[0].tool}"
+
+
+def _decide(request: HttpRequest, user: User) -> HttpResponse:
+    """Each row by its own decision. What one refuses does not touch the others."""
+    filters, kind = Filters.read(request.POST), request.POST.get("type", "")
+    items = [item for text in request.POST.getlist("item")[: MOST + 1] if (item := _read(text))]
+    found = {row.pk: row for row in _visible(user).filter(pk__in=[item.approval_id for item in items])}
+    items = [item for item in items if item.approval_id in found]
+    picked = [found[item.approval_id] for item in items]
+    reason, message = request.POST.get("reason", ""), request.POST.get("message", "").strip()
+    preset = card.preset(reason)
+    words = f"{preset}. {message}" if preset and message else preset or message
+    problem = too_much(picked)
+    if not problem and (kind not in TYPES or not picked):
+        problem = "Choose to approve or to reject them."
+    if not problem and kind == DecisionType.REJECT and not words:
+        problem = "Say why: the agents read it."
+    context = {"filters": filters, "picked": picked, "alike": alike(picked), "rejections": card.rejections()}
+    if problem:
+        context |= {"problem": problem, "message": message} | _table(picked, items)
+        return render(request, "console/batch.html", context, status=422)
+    results = [(item.approval_id, _decide_one(item, kind, words, user)) for item in items]
+    request.session["batch"] = {
+        "kind": kind,
+        "query": filters.here,
+        "results": [(str(approval_id), refused.message if refused else "") for approval_id, refused in results],
+    }
+    return _done(request, user)
+
+
+def _done(request: HttpRequest, user: User) -> HttpResponse:
+    """What came of each of the batch decided last, as it stands now."""
+    kept = request.session["batch"]
+    found = {str(row.pk): row for row in _picked(user, [key for key, _ in kept["results"]])}
+    counting = Decision.objects.filter(user=user, approval__in=list(found), undone_at__isnull=True)
+    decided = {str(key) for key in counting.values_list("approval_id", flat=True)}
+    rows = [(found[key], not why and key in decided, why) for key, why in kept["results"] if key in found]
+    counted = sum(not why for _, _, why in rows)
+    context = {"filters": read_query(kept["query"]), "done": rows, "counted": counted, "kind": kept["kind"]}
+    return render(request, "console/batch_done.html", context | {"back_to": "batch"})
+
+
+def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refused | None:
+    new = actions.NewDecision(
+        id=item.decision_id,
+        type=kind,
+        version=item.version,
+        action_digest=item.digest,
+        message=words if kind == DecisionType.REJECT else "",
+        via="batch",
+    )
+    try:
+        actions.decide(item.approval_id, new, user)
+    except actions.Refused as refused:
+        return refused
+    return None
+
+
+def _visible(user: User) -> QuerySet[Approval]:
+    return card.visible(user).select_related("claim__user", "starter", "execution__tool", "execution__run__starter")
+
+
+def _picked(user: User, texts: Sequence[str]) -> list[Approval]:
+    """The requests that were ticked, in that order, as far as this person may see them."""
+    wanted = list(dict.fromkeys(queue.read_ids(texts)))
+    found = {row.pk: row for row in _visible(user).filter(pk__in=wanted)}
+    return [found[key] for key in wanted if key in found]
+
+
+def _table(picked: Sequence[Approval], items: Sequence[Item]) -> dict[str, Any]:
+    """The arguments that differ as columns, those that do not as one line, in the words of the card."""
+    rows = [_facts(approval) for approval in picked]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    differing = [name for name in names if any(row.get(name) != rows[0].get(name) for row in rows)]
+    return {
+        "columns": differing[:COLUMNS],
+        "left_out": len(differing[COLUMNS:]),
+        "same": [(name, rows[0].get(name)) for name in names if name not in differing],
+        "rows": [
+            (approval, item, [row.get(name, "") for name in differing[:COLUMNS]])
+            for approval, item, row in zip(picked, items, rows, strict=True)
+        ],
+    }
+
+
+def _facts(approval: Approval) -> dict[str, str]:
+    """What a call would do with: label to value, as the card shows them. Secrets are masked there."""
+    form = card.show(approval, None).form
+    facts = {item.label: item.words or "not given" for item in form.all_fields if item.kind != "group"}
+    facts |= {name: value for name, value, _ in form.fixed}
+    return {name: text if len(text) <= LONG else text[: LONG - 1] + "…" for name, text in facts.items()}
+
+
+def _read(text: str) -> Item | None:
+    """A row of the form as it comes back. What cannot be read decides nothing."""
+    parts = text.split(":")
+    try:
+        approval_id, version, digest, decision_id = parts
+        return Item(uuid.UUID(approval_id), int(version[:9]), digest[:64], uuid.UUID(decision_id))
+    except ValueError:
+        return None

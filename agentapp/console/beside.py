@@ -1,0 +1,127 @@
+"""What stands beside a request: its place in the queue, whom it asks, how its likes ended, its history."""
+
+import statistics
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Q
+from django.utils import timezone
+
+from agentapp import auth
+from agentapp.console import card, queue
+from agentapp.console.history import history
+from approvals import claims
+from approvals.models import Approval
+
+ALIKE = 20
+MAX_PEOPLE = 8
+# The queue's neighbours are looked up among this many; beyond it a place in the queue says nothing.
+NEIGHBOURS = 500
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a request stands in the queue of the person who looks at it. 0: not in it."""
+
+    number: int = 0
+    total: int = 0
+    previous: uuid.UUID | None = None
+    next: uuid.UUID | None = None
+
+
+@dataclass(frozen=True)
+class Alike:
+    """How the latest requests for the same tool ended."""
+
+    states: list[str]
+    words: str
+
+
+def beside(approval: Approval, user: User) -> dict[str, Any]:
+    """What stands in the right column: its place in the queue, its likes, its history, whom it asks."""
+    execution = card.execution_of(approval)
+    run = execution.run if execution is not None else None
+    place = place_of(approval, user)
+    asked = people_asked(approval)
+    return {
+        "place": place,
+        "waiting_count": place.total,
+        "run": run,
+        "run_visible": run is not None and auth.may_see(user, run),
+        "alike": alike(approval, user),
+        "history": history(approval, asked["people"]),
+        **asked,
+        "elapsed_percent": elapsed_percent(approval, timezone.now()),
+    }
+
+
+def people_asked(approval: Approval) -> dict[str, Any]:
+    """Who may decide. Over which channels they were told stands in the history."""
+    if approval.state not in Approval.UNDECIDED:
+        return {"people": [], "more_people": False}
+    people = claims.deciders(approval).order_by("first_name", "username")
+    found = list(people[: MAX_PEOPLE + 1])
+    return {"people": found[:MAX_PEOPLE], "more_people": len(found) > MAX_PEOPLE}
+
+
+def place_of(approval: Approval, user: User) -> Place:
+    ids = list(queue.pending(user).values_list("pk", flat=True)[:NEIGHBOURS])
+    if approval.pk not in ids:
+        return Place(total=len(ids), next=ids[0] if ids else None)
+    at = ids.index(approval.pk)
+    return Place(
+        number=at + 1,
+        total=len(ids),
+        previous=ids[at - 1] if at else None,
+        next=ids[at + 1] if at + 1 < len(ids) else None,
+    )
+
+
+def alike(approval: Approval, user: User) -> Alike | None:
+    """The last requests for the same tool that have ended, oldest first."""
+    ended = Q(state__in=queue.ENDED, decided_at__isnull=False) | Q(state=Approval.State.EXPIRED)
+    rows = list(
+        auth.visible_approvals(user)
+        .filter(ended, tool=approval.tool)
+        .exclude(pk=approval.pk)
+        .order_by("-created_at")
+        .only("state", "arguments_text", "final_arguments_text", "created_at", "decided_at")[:ALIKE]
+    )
+    if not rows:
+        return None
+    states = [_ended_as(row) for row in reversed(rows)]
+    names = (
+        ("approved", "approved"), ("edited", "with changes"), ("rejected", "rejected"),
+        ("responded", "answered"), ("expired", "expired"),
+    )  # fmt: skip
+    counted = [f"{states.count(state)} {name}" for state, name in names if state in states]
+    took = [row.decided_at - row.created_at for row in rows if row.decided_at]
+    words = ", ".join(counted) + "."
+    if took:
+        words += f" Median {_in_words(timedelta(seconds=statistics.median(t.total_seconds() for t in took)))}."
+    return Alike(states, words)
+
+
+def elapsed_percent(approval: Approval, now: datetime) -> int:
+    """How much of the time to decide has gone, for the bar under the countdown."""
+    whole = (approval.expires_at - approval.created_at).total_seconds()
+    gone = (now - approval.created_at).total_seconds()
+    return max(0, min(100, round(100 * gone / whole))) if whole > 0 else 100
+
+
+def _ended_as(row: Approval) -> str:
+    if row.state in (Approval.State.APPROVED, Approval.State.USED):
+        return "edited" if row.is_edited else "approved"
+    return row.state
+
+
+def _in_words(took: timedelta) -> str:
+    seconds = int(took.total_seconds())
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"

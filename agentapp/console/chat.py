@@ -1,0 +1,140 @@
+"""One conversation: ask the agent, watch it, answer it, speak in its place."""
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from agentapp import actions, auth, drafts
+from agentapp.console import talk
+from agentapp.console.parts import render_part, wants_part
+from agentapp.console.run_control import act_on
+from agentapp.console.shell import signed_in
+from agentapp.models import Run
+
+_CONFLICTS = ("conversation_changed", "not_taken_over", "taken_over")
+_STATUS = {"forbidden": 403, "not_found": 404, **dict.fromkeys(_CONFLICTS, 409)}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def chat(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The conversation of a run, or its part that moves. Posted, something is said in it."""
+    user = signed_in(request)
+    run = _find(user, run_id)
+    if request.method == "POST":
+        return _say(request, run, user)
+    context = _context(request, run, talk.of(run, user, _number(request.GET.get("before"))))
+    return render_part(request, "console/chat.html", "talk", context)
+
+
+@require_safe
+def draft(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """What the model has said so far, for the page that shows it."""
+    user = signed_in(request)
+    run = _find(user, run_id)
+    going = auth.visible_runs(user).filter(state=Run.State.RUNNING)
+    going = going.filter(conversation=run.conversation) if run.conversation else going.filter(pk=run.pk)
+    found = drafts.under_way(going.values_list("pk", flat=True))
+    context = {"run": run, "draft": next(iter(found.values()), None)}
+    return render(request, "console/chat.html#draft", context)
+
+
+@require_POST
+def stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Cancel the run under way."""
+
+    def cancel(user: User) -> str:
+        cancelled = actions.cancel_run(run_id, user)
+        if cancelled.is_final:
+            return "Stopped."
+        return "The agent stops before its next model or tool call. What is under way finishes."
+
+    return act_on(request, run_id, cancel, "run_chat")
+
+
+@require_POST
+def take_over(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Speak in the agent's place."""
+
+    def take(user: User) -> str:
+        taken = actions.take_over_run(run_id, user)
+        if taken.state == Run.State.RUNNING:
+            return "You have taken over. The agent finishes its current call, then it is silent."
+        return "You have taken over. The agent is silent until you hand back."
+
+    return act_on(request, run_id, take, "run_chat")
+
+
+@require_POST
+def hand_back(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Let the agent speak again."""
+
+    def hand(user: User) -> str:
+        run = actions.hand_back_run(run_id, user)
+        return "The agent answers the next message." if run.is_final else "The agent goes on, and knows what was said."
+
+    return act_on(request, run_id, hand, "run_chat")
+
+
+def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
+    """Say what was typed: as the customer, which begins a run, or in the agent's place."""
+    post = request.POST
+    text, seen = post.get("text", ""), _number(post.get("version"))
+    key = post.get("request_key", "")
+    # Of a run without a conversation nobody has seen a version.
+    expected = seen if run.conversation is not None else None
+    try:
+        if post.get("as") == "agent":
+            taken = talk.of(run, user).taken_over or run
+            actions.write_message(taken.pk, text, user, expected, key)
+            said_in = run.pk
+        else:
+            new = actions.NewRun(
+                agent=run.agent.name, input=text, customer=run.customer, conversation_version=expected,
+                request_key=key, follows=run.pk,
+            )  # fmt: skip
+            started = actions.start_run_once(new, user)
+            said_in = run.pk if started.kept else started.run.pk
+    except actions.Refused as refused:
+        run = _find(user, run.pk)
+        context = _context(request, run, talk.of(run, user, seen=seen if refused.code in _CONFLICTS else None))
+        context |= {"refused": refused, "text": text, "conflict": refused.code in _CONFLICTS}
+        return render(request, "console/chat.html", context, status=_STATUS.get(refused.code, 422))
+    return redirect(reverse("run_chat", args=[said_in]) + "#say-text")
+
+
+def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]:
+    user = signed_in(request)
+    under_way = found.run
+    is_mine = found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
+    joins = found.conversation is None or auth.may_join(user, found.conversation)
+    # The fragment that refreshes itself stands above the box, and leaves it alone.
+    boxed = not wants_part(request)
+    return {
+        "run": run,
+        "talk": found,
+        "draft": found.draft,
+        "current": under_way,
+        "before": request.GET.get("before", ""),
+        "is_mine": is_mine,
+        "may_stop": not under_way.is_final and auth.may_cancel(user, under_way),
+        "may_pause": auth.may_pause(user, under_way),
+        "may_take_over": found.taken_over is None and auth.offers_take_over(user, under_way, found.may_decide),
+        "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over),
+        "may_say": boxed and run.parent_id is None and run.agent.enabled and auth.may_start(user) and joins,
+        "request_key": uuid.uuid4(),
+    }
+
+
+def _find(user: User, run_id: uuid.UUID) -> Run:
+    """The run, if this person may see it. Whether it exists is not told to others."""
+    runs = auth.visible_runs(user).select_related("agent", "starter", "conversation", "parent", "taken_over_by")
+    return get_object_or_404(runs, pk=run_id)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None

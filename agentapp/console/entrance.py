@@ -1,0 +1,213 @@
+"""How people come in, whichever way: allauth asks these three adapters, and every answer is in the ledger.
+
+Nobody signs up here. A person is let in, turned away or locked out, and none of it says whether a name exists.
+"""
+
+import base64
+import math
+import time
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.authentication import get_authentication_records
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.internal import ratelimit
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render, resolve_url
+from django.utils.crypto import salted_hmac
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from approvals import ledger
+from approvals.digest import storable
+
+# What was typed as a name may be a password in the wrong field: enough to recognise a person by.
+NAME_KEPT = 40
+# What a provider says about a failure is read by people, once.
+SAID_KEPT = 300
+# Says that this browser was signed in, and since when: for the words on the sign-in page and for nothing else.
+SIGNED_IN_COOKIE = "signed_in_at"
+_REMEMBERED_SECONDS = 30 * 24 * 3600
+_METHODS = {"webauthn": "passkey", "totp": "totp", "recovery_codes": "recovery_code"}
+
+
+def methods(request: HttpRequest, user: User) -> list[str]:
+    """By what this session has shown that it is this person's, in the order it did."""
+    named = [_method(record) for record in get_authentication_records(request, user)]
+    # The last of each counts: what was shown anew stands at the end.
+    return list(reversed(dict.fromkeys(reversed(named))))
+
+
+def record_failure(name: str, by: str, **more: Any) -> None:
+    """Write a sign-in that failed. An unknown name is left out: people type passwords into the wrong field."""
+    kept = storable(name)[:NAME_KEPT]
+    known = bool(kept) and User.objects.filter(username=kept).exists()
+    with ledger.transaction():
+        data = {"user": kept if known else "", "known": known, "by": by, **more}
+        ledger.record(ledger.CONFIGURATION, "signin.failed", data)
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """Names, passwords, sessions."""
+
+    error_messages = {
+        **DefaultAccountAdapter.error_messages,
+        "incorrect_password": "That is not your password. Nothing was changed.",
+        "too_many_login_attempts": "Too many tries have failed.",
+        "rate_limited": "Too many tries have failed. Wait a few minutes, then try again.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    def add_message(self, request: HttpRequest, level: int, *args: Any, **kwargs: Any) -> None:
+        """The pages say what happened, in their own words."""
+
+    def is_safe_url(self, url: str) -> bool:
+        """This host and no other, whatever else is served beside it."""
+        return url_has_allowed_host_and_scheme(url, {self.request.get_host()}, self.request.is_secure())
+
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
+        user = super().authenticate(request, **credentials)
+        if user is not None and not user.is_active:
+            # The right password of an account that is switched off is answered like a wrong one.
+            self.authentication_failed(request, **credentials)
+            return None
+        return user
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        name = str(credentials.get("username", ""))
+        renewing = request.user.is_authenticated
+        locks = {} if renewing or minutes_locked(request, name) == 0 else {"locked": True}
+        record_failure(name, "password", **({"renewing": True} if renewing else {}), **locks)
+
+    def login(self, request: HttpRequest, user: Any) -> None:
+        """One transaction: nobody is signed in without the event that says so."""
+        by = methods(request, user)
+        with ledger.transaction():
+            super().login(request, user)
+            data = {"user": user.get_username(), "by": by}
+            ledger.record(ledger.CONFIGURATION, "signin.succeeded", data, ledger.actor_of(user))
+
+    def post_login(self, request: HttpRequest, user: Any, **kwargs: Any) -> HttpResponse:
+        response = super().post_login(request, user, **kwargs)
+        response.set_cookie(
+            SIGNED_IN_COOKIE, str(int(time.time())), max_age=_REMEMBERED_SECONDS, httponly=True,
+            secure=settings.SESSION_COOKIE_SECURE, samesite="Lax",
+        )  # fmt: skip
+        return response
+
+    def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
+        """One page for all of them."""
+        return [{"id": "reauthenticate", "description": "", "url": resolve_url("reauthenticate")}]
+
+
+class MfaAdapter(DefaultMFAAdapter):
+    """Second factors and passkeys."""
+
+    error_messages = {
+        **DefaultMFAAdapter.error_messages,
+        "incorrect_code": "That did not match. Codes count for about a minute, and each for one use.",
+    }
+
+    def encrypt(self, text: str) -> str:
+        """What an app shares with us is useless to whoever reads the table alone."""
+        return _ciphers().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        """With another SECRET_KEY than it was made with it opens nothing, and a code of it is a wrong one."""
+        try:
+            return _ciphers().decrypt(encrypted_text.encode()).decode()
+        except InvalidToken as error:
+            raise self.validation_error("incorrect_code") from error
+
+    def get_totp_label(self, user: Any) -> str:
+        name: str = user.get_username()
+        return name
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        return {**super().get_public_key_credential_rp_entity(), "name": settings.WORKSPACE_NAME}
+
+    def generate_authenticator_name(self, user: Any, type: Any) -> str:
+        return "Passkey"
+
+
+class SingleSignOnAdapter(DefaultSocialAccountAdapter):
+    """People whom a provider vouches for. They must have an account here, with the address the provider has checked."""
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        return False
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """Tie a new identity to the one account that has its checked address, or say that there is none."""
+        if sociallogin.is_existing:
+            return
+        provider = sociallogin.provider
+        addresses = {address.email.lower() for address in sociallogin.email_addresses if address.verified}
+        found = [user for address in addresses for user in User.objects.filter(email__iexact=address)[:2]]
+        if len(found) != 1 or not found[0].is_active:
+            record_failure("", f"sso:{provider.app.provider_id}", reason="no_account")
+            why = "no_account" if addresses else "no_address"
+            raise ImmediateHttpResponse(_refused(request, {"provider": provider.name, "why": why}, 403))
+        user = found[0]
+        with ledger.transaction():
+            sociallogin.connect(request, user)
+            data = {"user": user.get_username(), "provider": provider.app.provider_id}
+            ledger.record(ledger.CONFIGURATION, "signin.provider_connected", data, ledger.actor_of(user))
+
+    def on_authentication_error(
+        self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, extra_context: Any = None
+    ) -> None:
+        """Show what the provider says. It is text from outside, and stays text."""
+        said = request.GET.get("error_description") or request.GET.get("error") or _reason(exception)
+        said = storable(said)[:SAID_KEPT]
+        record_failure("", f"sso:{provider.app.provider_id}", reason=str(error or "unknown")[:40])
+        raise ImmediateHttpResponse(_refused(request, {"provider": provider.name, "why": "failed", "said": said}, 401))
+
+
+def minutes_locked(request: HttpRequest, name: str) -> int:
+    """For how many more minutes nobody is let in under this name, or from this address. 0: they are."""
+    now, longest = time.time(), 0.0
+    key = AccountAdapter(request)._get_login_attempts_cache_key(request, username=name)
+    for rate in ratelimit.get_rates(app="allauth.account", action="login_failed"):
+        where = ratelimit.get_cache_key(request, app="allauth.account", action="login_failed", rate=rate, key=key)
+        tries = [at for at in cache.get(where, []) if at > now - rate.duration]
+        if len(tries) >= rate.amount:
+            longest = max(longest, min(tries) + rate.duration - now)
+    return math.ceil(longest / 60)
+
+
+def is_locked(errors: list[ValidationError]) -> bool:
+    """Whether a form was refused because too many tries had failed."""
+    return any(error.code in ("too_many_login_attempts", "rate_limited") for error in errors)
+
+
+def _ciphers() -> MultiFernet:
+    keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return MultiFernet(
+        [
+            Fernet(base64.urlsafe_b64encode(salted_hmac("countersign.factors", "", key, algorithm="sha256").digest()))
+            for key in keys
+        ]
+    )
+
+
+def _method(record: dict[str, Any]) -> str:
+    kind = str(record.get("method", ""))
+    if kind == "mfa":
+        return _METHODS.get(str(record.get("type")), "code")
+    return f"sso:{record.get('provider')}" if kind == "socialaccount" else kind
+
+
+def _reason(exception: Any) -> str:
+    return str(exception) if exception else "The answer did not belong to a sign-in that was begun here."
+
+
+def _refused(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+    return render(request, "console/signin_refused.html", context, status=status)

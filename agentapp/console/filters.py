@@ -1,0 +1,191 @@
+"""What narrows the inbox and in what order it stands. Filters are the URL, so that a view can be kept and shared."""
+
+from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
+from django.http import QueryDict
+from django.utils import timezone
+
+from agentapp.models import Run
+from approvals import claims
+from approvals.clock import Now
+from approvals.digest import storable
+from approvals.models import Approval, Decision, Risk, Snooze
+from approvals.policy import RISK_ORDER
+
+NEEDS, MINE, FREE, DECIDED = "needs", "mine", "free", "decided"
+VIEWS = (MINE, NEEDS, FREE, DECIDED)
+NOBODY = "nobody"
+AGES = {"15m": "15 minutes", "1h": "an hour", "4h": "4 hours", "1d": "a day"}
+_AGE = {
+    "15m": timedelta(minutes=15), "1h": timedelta(hours=1), "4h": timedelta(hours=4), "1d": timedelta(days=1),
+}  # fmt: skip
+SORTS = {"due": "Due first", "risk": "Riskiest first", "oldest": "Oldest first", "newest": "Newest first",
+         "cost": "Costliest run first"}  # fmt: skip
+# What decides about the order, first to last; a minus turns it round. Ties: risk, then age.
+ORDERS: dict[str, tuple[str, ...]] = {
+    "due": ("expires_at", "-rank", "id"),
+    "risk": ("-rank", "id"),
+    "oldest": ("created_at", "-rank", "id"),
+    "newest": ("-created_at", "-rank", "id"),
+    "cost": ("-run_cost", "-rank", "id"),
+}
+DECIDED_ORDER = ("-decided_at", "-id")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """One way of looking at the queue. Each field is a part of the address, under the name in `_PARTS`."""
+
+    view: str = NEEDS
+    text: str = ""
+    team: str = ""
+    risk: str = ""
+    tool: str = ""
+    agent: str = ""
+    rule: str = ""
+    starter: str = ""
+    age: str = ""
+    claimed: str = ""
+    by: str = ""
+    sort: str = "due"
+    snoozed: str = ""
+    flat: str = ""
+
+    @classmethod
+    def read(cls, query: QueryDict) -> "Filters":
+        """The filters of an address. What cannot be meant is left out."""
+        found = {name: storable(query.get(_PARTS.get(name, name), "").strip())[:120] for name in _NAMES}
+        found["text"] = found["text"][:100]
+        for name, known in _KNOWN.items():
+            if found[name] not in known:
+                found[name] = _DEFAULTS[name]
+        return cls(**found)
+
+    @property
+    def narrow(self) -> bool:
+        return any(getattr(self, name) for name in _NARROWING)
+
+    def condition(self, user: User) -> Q:
+        """Which requests these filters let through, whatever the tab."""
+        plain = {name: getattr(self, name) for name in ("risk", "tool", "agent", "rule") if getattr(self, name)}
+        found = Q(**plain)
+        if self.text:
+            found &= _about(self.text)
+        if self.starter:
+            found &= Q(starter__username=self.starter)
+        if self.team:
+            links = Approval.groups.through.objects.filter(approval=OuterRef("pk"), group__name=self.team)
+            found &= Q(Exists(links))
+        if self.age:
+            found &= Q(created_at__lte=timezone.now() - _AGE[self.age])
+        if self.claimed == NOBODY:
+            found &= ~Q(Exists(claims.standing().filter(approval=OuterRef("pk"))))
+        elif self.claimed:
+            found &= Q(Exists(claims.standing().filter(approval=OuterRef("pk"), user__username=self.claimed)))
+        if self.by:
+            counting = Decision.objects.filter(approval=OuterRef("pk"), undone_at__isnull=True)
+            found &= Q(Exists(counting.filter(user__username=self.by)))
+        return found
+
+    def query(self, **changes: str) -> str:
+        """The query string of this view with some parts changed; a part set to nothing is left out."""
+        parts = {_PARTS.get(name, name): value for name, value in asdict(self).items()} | changes
+        told = {name: value for name, value in parts.items() if value and value != _DEFAULTS.get(name)}
+        return "?" + urlencode(told)
+
+    @property
+    def here(self) -> str:
+        return self.query()
+
+    @property
+    def cleared(self) -> str:
+        return self.query(**{_PARTS.get(name, name): "" for name in _NARROWING})
+
+    @property
+    def parts(self) -> list[tuple[str, str]]:
+        """What a form that must come back here posts along."""
+        named = ((_PARTS.get(name, name), str(value)) for name, value in asdict(self).items())
+        return [(name, value) for name, value in named if value and value != _DEFAULTS.get(name)]
+
+    @property
+    def chips(self) -> list[tuple[str, str, str]]:
+        """What is narrowed by, and where it leads to take it away."""
+        shown = {"risk": self.risk.capitalize(), "age": f"over {AGES.get(self.age, '')}", "snoozed": "by you"}
+        return [
+            (_CHIPS[name], shown.get(name, getattr(self, name)), self.query(**{_PARTS.get(name, name): ""}))
+            for name in _NARROWING
+            if getattr(self, name)
+        ]
+
+    @property
+    def sorts(self) -> list[tuple[str, str, bool]]:
+        """Every order: its words, its address, whether it is this one."""
+        return [(words, self.query(sort=name), name == self.sort) for name, words in SORTS.items()]
+
+    @property
+    def sort_words(self) -> str:
+        return "Latest first" if self.view == DECIDED else SORTS[self.sort]
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return DECIDED_ORDER if self.view == DECIDED else ORDERS[self.sort]
+
+
+_NAMES = tuple(field.name for field in fields(Filters))
+_DEFAULTS: dict[str, str] = {field.name: str(field.default) for field in fields(Filters)}
+_PARTS = {"text": "q", "flat": "all"}
+_KNOWN: dict[str, Any] = {
+    "view": VIEWS, "risk": Risk.values, "age": AGES, "sort": SORTS, "snoozed": ("1",), "flat": ("1",),
+}  # fmt: skip
+_CHIPS = {
+    "text": "Text", "team": "Team", "risk": "Risk", "tool": "Tool", "agent": "Agent", "rule": "Policy",
+    "starter": "Requester", "age": "Waiting", "claimed": "Claimed by", "by": "Decided by", "snoozed": "Snoozed",
+}  # fmt: skip
+_NARROWING = tuple(_CHIPS)
+_COST = Run._meta.get_field("cost")
+
+
+def tab(name: str, user: User) -> Q:
+    """Which of the requests that wait a tab shows."""
+    asleep = Q(Exists(Snooze.objects.filter(approval=OuterRef("pk"), user=user, until__gt=Now())))
+    held = claims.standing().filter(approval=OuterRef("pk"))
+    if name == MINE:
+        return Q(Exists(held.filter(user=user)))
+    if name == "snoozed":
+        return asleep
+    if name == FREE:
+        # What was handed to a group of mine is for me to take.
+        return ~asleep & ~Q(Exists(held.exclude(group__in=user.groups.all())))
+    return ~asleep
+
+
+def ordered(approvals: QuerySet[Approval], filters: Filters) -> QuerySet[Approval]:
+    """In the order asked for, with what that order looks at."""
+    if filters.view == DECIDED:
+        return approvals.order_by(*filters.order)
+    levels = [When(risk=level, then=Value(number)) for number, level in enumerate(RISK_ORDER)]
+    approvals = approvals.annotate(rank=Case(*levels, default=Value(0), output_field=IntegerField()))
+    if filters.sort == "cost":
+        cost = Run.objects.filter(pk=OuterRef("run_id")).values("cost")
+        approvals = approvals.annotate(run_cost=Coalesce(Subquery(cost), Value(0), output_field=_COST))
+    return approvals.order_by(*filters.order)
+
+
+def _about(text: str) -> Q:
+    """What a person who types this looks for: words, a tool, an agent, or a reference as in APR-7F3K2A."""
+    ending = text.upper().removeprefix("APR-")
+    if text.upper().startswith("APR-") and len(ending) == 6:
+        return Q(pk__iendswith=ending)
+    words = Q(title__icontains=text) | Q(final_title__icontains=text)
+    return words | Q(tool__icontains=text) | Q(agent__icontains=text)
+
+
+def read_query(text: str) -> Filters:
+    """The filters of a query string that was kept."""
+    return Filters.read(QueryDict(text.removeprefix("?")))

@@ -1,0 +1,105 @@
+"""Finding words in a run: in what was said, in the names, arguments and results of its calls.
+
+What is masked on the page is not searched either: an answer of "found" would give it away piece by piece.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import BooleanField, Case, F, Q, QuerySet, Value, When
+
+from agentapp.console import inspector
+from agentapp.models import Run, ToolExecution
+from approvals.digest import storable
+
+MAX_WORDS = 200
+# So many places are found at most; a run with more wants better words.
+MAX_PLACES = 200
+_SAID = ("text", "reasoning", "model", "error")
+_PLACE = ("place", "at", "sure")
+_LOOKED_AT = MAX_PLACES + 1
+_NAMES = ("name", "proposed_name", "reason", "message", "outcome_note")
+
+type Place = tuple[int, int | None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Step and call of each match, in the order of the run. `is_cut`: there are more."""
+
+    words: str
+    places: list[Place] = field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def keys(self) -> set[str]:
+        return {f"{step}" if call is None else f"{step}-{call}" for step, call in self.places}
+
+    def number_of(self, place: Place) -> int:
+        """Which match the place is, from 1; 0 for none."""
+        return self.places.index(place) + 1 if place in self.places else 0
+
+    def around(self, place: Place) -> tuple[Place | None, Place | None]:
+        """The matches before and behind a place, round the ends."""
+        if not self.places:
+            return None, None
+        before = [found for found in self.places if _order(found) < _order(place)]
+        behind = [found for found in self.places if _order(found) > _order(place)]
+        return (before or self.places)[-1], (behind or self.places)[0]
+
+
+def find(run: Run, words: str) -> Found | None:
+    """Where these words stand in the run; None without words. One query, and one more for secrets."""
+    words = storable(words).strip()[:MAX_WORDS]
+    if not words:
+        return None
+    places: list[Place] = [(0, None)] if words.lower() in f"{run.title}\n{run.input}".lower() else []
+    said = (
+        run.steps.filter(_any(_SAID, words))
+        .order_by()
+        .annotate(place=F("number"), at=Value(-1), sure=Value(True))
+        .values_list(*_PLACE)
+    )
+    places += _calls(run, words, said.values_list(*_PLACE))
+    places.sort(key=_order)
+    return Found(words, places[:MAX_PLACES], len(places) > MAX_PLACES)
+
+
+def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> list[Place]:
+    """The steps in `said` and the calls that match. A call whose texts hold secrets is read as the page shows it."""
+    texts = _any(tuple(inspector.PARTS.values()), words)
+    open_ones = (
+        (Q(tool__isnull=True) | Q(tool__secret_fields=[]))
+        & (Q(approval__isnull=True) | Q(approval__secret_fields=[]))
+        & Q(proposed_name="")
+    )
+    named = _any(_NAMES, words)
+    calls = run.executions.filter(named | texts).order_by()
+    sure = Case(When(named | open_ones, then=Value(True)), default=Value(False), output_field=BooleanField())
+    calls = calls.annotate(place=F("step__number"), at=F("index"), sure=sure)
+    found = list(said.union(calls.values_list(*_PLACE), all=True).order_by("place", "at")[:_LOOKED_AT])
+    doubtful = {(step, index) for step, index, is_sure in found if not is_sure}
+    shown = set()
+    if doubtful:
+        wanted = run.executions.filter(texts).exclude(named | open_ones).order_by("step__number", "index")
+        for call in wanted.select_related("step", "tool", "approval")[: len(doubtful)].iterator(chunk_size=20):
+            if _shows(call, words):
+                shown.add((call.step.number, call.index))
+    kept = ((step, index) for step, index, _ in found if (step, index) not in doubtful - shown)
+    return [(step, None if index < 0 else index) for step, index in kept]
+
+
+def _shows(call: ToolExecution, words: str) -> bool:
+    shown = (inspector.full_text(call, part) for part, name in inspector.PARTS.items() if getattr(call, name))
+    return any(words.lower() in text.lower() for text in shown)
+
+
+def _any(fields: tuple[str, ...], words: str) -> Q:
+    wanted = Q()
+    for name in fields:
+        wanted |= Q(**{f"{name}__icontains": words})
+    return wanted
+
+
+def _order(place: Place) -> tuple[int, int]:
+    return place[0], -1 if place[1] is None else place[1]

@@ -1,0 +1,52 @@
+"""What an agent is given in a form made from its input schema, and the text its run gets of it.
+
+The run's input is the canonical JSON of what was given: types are kept, and no value can be read as another field.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import QueryDict
+
+from agentapp.console import schema_form, schemas
+from agentapp.console.schema_form import SchemaForm
+from agentapp.models import Agent
+from agentapp.tools.schema import check_arguments
+from approvals.digest import MalformedJSON, canonical
+
+
+@dataclass(frozen=True)
+class Given:
+    """The form as it stands, with the input and the title it amounts to. No input: something is wrong with it."""
+
+    form: SchemaForm
+    input: str = ""
+    title: str = ""
+
+
+def given(agent: Agent, posted: QueryDict | None, *, check: bool) -> Given | None:
+    """What was posted for an agent; None for one that takes a plain message. `check`: it is about to be sent."""
+    if not agent.input_schema:
+        return None
+    properties = schemas.properties(agent.input_schema)
+    begin = {name: described["default"] for name, described in properties.items() if "default" in described}
+    form = schema_form.build(agent.input_schema, begin, begin, posted=posted)
+    for item in form.all_fields:
+        item.was = None  # nobody had proposed anything
+    if check:
+        for problem in check_arguments(agent.input_schema, form.arguments):
+            if not form.point_at(problem.field, problem.sentence):
+                form.errors.setdefault("", problem.sentence)
+    if form.errors:
+        return Given(form)
+    try:
+        return Given(form, canonical(form.arguments), _title(form))
+    except MalformedJSON as error:
+        form.errors[""] = str(error)
+        return Given(form)
+
+
+def _title(form: SchemaForm) -> str:
+    """The fields in a line: "Order 58213, Reason Damaged in transit"."""
+    filled: list[Any] = [item for item in form.fields if item.kind not in ("group", "json", "textarea")]
+    return ", ".join(f"{item.label} {item.words}" for item in filled if item.words.strip())

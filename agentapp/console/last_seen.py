@@ -1,0 +1,25 @@
+"""When each session was last used, for the list of them. At most once a minute: not every page is a write."""
+
+from collections.abc import Callable
+
+from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
+from allauth.usersessions.models import UserSession
+from django.core.cache import caches
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+_NOTE_EVERY_SECONDS = 60
+
+
+def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware. Sessions that were not begun on the sign-in page are in no list."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        key = request.session.session_key
+        listed = key and AUTHENTICATION_METHODS_SESSION_KEY in request.session and request.user.is_authenticated
+        if listed and caches["process"].add(f"seen:{key}", True, _NOTE_EVERY_SECONDS):
+            UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
+        return response
+
+    return middleware

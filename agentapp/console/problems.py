@@ -1,0 +1,139 @@
+"""A page that cannot be shown: what happened, what did not happen, what to do. In full, or as a part of a page."""
+
+import logging
+import secrets
+import sys
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.models import Group, Permission, User
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import REASON_NO_CSRF_COOKIE
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from agentapp.console.shell import Forbidden
+
+log = logging.getLogger(__name__)
+
+# Of those who can help, no more than these are named.
+_HELPERS = 3
+# What Django calls staff is no permission of its own.
+_STAFF = "staff"
+# The pages of the admin, by the end of their names, and what each wants at least.
+_ACTS = {"changelist": "view", "history": "view", "change": "view", "add": "add", "delete": "delete"}
+_GONE = {
+    "approvals": "There is no such request, or it is not for you to see.",
+    "runs": "There is no such run, or it is not for you to see.",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why there is nothing to see. `again` offers to try once more, `right` names what is missing."""
+
+    title: str
+    words: str
+    again: bool = False
+    icon: str = "alert"
+    right: str = ""
+    roles: list[str] = field(default_factory=list)
+    helpers: list[User] = field(default_factory=list)
+    back: str = ""
+    reference: str = ""
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return _answer(
+        request, 400, Problem("This request cannot be read", "Nothing was changed. Go back and send it once more.")
+    )
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Names the right that is missing, who has it, and who can give it."""
+    words = str(exception) or "This needs a right that you do not have."
+    right = exception.right if isinstance(exception, Forbidden) else _right_of_admin(request)
+    name, roles, helpers = _who_can_help(right) if _is_signed_in(request) else ("", [], [])
+    if right == _STAFF:
+        words, name = "The administration is where agents, tools and rules are configured.", "open the administration"
+    problem = Problem("This is not open to you", words, icon="lock", right=name, roles=roles, helpers=helpers)
+    return _answer(request, 403, problem)
+
+
+def _right_of_admin(request: HttpRequest) -> str:
+    """The right that a page of the admin wanted; the admin refuses without a word. Empty: it is another page."""
+    match = request.resolver_match
+    if match is None or match.namespace != "admin" or not _is_signed_in(request):
+        return ""
+    if not (request.user.is_active and request.user.is_staff):
+        return _STAFF
+    app, _, page = (match.url_name or "").partition("_")
+    model, _, act = page.rpartition("_")
+    return f"{app}.{_ACTS[act]}_{model}" if model and act in _ACTS else ""
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    section = request.path.strip("/").partition("/")[0]
+    words = _GONE.get(section, "There is no such page, or it is not for you to see.")
+    return _answer(request, 404, Problem("There is nothing here", words, icon="search"))
+
+
+def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form whose token does not match: somebody signed in or out since its page was opened."""
+    words = "Nothing was sent. You signed in or out since this page was opened. Go back and send it again."
+    if reason == REASON_NO_CSRF_COOKIE:
+        words = "Nothing was sent. The browser keeps no cookies for this site; allow them, go back and send it again."
+    return _answer(request, 403, Problem("Your session has changed", words, icon="user", back=page_of(request)))
+
+
+def broken(request: HttpRequest) -> HttpResponse:
+    """Our own failure. No query, so that it can be shown when the database is what fails."""
+    reference = f"E-{secrets.token_hex(4).upper()}"
+    failure = sys.exc_info()[0]
+    name = failure.__name__ if failure else "an error"
+    # The traceback stands beside this line, logged by Django.
+    log.error("%s: %s %s failed with %s", reference, request.method, request.path, name)
+    words = "Something went wrong here, and it has been logged. What was under way was not saved."
+    problem = Problem("This did not work", words, again=True, reference=reference)
+    is_part = bool(request.headers.get("HX-Request"))
+    template = "console/_failed.html" if is_part else "console/broken.html"
+    try:
+        text = render_to_string(template, {"problem": problem, "workspace": settings.WORKSPACE_NAME})
+    except Exception:
+        log.exception("%s: its page failed too", reference)
+        return HttpResponse(f"{words} Reference: {reference}", status=500, content_type="text/plain")
+    return HttpResponse(text, status=500)
+
+
+def _answer(request: HttpRequest, status: int, problem: Problem) -> HttpResponse:
+    if request.headers.get("HX-Request"):
+        return render(request, "console/_failed.html", {"problem": problem}, status=status)
+    frame = "console/base.html" if _is_signed_in(request) else "console/bare.html"
+    return render(request, "console/problem.html", {"problem": problem, "frame": frame}, status=status)
+
+
+def _is_signed_in(request: HttpRequest) -> bool:
+    """A request that is refused early has no person yet."""
+    user = getattr(request, "user", None)
+    return user is not None and bool(user.is_authenticated)
+
+
+def _who_can_help(right: str) -> tuple[str, list[str], list[User]]:
+    """The right as people read it, the roles that carry it, and some who can give it."""
+    app, _, codename = right.partition(".")
+    permission = Permission.objects.filter(content_type__app_label=app, codename=codename).first()
+    roles = Group.objects.filter(permissions=permission).order_by("name") if permission else Group.objects.none()
+    helpers = User.objects.with_perm("auth.change_user", backend="django.contrib.auth.backends.ModelBackend")
+    name = permission.name.removeprefix("Can ") if permission else ""
+    return name, list(roles.values_list("name", flat=True)), list(helpers.order_by("username")[:_HELPERS])
+
+
+def page_of(request: HttpRequest) -> str:
+    """The page of ours from which something was posted, as a path; else the first one."""
+    referrer = request.headers.get("Referer", "")
+    if not url_has_allowed_host_and_scheme(referrer, {request.get_host()}, request.is_secure()):
+        return "/"
+    parts = urlsplit(referrer)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path or "/"

@@ -1,0 +1,147 @@
+"""What the list of runs is narrowed to and sorted by, and the places in it."""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from agentapp.console import words
+from agentapp.models import Run, ToolExecution
+from agentapp.reasons import StopReason
+from approvals.digest import storable
+from approvals.models import Approval
+
+SINCE = {"1h": ("the last hour", timedelta(hours=1)), "24h": ("24 hours", timedelta(days=1)),
+         "7d": ("7 days", timedelta(days=7)), "30d": ("30 days", timedelta(days=30))}  # fmt: skip
+MAX_TEXT = 120
+_NO_ERROR = ("", ToolExecution.ResultStatus.OK)
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A place in the list, the newest or the last active first: that of one run."""
+
+    moment: datetime
+    id: uuid.UUID
+    column: str = "created_at"
+
+    @classmethod
+    def of(cls, run: Run, column: str) -> "Cursor":
+        return cls(getattr(run, column), run.pk, column)
+
+    @classmethod
+    def read(cls, text: str, column: str) -> "Cursor":
+        """Raises ValueError for what no list has written."""
+        written, _, key = text.partition("_")
+        moment = datetime.fromisoformat(written)
+        try:
+            moment = moment.astimezone(UTC) if moment.tzinfo else moment
+        except OverflowError as error:
+            raise ValueError("no run is as old or as young as that") from error
+        if moment.tzinfo is None:
+            raise ValueError("a place in the list has a time zone")
+        return cls(moment, uuid.UUID(key), column)
+
+    def __str__(self) -> str:
+        return f"{self.moment.isoformat()}_{self.id}"
+
+    @property
+    def here_and_older(self) -> Q:
+        """Written so that the index on the column and the id serves it."""
+        earlier = Q(**{f"{self.column}__lt": self.moment}) | Q(id__lte=self.id)
+        return Q(**{f"{self.column}__lte": self.moment}) & earlier
+
+    @property
+    def newer(self) -> Q:
+        later = Q(**{f"{self.column}__gt": self.moment}) | Q(id__gt=self.id)
+        return Q(**{f"{self.column}__gte": self.moment}) & later
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the list is narrowed to; empty means everything. `sort` is no filter, but goes with them."""
+
+    state: str = ""
+    agent: str = ""
+    reason: str = ""
+    tool: str = ""
+    approval: str = ""
+    error: str = ""
+    cost: str = ""
+    since: str = ""
+    ongoing: str = ""
+    sort: str = ""
+
+    @classmethod
+    def read(cls, request: HttpRequest) -> "Filters":
+        given = {field.name: storable(request.GET.get(field.name, "")).strip()[:MAX_TEXT] for field in fields(cls)}
+        known: dict[str, Sequence[str]] = {
+            "state": Run.State.values,
+            "reason": list(StopReason),
+            "since": list(SINCE),
+            "approval": ["1"],
+            "ongoing": ["1"],
+            "sort": ["activity"],
+        }
+        given |= {name: given[name] if given[name] in values else "" for name, values in known.items()}
+        given["cost"] = _amount(given["cost"])
+        return cls(**given)
+
+    @property
+    def any(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self) if field.name != "sort")
+
+    @property
+    def column(self) -> str:
+        return "updated_at" if self.sort else "created_at"
+
+    @property
+    def shown(self) -> Iterable[tuple[str, str, str]]:
+        """The chips: name in the address, what it is about, its value in words. Status and agent have their own."""
+        worded = (
+            ("reason", "Ended by", words.stop_reason(self.reason)),
+            ("tool", "Used", self.tool),
+            ("approval", "Asked people", "yes"),
+            ("error", "Error", self.error),
+            ("cost", "Cost over", f"${self.cost}"),
+            ("since", "Within", SINCE[self.since][0] if self.since else ""),
+            ("ongoing", "Still", "going on"),
+            ("sort", "Sorted by", "last activity"),
+        )
+        return [chip for chip in worded if getattr(self, chip[0])]
+
+    def narrow(self, runs: QuerySet[Run]) -> QuerySet[Run]:
+        if self.state:
+            runs = runs.filter(state=self.state)
+        if self.reason:
+            runs = runs.filter(stop_reason=self.reason)
+        if self.tool:
+            runs = runs.filter(Exists(ToolExecution.objects.filter(run=OuterRef("pk"), name=self.tool)))
+        if self.approval:
+            runs = runs.filter(Exists(Approval.objects.filter(run_id=OuterRef("pk"))))
+        if self.error:
+            failed = ToolExecution.objects.filter(run=OuterRef("pk"), message__icontains=self.error)
+            failed = failed.exclude(result_status__in=_NO_ERROR)
+            runs = runs.filter(Q(stop_message__icontains=self.error) | Exists(failed))
+        if self.cost:
+            runs = runs.filter(cost__gt=Decimal(self.cost))
+        if self.since:
+            runs = runs.filter(created_at__gte=timezone.now() - SINCE[self.since][1])
+        if self.ongoing:
+            runs = runs.exclude(state__in=Run.FINAL)
+        return runs.filter(agent__name=self.agent) if self.agent else runs
+
+
+def _amount(text: str) -> str:
+    """An amount of dollars as it was typed; empty for what is none."""
+    text = text.lstrip("$").replace(",", "")
+    try:
+        amount = Decimal(text or "x")
+    except InvalidOperation:
+        return ""
+    return text if amount.is_finite() and 0 <= amount < 10**9 else ""

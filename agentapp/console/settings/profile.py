@@ -1,0 +1,44 @@
+"""Who somebody is: name and address, and the team they are in, which administrators set."""
+
+from http import HTTPStatus
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_http_methods
+
+from agentapp.console.settings.sections import PROFILE, page, saved
+from agentapp.console.shell import signed_in
+from approvals import configuration, ledger
+
+
+class ProfileForm(forms.ModelForm):
+    """An address belongs to one account: providers of single sign-on find people by it."""
+
+    email = forms.EmailField(required=False)
+
+    class Meta:
+        model = User
+        fields = ["first_name", "last_name", "email"]
+
+    def clean_email(self) -> str:
+        address: str = self.cleaned_data["email"]
+        if settings.OIDC_PROVIDERS:
+            return self.instance.email
+        if address and User.objects.filter(~Q(pk=self.instance.pk), email__iexact=address).exists():
+            raise forms.ValidationError("Another account has this address.")
+        return address
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def profile(request: HttpRequest) -> HttpResponse:
+    # A copy: a form that is refused leaves the person in the page's frame as they are.
+    user = User.objects.get(pk=signed_in(request).pk)
+    form = ProfileForm(request.POST if request.method == "POST" else None, instance=user)
+    if request.method == "POST" and form.is_valid():
+        configuration.save(form.save(commit=False), ledger.actor_of(user))
+        return saved(request, PROFILE)
+    context = {"form": form, "groups": list(user.groups.all()), "address_is_set": bool(settings.OIDC_PROVIDERS)}
+    return page(request, PROFILE, context, HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK)

@@ -1,0 +1,71 @@
+"""Where somebody is signed in, and how they end it there."""
+
+import re
+
+from allauth.usersessions.models import UserSession
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST, require_safe
+
+from agentapp.console.settings.sections import SESSIONS, page, saved
+from agentapp.console.shell import signed_in
+from approvals import ledger
+
+# Every browser claims to be those that came before it: the first that fits is the one.
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("CrOS", "ChromeOS"),
+    ("Mac OS X", "macOS"), ("Linux", "Linux"),
+)  # fmt: skip
+
+
+def device(user_agent: str) -> str:
+    """What somebody signed in with, as far as it says so."""
+    browser = next((name for sign, name in _BROWSERS if sign in user_agent), "")
+    system = next((name for sign, name in _SYSTEMS if sign in user_agent), "")
+    if not browser and not system:
+        return re.sub(r"[^\w ./-].*", "", user_agent)[:40].strip() or "Unknown device"
+    return " on ".join(part for part in (browser or "A browser", system) if part)
+
+
+@require_safe
+def sessions(request: HttpRequest) -> HttpResponse:
+    listed = [
+        {"session": session, "device": device(session.user_agent), "is_this": _is_this(request, session)}
+        for session in UserSession.objects.purge_and_list(signed_in(request))
+    ]
+    listed.sort(key=lambda one: (not one["is_this"], -one["session"].last_seen_at.timestamp()))
+    return page(request, SESSIONS, {"listed": listed})
+
+
+@require_POST
+def end(request: HttpRequest, session_id: int) -> HttpResponse:
+    """End one of one's sessions. One that is gone is as good as ended."""
+    user = signed_in(request)
+    found = UserSession.objects.filter(user=user, pk=session_id).exclude(session_key=request.session.session_key)
+    return saved(request, SESSIONS, "Ended" if _end(user, list(found)) else "It had ended before")
+
+
+@require_POST
+def end_others(request: HttpRequest) -> HttpResponse:
+    """End every session of one's own but this."""
+    user = signed_in(request)
+    others = UserSession.objects.filter(user=user).exclude(session_key=request.session.session_key)
+    number = _end(user, list(others))
+    return saved(request, SESSIONS, f"{number} ended" if number else "There was no other")
+
+
+def _end(user: User, ending: list[UserSession]) -> int:
+    with ledger.transaction():
+        for session in ending:
+            session.end()
+        if ending:
+            data = {"user": user.get_username(), "number": len(ending)}
+            ledger.record(ledger.CONFIGURATION, "signin.sessions_ended", data, ledger.actor_of(user))
+    return len(ending)
+
+
+def _is_this(request: HttpRequest, session: UserSession) -> bool:
+    return bool(session.session_key == request.session.session_key)

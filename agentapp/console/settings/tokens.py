@@ -1,0 +1,106 @@
+"""Somebody's own API tokens: made with no more than they may do themselves, shown once, revoked."""
+
+import uuid
+from datetime import timedelta
+from http import HTTPStatus
+
+from allauth.account.decorators import reauthentication_required
+from django import forms
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agentapp import auth
+from agentapp.console.settings.sections import TOKENS, page, saved
+from agentapp.console.shell import signed_in
+from agentapp.models import ApiToken
+from approvals import ledger
+
+# What a person must be allowed to do for a token of theirs to do it; any of them is enough.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "runs:create": ("agentapp.start_run",),
+    "approvals:decide": ("approvals.decide_approval", "agentapp.resolve_outcome"),
+    "configuration:read": (
+        "agentapp.start_run",
+        "agentapp.view_agent",
+        "agentapp.view_tool",
+        "agentapp.engage_killswitch",
+        "agentapp.view_breaker",
+        "agentapp.view_killswitch",
+    ),
+    "controls:operate": ("agentapp.engage_killswitch",),
+}
+LASTS = {"30": "30 days", "90": "90 days", "365": "A year", "": "Until it is revoked"}
+
+
+def scopes_of(user: User) -> dict[str, str]:
+    """The scopes that a token of this person's can have, with what each lets it do."""
+    return {
+        scope: meaning
+        for scope, meaning in auth.SCOPES.items()
+        if scope not in NEEDS or any(user.has_perm(right) for right in NEEDS[scope])
+    }
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(max_length=80)
+    scopes = forms.MultipleChoiceField()
+    days = forms.ChoiceField(choices=list(LASTS.items()), required=False)
+
+    def __init__(self, user: User, data: object = None) -> None:
+        super().__init__(data)  # type: ignore[arg-type]
+        self.fields["scopes"].choices = list(scopes_of(user).items())  # type: ignore[attr-defined]
+
+    def clean_scopes(self) -> list[str]:
+        scopes: list[str] = self.cleaned_data["scopes"]
+        try:
+            auth.check_scopes(scopes)
+        except auth.TokenRefused as error:
+            raise forms.ValidationError(str(error)) from error
+        return scopes
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    user = signed_in(request)
+    return page(request, TOKENS, _context(user, TokenForm(user)))
+
+
+@never_cache
+@reauthentication_required  # type: ignore[untyped-decorator]
+def issue(request: HttpRequest) -> HttpResponse:
+    """Make a token and show it, this once. Whoever finds an open screen needs more than that for it."""
+    user = signed_in(request)
+    if request.method != "POST":  # one comes back here from showing who one is
+        return page(request, TOKENS, _context(user, TokenForm(user)))
+    form = TokenForm(user, request.POST)
+    if not form.is_valid():
+        return page(request, TOKENS, _context(user, form), HTTPStatus.UNPROCESSABLE_ENTITY)
+    days = form.cleaned_data["days"]
+    ends = timezone.now() + timedelta(days=int(days)) if days else None
+    made = form.cleaned_data
+    token, secret = auth.issue_token(user, made["name"], made["scopes"], ledger.actor_of(user), ends)
+    return page(request, TOKENS, _context(user, TokenForm(user)) | {"made": token, "secret": secret})
+
+
+@require_POST
+def revoke(request: HttpRequest, token_id: uuid.UUID) -> HttpResponse:
+    user = signed_in(request)
+    token = ApiToken.objects.filter(user=user, pk=token_id).first()
+    if token is None:
+        raise Http404("There is no such token of yours.")
+    revoked = auth.revoke_token(token, ledger.actor_of(user))
+    return saved(request, TOKENS, "Revoked" if revoked else "It was revoked before")
+
+
+def _context(user: User, form: TokenForm) -> dict[str, object]:
+    return {
+        "form": form,
+        "scopes": scopes_of(user),
+        "lasts": LASTS,
+        "tokens": ApiToken.objects.filter(user=user, revoked_at__isnull=True),
+        "now": timezone.now(),
+    }

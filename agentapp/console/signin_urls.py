@@ -1,0 +1,19 @@
+"""Where people come in. allauth's own names stand beside ours: it looks its pages up by them."""
+
+from django.urls import path
+
+from agentapp.console import renewal, setup, signin
+
+urlpatterns = [
+    path("login/", signin.sign_in, name="login"),
+    path("login/", signin.sign_in, name="account_login"),
+    path("login/passkey/", signin.passkey, name="mfa_login_webauthn"),
+    path("login/second/", signin.second_factor, name="mfa_authenticate"),
+    path("login/switched-off/", signin.switched_off, name="account_inactive"),
+    path("login/sso/<slug:provider_id>/", signin.single_sign_on_begin, name="openid_connect_login"),
+    path("login/sso/<slug:provider_id>/callback/", signin.single_sign_on_end, name="openid_connect_callback"),
+    path("logout/", signin.sign_out, name="logout"),
+    path("setup/", setup.setup, name="setup"),
+    path("reauthenticate/", renewal.reauthenticate, name="reauthenticate"),
+    path("reauthenticate/", renewal.reauthenticate, name="account_reauthenticate"),
+]

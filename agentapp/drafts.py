@@ -1,0 +1,46 @@
+"""The only writer of Draft: what a model has said so far in a step, for people who watch. Nothing rests on it."""
+
+import uuid
+from collections.abc import Iterable
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from agentapp.models import Draft, Run
+from approvals.append_only import ANNOUNCED_ON
+from approvals.clock import Now
+from approvals.digest import storable
+
+MAX_CHARS = 100_000
+
+
+def chain(run_id: uuid.UUID) -> str:
+    """The name under which a change of a draft is announced. It is no chain of the ledger."""
+    return f"draft:{run_id}"
+
+
+def write(run: Run, token: uuid.UUID, step: int, text: str) -> bool:
+    """Keep what has come so far, in a transaction of its own. False: the run is no longer held by this lease."""
+    with transaction.atomic():
+        if not Run.objects.filter(pk=run.pk, lease_token=token, state=Run.State.RUNNING).exists():
+            return False
+        Draft.objects.bulk_create(
+            [Draft(run=run, step=step, text=storable(text)[:MAX_CHARS], updated_at=Now())],
+            update_conflicts=True, unique_fields=["run"], update_fields=["step", "text", "updated_at"],
+        )  # fmt: skip
+        # SQLite's listeners look at the rows.
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_notify(%s, %s)", [ANNOUNCED_ON, chain(run.pk)])
+    return True
+
+
+def discard(run: Run) -> None:
+    """Let go of a draft: its step is stored, or will not be. What stores the step announces it."""
+    Draft.objects.filter(run=run).delete()
+
+
+def under_way(run_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Draft]:
+    """The drafts of steps that are being decided. One that a dead worker left behind is not among them for long."""
+    current = Draft.objects.filter(run__in=list(run_ids), run__state=Run.State.RUNNING, step=F("run__step_count") + 1)
+    return {draft.run_id: draft for draft in current}

@@ -1,0 +1,33 @@
+"""What a model says to a person who asks about a call it has proposed: words, and never a call."""
+
+import dataclasses
+from collections.abc import Callable
+
+from agentapp import llm
+from agentapp.drivers.base import Driver, Runtime, StepRequest
+from agentapp.drivers.timeouts import timeout_of
+from agentapp.messages import Reply
+
+
+def in_words(driver: Driver, runtime: Runtime, state: StepRequest) -> Reply:
+    """The answer to the question that stands last in the messages. A call in it is not heard. Raises ModelError.
+
+    The tools are described as ever, because some providers refuse a history with calls of tools that
+    they are not told of; the model may use none.
+    """
+    own: Callable[[StepRequest], Reply] | None = getattr(driver, "in_words", None)
+    return dataclasses.replace(own(state) if own else _plainly(runtime, state), tool_calls=())
+
+
+def _plainly(runtime: Runtime, state: StepRequest) -> Reply:
+    return runtime.complete(
+        llm.Request(
+            model=state.agent["model"],
+            instructions=state.agent["instructions"],
+            messages=state.messages,
+            tools=state.tools,
+            settings=state.agent["model_settings"],
+            tool_choice="none",
+            timeout=timeout_of(state.agent["model_settings"]),
+        )
+    )

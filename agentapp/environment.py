@@ -1,0 +1,93 @@
+"""What settings are read with: one variable of the environment at a time, each with its own words for what is wrong."""
+
+import os
+import re
+import zoneinfo
+from collections.abc import Callable
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
+    """Read one variable; empty counts as unset. Raises ImproperlyConfigured naming the variable."""
+    raw = os.environ.get(name, "").strip()
+    if not raw:
+        return default
+    try:
+        return read(raw)
+    except ValueError as error:
+        # A URL may hold a password, which does not belong in a log.
+        shown = "" if "://" in raw else f"={raw!r}"
+        raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
+
+
+def read_bool(raw: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if raw.lower() not in words:
+        raise ValueError("Use true or false.")
+    return words[raw.lower()]
+
+
+def read_count(raw: str) -> int:
+    value = int(raw)
+    if value < 0:
+        raise ValueError("It cannot be negative.")
+    return value
+
+
+def read_list(raw: str) -> list[str]:
+    return [item.strip() for item in raw.split(",") if item.strip()]
+
+
+def read_reasons(raw: str) -> list[str]:
+    reasons = [reason.strip() for reason in raw.split(";") if reason.strip()]
+    if not 1 <= len(reasons) <= 3 or any(len(reason) > 60 for reason in reasons):
+        raise ValueError("One to three reasons of up to 60 characters, with semicolons between them.")
+    return reasons
+
+
+def read_provider_ids(raw: str) -> list[str]:
+    ids = read_list(raw)
+    if wrong := [id for id in ids if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", id)]:
+        raise ValueError(f"{wrong[0]!r} is not such a name.")
+    return ids
+
+
+def read_redis_url(raw: str) -> str:
+    if not raw.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("It starts with redis://, rediss:// or unix://.")
+    return raw
+
+
+def read_web_address(raw: str) -> str:
+    if not raw.startswith(("http://", "https://")):
+        raise ValueError("It starts with http:// or https://.")
+    return raw.rstrip("/")
+
+
+def read_time_zone(raw: str) -> str:
+    try:
+        return zoneinfo.ZoneInfo(raw).key
+    except (zoneinfo.ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError("There is no such time zone.") from error
+
+
+def read_choice(*choices: str) -> Callable[[str], str]:
+    def read(raw: str) -> str:
+        if raw not in choices:
+            raise ValueError(f"Use one of {', '.join(choices)}.")
+        return raw
+
+    return read
+
+
+def env_bool(name: str, default: bool) -> bool:
+    return env(name, default, read_bool, "true or false")
+
+
+def env_count(name: str, default: int) -> int:
+    return env(name, default, read_count, "a whole number, zero or more")
+
+
+def env_list(name: str, default: list[str]) -> list[str]:
+    return env(name, default, read_list, "a comma-separated list")

@@ -1,0 +1,86 @@
+"""What each person has set for themselves, written by `preferences`; and how the first of them comes in."""
+
+from django.conf import settings
+from django.db import models
+
+from approvals.ids import uuid7
+
+
+class Preferences(models.Model):
+    """How the console looks and behaves for one person, and of what they are told. No row: the defaults."""
+
+    class Theme(models.TextChoices):
+        SYSTEM = "system", "As the system says"
+        LIGHT = "light", "Light"
+        DARK = "dark", "Dark"
+
+    class Density(models.TextChoices):
+        ROOMY = "roomy", "Roomy"
+        DENSE = "dense", "Dense"
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="preferences")
+    theme = models.CharField(max_length=10, choices=Theme, default=Theme.SYSTEM)
+    density = models.CharField(max_length=10, choices=Density, default=Density.ROOMY)
+    single_keys = models.BooleanField(
+        default=True, help_text="Single keys such as A and R act. Off: the palette still reaches everything."
+    )
+    notifications = models.JSONField(
+        default=dict, blank=True, help_text="Kind of news to the ways it is told: browser, mail. Missing: the default."
+    )
+    quiet_from = models.TimeField(null=True, blank=True, help_text="From when on nothing is sent.")
+    quiet_until = models.TimeField(null=True, blank=True)
+    shows_arguments = models.BooleanField(
+        default=False, help_text="Notifications name what would happen, also on a locked screen."
+    )
+
+    class Meta:
+        verbose_name_plural = "preferences"
+
+    def __str__(self) -> str:
+        return f"Preferences of {self.user}"
+
+
+class SavedView(models.Model):
+    """Filters of a list that a person keeps under a name."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
+    page = models.CharField(max_length=20, help_text="The list it is of, by the name of its page.")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=500, help_text="The query string of the page.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "page", "name"],
+                name="saved_view_once_per_name",
+                violation_error_message="You have a view of that name already.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SetupToken(models.Model):
+    """What lets somebody make the first administrator, once. Written by `first_admin`. There is one row at most."""
+
+    ONLY = 1
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
+    digest = models.CharField(max_length=64, editable=False, help_text="Of the token; the token itself is nowhere.")
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(id=1),
+                name="setup_token_is_alone",
+                violation_error_message="There is one setup token at most.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"setup token until {self.expires_at}"

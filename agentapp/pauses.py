@@ -1,0 +1,99 @@
+"""Putting runs aside and letting them go on: the part of `runs` that people ask for.
+
+A function returns whether it changed a row; False means somebody else got there first, and is normal.
+"""
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import F, Value
+from django.db.models.functions import Coalesce
+
+from agentapp.models import Conversation, Run
+from approvals import ledger
+from approvals.clock import Now, SecondsSince
+
+
+def pause(run: Run, actor: str, token: uuid.UUID | None = None) -> bool:
+    """Put a run aside until somebody resumes it; its requests stay open. The caller holds its lock.
+
+    `token`: the lease of the worker that does it. False: the run has ended, or a worker holds it.
+    """
+    changed = (
+        Run.objects.filter(pk=run.pk, lease_token=token)
+        .exclude(state__in=[*Run.FINAL, Run.State.PAUSED])
+        .update(
+            state=Run.State.PAUSED,
+            waiting_for="",
+            wake_at=None,
+            lease_token=None,
+            lease_until=None,
+            pause_requested_at=None,
+            worked_seconds=F("worked_seconds") if token is None else worked_seconds(),
+            updated_at=Now(),
+        )
+    )
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.paused", actor=actor)
+    return bool(changed)
+
+
+def resume(run: Run, actor: str) -> bool:
+    """Queue a paused run again; whatever it waited for, it looks anew. False: it is not paused."""
+    paused = Run.objects.filter(pk=run.pk, state=Run.State.PAUSED)
+    changed = paused.update(state=Run.State.QUEUED, wake_at=None, pause_requested_at=None, updated_at=Now())
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.resumed", actor=actor)
+    return bool(changed)
+
+
+def request_pause(run: Run, actor: str) -> bool:
+    """Ask the worker that holds a run to put it aside before its next model or tool call."""
+    running = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, pause_requested_at__isnull=True)
+    changed = running.update(pause_requested_at=Now(), updated_at=Now())
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
+    return bool(changed)
+
+
+def take_over(run: Run, user: User) -> bool:
+    """Let a person speak in the agent's place. The caller holds the run's lock. False: somebody does already."""
+    takers = run.takers if user.pk in run.takers else [*run.takers, user.pk]
+    changed = Run.objects.filter(pk=run.pk, taken_over_by__isnull=True).update(
+        taken_over_by=user, taken_over_at=Now(), takers=takers, updated_at=Now()
+    )
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.taken_over", actor=ledger.actor_of(user))
+    return bool(changed)
+
+
+def exclude(run: Run, user: User) -> None:
+    """Remember who took over a run above this one. The caller holds the run's lock."""
+    if user.pk not in run.takers:
+        Run.objects.filter(pk=run.pk).update(takers=[*run.takers, user.pk])
+
+
+def hand_back(run: Run, actor: str) -> bool:
+    """Let the agent speak again, and go on if it had not ended. The caller holds the run's lock.
+
+    A worker that has not come to the point where it stops goes on as if nobody had asked.
+    False: nobody has taken it over.
+    """
+    changed = Run.objects.filter(pk=run.pk, taken_over_by__isnull=False).update(
+        taken_over_by=None, taken_over_at=None, pause_requested_at=None, updated_at=Now()
+    )
+    if changed:
+        ledger.record(ledger.run_chain(run.pk), "run.handed_back", actor=actor)
+        resume(run, actor)
+    return bool(changed)
+
+
+def join(run: Run, conversation: Conversation) -> None:
+    """Make a run part of the conversation that began with it. The caller holds the run's lock."""
+    Run.objects.filter(pk=run.pk, conversation__isnull=True).update(conversation=conversation, updated_at=Now())
+
+
+def worked_seconds() -> Any:
+    """The time a worker has held the run, added to that of its other holders."""
+    return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))

@@ -1,0 +1,172 @@
+"""What people can do when they speak in the agent's place: take over, write to the customer, hand back.
+
+Rows are locked as everywhere: runs from the root down, then their conversation.
+"""
+
+import uuid
+from functools import partial
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from agentapp import auth, conversations, runs, tasks
+from agentapp.models import Conversation, Message, Run
+from agentapp.refused import Refused
+from approvals import decisions, ledger
+from approvals.digest import storable
+
+MAX_TEXT_CHARS = 100_000
+_NO_RIGHT = "Taking over needs the right to pause runs, or to be asked to decide about one of its calls."
+
+
+def take_over_run(run_id: uuid.UUID, user: User) -> Run:
+    """Speak in the agent's place: the run is put aside as soon as its current call is done.
+
+    Its requests stay open for others. Whoever took over decides nothing about the run's calls, ever. A run that
+    has ended is taken over for what its customer says next. Taking over twice is taking over once.
+    """
+    with ledger.transaction():
+        run = _locked(run_id, user)
+        if run.taken_over_by_id == user.pk:
+            return run
+        if not auth.may_take_over(user, run):
+            raise Refused("forbidden", _NO_RIGHT)
+        if run.parent_id is not None:
+            raise Refused("part_of_a_run", "Another run asked for this one: take that one over.")
+        below = _below(run)
+        conversation = _conversation(run, user)
+        _check_free(run, conversation)
+        runs.take_over(run, user)
+        _put_aside(run, user)
+        for child in below:
+            runs.exclude(child, user)
+            if child.state != Run.State.PAUSED and child.pause_requested_at is None:
+                child.refresh_from_db(fields=["takers"])
+                runs.take_over(child, user)
+                _put_aside(child, user)
+        decisions.exclude([run.pk, *(child.pk for child in below)], user)
+        conversations.set_mode(conversation, Conversation.Mode.MANUAL, run, ledger.actor_of(user))
+    run.refresh_from_db()
+    return run
+
+
+def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
+    """Let the agent speak again. A run that was put aside goes on, and is told what was said meanwhile."""
+    with ledger.transaction():
+        run = _locked(run_id, user)
+        if run.taken_over_by_id is None:
+            raise Refused("not_taken_over", "Nobody has taken this run over.")
+        if not auth.may_hand_back(user, run):
+            raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
+        actor = ledger.actor_of(user)
+        going_on = [child for child in _below(run) if child.taken_over_by_id is not None]
+        assert run.conversation is not None
+        conversation = conversations.lock(run.conversation)
+        runs.hand_back(run, actor)
+        for child in going_on:
+            runs.hand_back(child, actor)
+        conversations.set_mode(conversation, Conversation.Mode.AUTO, run, actor)
+        for each in (run, *going_on):
+            transaction.on_commit(partial(tasks.nudge, each.pk), robust=True)
+        transaction.on_commit(partial(tasks.nudge_following, run.pk), robust=True)
+    run.refresh_from_db()
+    return run
+
+
+def write_message(
+    run_id: uuid.UUID, text: str, user: User, expected_version: int | None = None, key: str = "", via: str = ""
+) -> Message:
+    """Write to the customer of a run one has taken over. `key` is the writer's: sent again, it adds nothing."""
+    if not text.strip():
+        raise Refused("invalid", "The message is empty.", "text")
+    if len(text) > MAX_TEXT_CHARS:
+        raise Refused("invalid", f"The message is longer than {MAX_TEXT_CHARS} characters.", "text")
+    try:
+        with ledger.transaction():
+            run = _locked(run_id, user)
+            sent = conversations.written(user, key) if key else None
+            if sent is not None:
+                return same_message(sent, text, run)
+            if run.taken_over_by_id != user.pk:
+                who = f"{_who(run)} has taken this run over." if run.taken_over_by else "You have not taken this over."
+                raise Refused("not_taken_over", f"{who} Nothing was sent.")
+            assert run.conversation is not None
+            new = conversations.NewMessage(run.conversation, run, text, user, author=user, key=key, via=via)
+            return conversations.write(new, expected_version)
+    except conversations.Changed as changed:
+        raise changed_meanwhile(changed) from changed
+    except IntegrityError:
+        sent = conversations.written(user, key) if key else None
+        if sent is None:
+            raise
+        return same_message(sent, text, sent.run)
+
+
+def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
+    """The conversation a run is in; one that begins with it where it had none. Inside `ledger.transaction()`."""
+    run = _locked(run_id, user)
+    if run.parent_id is not None:
+        raise Refused("part_of_a_run", "Another run asked for this one: go on in that one's conversation.")
+    return _conversation(run, user)
+
+
+def same_message(sent: Message, text: str, run: Run | None) -> Message:
+    """The message that was sent with a key before, if it was the same one."""
+    if sent.content != storable(text) or (run is not None and sent.run_id != run.pk):
+        raise Refused(
+            "idempotency_key_reused", "This Idempotency-Key was used for a different request.", "Idempotency-Key"
+        )
+    return sent
+
+
+def changed_meanwhile(changed: conversations.Changed) -> Refused:
+    message = f"Something was said since you looked: the conversation is at version {changed.version}."
+    return Refused("conversation_changed", message, "conversation_version", version=changed.version)
+
+
+def _locked(run_id: uuid.UUID, user: User) -> Run:
+    run = runs.lock(run_id)
+    if run is None or not auth.visible_runs(user).filter(pk=run_id).exists():
+        raise Refused("not_found", "There is no such run.")
+    return run
+
+
+def _conversation(run: Run, user: User) -> Conversation:
+    """The run's conversation, locked; one that begins with the run where it had none."""
+    if run.conversation is None:
+        run.conversation = conversations.begin_with(run, ledger.actor_of(user))
+        runs.join(run, run.conversation)
+    return conversations.lock(run.conversation)
+
+
+def _check_free(run: Run, conversation: Conversation) -> None:
+    """Raises Refused unless this run is the one to take over, and nobody has."""
+    if conversation.mode == Conversation.Mode.MANUAL:
+        taken = Run.objects.filter(conversation=conversation, taken_over_by__isnull=False).first()
+        raise Refused("taken_over", f"{_who(taken or run)} has taken over already. Nothing was changed.")
+    under_way = runs.unfinished().filter(conversation=conversation).order_by("created_at").first()
+    if under_way is not None and under_way.pk != run.pk:
+        raise Refused("not_under_way", f"{under_way.reference} is under way in this conversation: take that one over.")
+
+
+def _put_aside(run: Run, user: User) -> None:
+    if run.state == Run.State.RUNNING:
+        runs.request_pause(run, ledger.actor_of(user))
+    else:
+        runs.pause(run, ledger.actor_of(user))
+
+
+def _below(run: Run) -> list[Run]:
+    """The unfinished runs that this one asked for, and those they did, locked from the top."""
+    found: list[Run] = []
+    above = [run.pk]
+    while above:
+        ids = Run.objects.filter(parent__in=above).exclude(state__in=Run.FINAL).order_by("pk")
+        level = [child for pk in list(ids.values_list("pk", flat=True)) if (child := runs.lock(pk)) is not None]
+        found += level
+        above = [child.pk for child in level]
+    return found
+
+
+def _who(run: Run) -> str:
+    return auth.name_of(run.taken_over_by) if run.taken_over_by else "Somebody"

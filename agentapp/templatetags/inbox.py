@@ -1,0 +1,35 @@
+"""What a row of the inbox asks of the request it shows."""
+
+from urllib.parse import urlencode
+
+from django import template
+
+from agentapp.console import queue
+from agentapp.console.filters import Filters
+from approvals.models import Approval, Claim
+
+register = template.Library()
+
+
+@register.filter
+def holder(row: Approval) -> Claim | None:
+    """Who looks after it, as far as that still counts."""
+    return queue.holder(row)
+
+
+@register.filter
+def waits(row: Approval) -> bool:
+    """Whether somebody can still decide about it."""
+    return row.state in Approval.UNDECIDED
+
+
+@register.filter
+def part(filters: Filters, name: str) -> str:
+    """One part of the filters, by its name."""
+    return str(getattr(filters, name, ""))
+
+
+@register.filter
+def narrowed(group: dict[str, str]) -> str:
+    """The address of the requests that a storm counts together."""
+    return "?" + urlencode({name: group[name] for name in ("tool", "rule", "agent") if group[name]} | {"all": "1"})

@@ -1,0 +1,226 @@
+"""The only writer of Claim and Snooze: who looks after a request, and who does not want to see it for a while.
+
+A claim is advice. It gives and takes no right: whoever may decide may still decide. It counts while
+the request waits, by the database's clock, and no longer; rows that count for nothing are swept.
+
+The caller holds the lock on the run's row and is inside `ledger.transaction()`.
+"""
+
+import uuid
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import Group, User
+from django.db.models import Q, QuerySet
+
+from approvals import ledger, people
+from approvals.clock import Now
+from approvals.models import Absence, Approval, Claim, Notification, Snooze
+from approvals.standing import Refusal, may_decide
+
+# With several ways to sign in, Django wants to be told which of them knows permissions.
+_RIGHTS = "django.contrib.auth.backends.ModelBackend"
+
+
+def standing() -> QuerySet[Claim]:
+    """The claims that count: of requests that wait, whose lease has not run out."""
+    lasts = Q(until__isnull=True) | Q(until__gt=Now())
+    return Claim.objects.filter(lasts, approval__state__in=Approval.UNDECIDED)
+
+
+def of(approval_id: uuid.UUID) -> Claim | None:
+    """The claim on a request, if there is one that counts."""
+    return standing().select_related("user", "group", "handed_by").filter(approval=approval_id).first()
+
+
+def concerns(claim: Claim, user: User) -> bool:
+    """Whether a claim is this person's: their own, or that of a group they are in."""
+    if claim.user_id is not None:
+        return claim.user_id == user.pk
+    return user.groups.filter(pk=claim.group_id).exists()
+
+
+def deciders(approval: Approval) -> QuerySet[User]:
+    """Everybody who may decide about a request, as `standing.may_decide` has it."""
+    found = User.objects.with_perm("approvals.decide_approval", backend=_RIGHTS)
+    groups = list(approval.groups.all())
+    if groups:
+        found = found.filter(pk__in=User.groups.through.objects.filter(group__in=groups).values("user"))
+    if approval.starter_excluded and approval.starter_id is not None:
+        found = found.exclude(pk=approval.starter_id)
+    return found.exclude(pk__in=approval.excluded) if approval.excluded else found
+
+
+def deciding_groups(approval: Approval) -> QuerySet[Group]:
+    """The groups a request can be handed to: those it is decided by, else those somebody in which may decide."""
+    members = User.groups.through.objects.filter(user__in=deciders(approval))
+    found = Group.objects.filter(pk__in=members.values("group"))
+    asked = [group.pk for group in approval.groups.all()]
+    return found.filter(pk__in=asked) if asked else found.filter(permissions__codename="decide_approval").distinct()
+
+
+def take(approval_id: uuid.UUID, user: User, lease: timedelta) -> Claim | Refusal:
+    """Claim a request for as long as the lease, or renew one's claim. First wins."""
+    approval = _waiting(approval_id)
+    if isinstance(approval, Refusal):
+        return approval
+    if forbidden := may_decide(user, approval):
+        return forbidden
+    current = of(approval_id)
+    if current is not None and current.user_id == user.pk:
+        renew(approval_id, user, lease)
+        return of(approval_id) or current
+    if current is not None and not concerns(current, user):
+        return Refusal("claimed", f"{_name(current)} has claimed this. You may still decide.")
+    Claim.objects.filter(approval=approval_id).delete()
+    now = _now(approval)
+    # Whoever did not take the lock first is held off by the constraint.
+    claim, made = Claim.objects.get_or_create(
+        approval=approval, defaults={"user": user, "until": now + lease, "claimed_at": now}
+    )
+    if not made:
+        return Refusal("claimed", f"{_name(claim)} has claimed this. You may still decide.")
+    _record(approval, "claimed", user, until=(now + lease).isoformat())
+    return claim
+
+
+def renew(approval_id: uuid.UUID, user: User, lease: timedelta) -> bool:
+    """Lengthen one's own lease. False: there is none to lengthen. No event: a claim is a fact, its renewal is not."""
+    mine = standing().annotate(db_now=Now()).filter(approval=approval_id, user=user, until__isnull=False)
+    claim = mine.first()
+    if claim is None:
+        return False
+    # Never shortened: what was renewed a moment later by another page stays.
+    until = claim.db_now + lease
+    return bool(Claim.objects.filter(pk=claim.pk, user=user, until__lte=until).update(until=until))
+
+
+def release(approval_id: uuid.UUID, user: User) -> Refusal | None:
+    """Give back what one has claimed or was handed."""
+    approval = _waiting(approval_id)
+    if isinstance(approval, Refusal):
+        return approval
+    claim = of(approval_id)
+    if claim is None or not concerns(claim, user):
+        return Refusal("not_claimed", "You have not claimed this.")
+    claim.delete()
+    _record(approval, "released", user)
+    return None
+
+
+def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> Claim | Refusal:
+    """Hand a request to a person or a group who may decide about it. It stays theirs until they give it back.
+
+    Who is away has said who looks after their work; a request goes there if that person may decide.
+    """
+    approval = _waiting(approval_id)
+    if isinstance(approval, Refusal):
+        return approval
+    current = of(approval_id)
+    if current is not None and not concerns(current, by) and current.handed_by_id != by.pk:
+        return Refusal("claimed", f"{_name(current)} has claimed this, so only they can hand it over.")
+    instead_of = ""
+    if isinstance(to, User):
+        if not deciders(approval).filter(pk=to.pk).exists():
+            return Refusal("may_not_decide", f"{_called(to)} may not decide about this. Hand it to somebody who may.")
+        if (deputy := _deputy(to, approval)) is not None:
+            to, instead_of = deputy, _called(to)
+    elif not deciding_groups(approval).filter(pk=to.pk).exists():
+        return Refusal("may_not_decide", f"Nobody in {to.name} may decide about this. Hand it to somebody who may.")
+    if to == by:
+        return Refusal("own_claim", "Claim it instead of handing it to yourself.")
+    Claim.objects.filter(approval=approval_id).delete()
+    claim = Claim.objects.create(
+        approval=approval,
+        user=to if isinstance(to, User) else None,
+        group=to if isinstance(to, Group) else None,
+        handed_by=by,
+        note=note,
+        claimed_at=_now(approval),
+    )
+    _record(approval, "handed_over", by, to=_called(to), instead_of=instead_of, note=note)
+    if isinstance(to, User):
+        people.tell([(approval.pk, to.pk)], Notification.Kind.HANDED)
+    return claim
+
+
+def left_behind(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
+    """Requests that were handed to somebody who is away now, as (request, run)."""
+    handed = standing().filter(until__isnull=True, user__absence__since__lte=Now(), user__absence__until__gt=Now())
+    return list(handed.values_list("approval_id", "approval__run_id")[:limit])
+
+
+def hand_on(approval_id: uuid.UUID) -> bool:
+    """Give such a request to who stands in. False: it is not such a one, or that person may not decide about it."""
+    claim, approval = of(approval_id), _waiting(approval_id)
+    if claim is None or claim.user is None or claim.until is not None or isinstance(approval, Refusal):
+        return False
+    deputy = _deputy(claim.user, approval)
+    return deputy is not None and isinstance(hand_over(approval_id, claim.user, deputy, claim.note), Claim)
+
+
+def snooze(approval_id: uuid.UUID, user: User, until: datetime) -> Snooze | Refusal:
+    """Keep a request out of one person's queue until then. Nobody sleeps past the time it is due."""
+    approval = _waiting(approval_id)
+    if isinstance(approval, Refusal):
+        return approval
+    if until <= _now(approval):
+        return Refusal("invalid", "That time has passed already.")
+    if until >= approval.expires_at:
+        return Refusal("past_expiry", "It expires before that, so it stays where it is. Choose a shorter time.")
+    Snooze.objects.filter(user=user, until__lte=Now()).delete()
+    return Snooze.objects.update_or_create(approval=approval, user=user, defaults={"until": until})[0]
+
+
+def wake(approval_id: uuid.UUID, user: User) -> bool:
+    """Bring a snoozed request back. False: it was not snoozed."""
+    return bool(Snooze.objects.filter(approval=approval_id, user=user).delete()[0])
+
+
+def forget_ended(limit: int) -> int:
+    """Delete the claims and snoozes of requests that no longer wait. Returns how many."""
+    gone = 0
+    for model in (Claim, Snooze):
+        ended = model.objects.exclude(approval__state__in=Approval.UNDECIDED).values_list("pk", flat=True)[:limit]
+        gone += model.objects.filter(pk__in=list(ended)).delete()[0]
+    return gone
+
+
+def _waiting(approval_id: uuid.UUID) -> Approval | Refusal:
+    found = Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=approval_id).first()
+    if found is None:
+        return Refusal("not_found", "There is no such request.")
+    if found.state not in Approval.UNDECIDED or found.expires_at <= _now(found):
+        return Refusal("not_waiting", "This request no longer waits for anybody.")
+    return found
+
+
+def _deputy(user: User, approval: Approval) -> User | None:
+    """Who looks after the work of a person who is away, if they may decide about this."""
+    away = Absence.objects.select_related("deputy").filter(user=user, since__lte=Now(), until__gt=Now()).first()
+    if away is None or not deciders(approval).filter(pk=away.deputy_id).exists():
+        return None
+    return away.deputy
+
+
+def _now(approval: Approval) -> datetime:
+    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    return now
+
+
+def _record(approval: Approval, what: str, user: User, **data: str) -> None:
+    ledger.record(
+        ledger.run_chain(approval.run_id),
+        f"approval.{what}",
+        {"approval": str(approval.pk), **data},
+        actor=ledger.actor_of(user),
+    )
+
+
+def _name(claim: Claim) -> str:
+    return _called(claim.user or claim.group)
+
+
+def _called(who: User | Group | None) -> str:
+    if isinstance(who, User):
+        return who.get_full_name() or who.get_username()
+    return who.name if who is not None else "Somebody"

@@ -1,0 +1,223 @@
+"""Requests to people and what they decided. Written by `decisions`."""
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+
+from approvals.ids import uuid7
+from approvals.models.choices import DecisionType, EffectClass, Risk, every_decision
+from approvals.models.rules import Rule
+
+
+class Approval(models.Model):
+    """A request to people about one exact call: what they are shown, and what became of it.
+
+    Everything on the card is frozen here when it is made, so that it can be shown again later
+    whatever has become of the tool, the rule or the data.
+    """
+
+    class State(models.TextChoices):
+        PENDING = "pending", "Waiting for a decision"
+        ASKED = "asked", "Waiting for an answer"
+        APPROVED = "approved", "Approved"
+        REJECTED = "rejected", "Rejected"
+        RESPONDED = "responded", "Answered by a person"
+        EXPIRED = "expired", "Expired"
+        WITHDRAWN = "withdrawn", "Withdrawn"
+        SUPERSEDED = "superseded", "Superseded"
+        USED = "used", "Approved and used"
+
+    # Somebody's question stops the clock, and nobody from deciding.
+    UNDECIDED = (State.PENDING, State.ASKED)
+    DECIDED = (State.APPROVED, State.REJECTED, State.RESPONDED)
+    OPEN = (*UNDECIDED, State.APPROVED)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # Plain ids, not keys: this app knows neither runs nor executions.
+    run_id = models.UUIDField(db_index=True)
+    execution_id = models.UUIDField()
+    agent = models.CharField(max_length=80)
+    route = models.CharField(max_length=80, blank=True)
+    run_title = models.CharField(max_length=200, blank=True)
+    tool = models.CharField(max_length=120)
+    tool_version = models.CharField(max_length=64)
+    effect_class = models.CharField(max_length=20, choices=EffectClass)
+    arguments_text = models.TextField(help_text="The exact text that was proposed, in canonical form.")
+    arguments = models.JSONField(default=dict, help_text="For searching only; the text decides.")
+    action_digest = models.CharField(max_length=64)
+    final_arguments_text = models.TextField(blank=True, help_text="What will run; differs when a person edited.")
+    final_digest = models.CharField(max_length=64, blank=True)
+    final_title = models.CharField(max_length=300, blank=True)
+
+    title = models.CharField(max_length=300)
+    sentence = models.JSONField(default=list, help_text="Pieces of the sentence: text, and whether it is a value.")
+    effects = models.JSONField(default=list)
+    button = models.CharField(max_length=60, blank=True, help_text="The size of the effect, as on the button.")
+    locked_fields = models.JSONField(default=list)
+    secret_fields = models.JSONField(default=list)
+    evidence = models.JSONField(default=list)
+    explanation = models.TextField(blank=True, help_text="The model's words: a claim, not a fact.")
+    snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
+    difference = models.JSONField(default=list, help_text="What changed since the request this one replaces.")
+    view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
+
+    rule = models.CharField(max_length=80, blank=True)
+    reason = models.CharField(max_length=500, blank=True)
+    condition = models.TextField(blank=True, help_text="What the rule looks at, as it stood when this was asked.")
+    rule_values = models.JSONField(default=list, help_text="What it found there: [{name, value}].")
+    risk = models.CharField(max_length=10, choices=Risk, default=Risk.MEDIUM)
+    allowed_decisions = models.JSONField(default=every_decision)
+    approvals_needed = models.PositiveSmallIntegerField(default=1)
+    starter = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    starter_excluded = models.BooleanField(default=True)
+    excluded = models.JSONField(
+        default=list, help_text="Keys of the people who have taken the run over: they decide nothing about its calls."
+    )
+    editor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="Who made these arguments of the model's, on the request this one replaces.",
+    )  # fmt: skip
+    hold_seconds = models.PositiveSmallIntegerField(default=0)
+    on_expiry = models.CharField(max_length=10, choices=Rule.OnExpiry, default=Rule.OnExpiry.REJECT)
+    groups = models.ManyToManyField(Group, blank=True)
+
+    state = models.CharField(max_length=12, choices=State, default=State.PENDING)
+    version = models.PositiveIntegerField(default=1)
+    supersedes = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="superseded_by"
+    )
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    decided_at = models.DateTimeField(null=True, blank=True)
+    runs_at = models.DateTimeField(null=True, blank=True, help_text="Until then the decision can be undone.")
+    use_by = models.DateTimeField(null=True, blank=True)
+    paused_seconds = models.PositiveIntegerField(default=0, help_text="How long questions have stopped its clock.")
+    used_at = models.DateTimeField(null=True, blank=True, help_text="When the decision took effect.")
+
+    class Meta:
+        ordering = ["-created_at"]
+        permissions = [("decide_approval", "Can decide approvals")]
+        indexes = [
+            models.Index(fields=["state", "expires_at", "id"], name="approval_inbox"),
+            models.Index(fields=["state", "-decided_at"], name="approval_decided"),
+            models.Index(fields=["tool", "-created_at"], name="approval_alike"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["execution_id"],
+                condition=Q(state__in=["pending", "asked", "approved"]),
+                name="approval_one_open_per_call",
+                violation_error_message="A call has one open approval at most.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["approved", "used"])
+                | Q(decided_at__isnull=False, runs_at__isnull=False, use_by__isnull=False) & ~Q(final_digest=""),
+                name="approval_approved_is_bound",
+                violation_error_message="An approved request is bound to exact arguments and a time.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["rejected", "responded"]) | Q(decided_at__isnull=False, runs_at__isnull=False),
+                name="approval_decided_has_times",
+                violation_error_message="A decided request says when it was decided and when that takes effect.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="used") | Q(used_at__isnull=False),
+                name="approval_used_has_time",
+                violation_error_message="A used approval says when it was used.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["pending", "asked"]) | Q(used_at__isnull=True),
+                name="approval_pending_is_unused",
+                violation_error_message="A pending request has not been used.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.reference
+
+    @property
+    def reference(self) -> str:
+        """A short name for people, as in APR-7F3K. Taken from the random end of the key."""
+        return f"APR-{self.id.hex[-6:].upper()}"
+
+    @property
+    def shown_title(self) -> str:
+        return self.final_title or self.title
+
+    @property
+    def is_edited(self) -> bool:
+        return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text
+
+
+class Decision(models.Model):
+    """One person's verdict on an approval. Its key is chosen by the client, so that a repeat is harmless."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="decisions")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    type = models.CharField(max_length=10, choices=DecisionType)
+    arguments_text = models.TextField(blank=True)
+    message = models.TextField(blank=True)
+    stop_run = models.BooleanField(default=False)
+    approval_version = models.PositiveIntegerField()
+    action_digest = models.CharField(max_length=64)
+    view_digest = models.CharField(max_length=64)
+    via = models.CharField(max_length=20)
+    assurance = models.CharField(
+        max_length=20, blank=True, help_text="How the person had shown anew who they are, where that was asked."
+    )
+    decided_at = models.DateTimeField()
+    undone_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["decided_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["approval", "user"],
+                condition=Q(undone_at__isnull=True),
+                name="decision_one_per_person",
+                violation_error_message="A person decides once about a request.",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_type_display()} by {self.user}"
+
+
+class Question(models.Model):
+    """What a person wants to know before deciding, and what the agent, or the person who started its run, said."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="questions")
+    asker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    text = models.TextField()
+    asked_at = models.DateTimeField()
+    answer_by = models.DateTimeField(help_text="When the clock goes on without an answer.")
+    answer = models.TextField(blank=True)
+    answerer = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="The person who answered. Empty: the agent did.",
+    )  # fmt: skip
+    closed_at = models.DateTimeField(null=True, blank=True, help_text="When it was answered, or its time was up.")
+
+    class Meta:
+        ordering = ["asked_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["approval"],
+                condition=Q(closed_at__isnull=True),
+                name="question_one_open_per_approval",
+                violation_error_message="One question about a request is open at a time.",
+            ),
+            models.CheckConstraint(
+                condition=Q(answer="") | Q(closed_at__isnull=False),
+                name="question_answered_is_closed",
+                violation_error_message="An answered question is closed.",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.text[:80]

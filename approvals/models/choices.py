@@ -1,0 +1,34 @@
+"""The closed lists that rules, tools and approvals share."""
+
+from django.db import models
+
+
+class EffectClass(models.TextChoices):
+    READ = "read", "Read: changes nothing"
+    REVERSIBLE = "reversible", "Reversible: can be undone exactly"
+    COMPENSABLE = "compensable", "Compensable: can be made good"
+    IRREVERSIBLE = "irreversible", "Irreversible: cannot be taken back"
+
+
+class Risk(models.TextChoices):
+    LOW = "low", "Low"
+    MEDIUM = "medium", "Medium"
+    HIGH = "high", "High"
+    CRITICAL = "critical", "Critical"
+
+
+class Verdict(models.TextChoices):
+    ALLOW = "allow", "Allow: runs without a person"
+    ASK = "ask", "Ask: waits for a person"
+    DENY = "deny", "Deny: refused, the model is told why"
+
+
+class DecisionType(models.TextChoices):
+    APPROVE = "approve", "Approve"
+    EDIT = "edit", "Approve with changes"
+    REJECT = "reject", "Reject"
+    RESPOND = "respond", "Respond in the tool's place"
+
+
+def every_decision() -> list[str]:
+    return [str(value) for value in DecisionType.values]

@@ -1,0 +1,53 @@
+"""The only writer of Question: what people want to know before they decide, and what was said to it.
+
+A question moves its request as well; `decisions` does that, and calls these. The caller holds the
+lock on the run's row and is inside `ledger.transaction()`.
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.db.models import F, QuerySet
+
+from approvals.clock import Now
+from approvals.models import Approval, Question
+
+MAX_CHARS = 2000
+MAX_ANSWER_CHARS = 8000
+
+
+def put(approval: Approval, asker: User, text: str, asked_at: datetime, answer_by: datetime) -> Question:
+    question: Question = Question.objects.create(
+        approval=approval, asker=asker, text=text[:MAX_CHARS], asked_at=asked_at, answer_by=answer_by
+    )
+    return question
+
+
+def answer(question: Question, text: str, answerer: User | None) -> bool:
+    """Keep what was said. A question that was closed meanwhile keeps it too. False: somebody was first."""
+    unanswered = Question.objects.filter(pk=question.pk, answer="")
+    closed_at = question.closed_at or Now()
+    return bool(unanswered.update(answer=text[:MAX_ANSWER_CHARS], answerer=answerer, closed_at=closed_at))
+
+
+def close(approval_ids: Sequence[uuid.UUID]) -> int:
+    """Wait no longer for an answer: its time is up, or the request was decided or has ended."""
+    return Question.objects.filter(approval__in=approval_ids, closed_at__isnull=True).update(closed_at=Now())
+
+
+def open_about(approvals: Iterable[uuid.UUID]) -> QuerySet[Question]:
+    """The questions that nobody has answered yet, about some requests."""
+    return Question.objects.filter(approval__in=approvals, closed_at__isnull=True)
+
+
+def stops_clock(question: Question) -> bool:
+    """Whether the clock of its request stands for this question: it does once, for the first."""
+    return not Question.objects.filter(approval=question.approval_id, asked_at__lt=question.asked_at).exists()
+
+
+def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
+    """Questions whose time is up, as (question, run)."""
+    found = Question.objects.filter(closed_at__isnull=True, answer_by__lte=Now()).order_by("answer_by")
+    return list(found.annotate(run=F("approval__run_id")).values_list("pk", "run")[:limit])

@@ -1,0 +1,92 @@
+"""One person's answer to a request, as it came in, and why it cannot be taken. Reads only."""
+
+import uuid
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+
+from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.standing import Refusal, may_decide
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One person's answer to one request, as it came in. `id` makes a repeat harmless."""
+
+    id: uuid.UUID
+    type: str
+    user: User
+    version: int
+    action_digest: str
+    message: str = ""
+    stop_run: bool = False
+    via: str = "console"
+    edited_text: str = ""
+    edited_title: str = ""
+    assurance: str = ""
+    """How they have just shown anew who they are; empty when they have not."""
+
+    @property
+    def approves(self) -> bool:
+        return self.type in (DecisionType.APPROVE, DecisionType.EDIT)
+
+
+def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
+    """Why a verdict on a locked request is not taken. None: it counts."""
+    forbidden = may_decide(verdict.user, approval)
+    if forbidden:
+        return forbidden
+    closed = no_longer_open(approval)
+    if closed:
+        return closed
+    if verdict.version != approval.version:
+        return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
+    if verdict.action_digest != (approval.final_digest or approval.action_digest):
+        return Refusal("action_changed", "The call you saw is not the call that waits here. Look again, then decide.")
+    if verdict.type not in approval.allowed_decisions:
+        return Refusal("not_allowed", f"The rule does not allow '{verdict.type}' here.")
+    if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and not verdict.message.strip():
+        return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
+                       else "Write the answer the agent gets in the tool's place.")  # fmt: skip
+    if approval.risk == Risk.CRITICAL and verdict.approves and not verdict.assurance:
+        return Refusal("reauthenticate", "Show that it is you: a critical request is approved within five minutes of "
+                       "a sign-in. Nothing was decided.")  # fmt: skip
+    changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
+    if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
+        return Refusal("editor", "You changed these arguments, so somebody else approves them.")
+    if approval.decisions.filter(user=verdict.user, undone_at__isnull=True).exists():
+        return Refusal("decided_by_you", "You have already decided; this request needs another person.")
+    return None
+
+
+def no_longer_open(approval: Approval) -> Refusal | None:
+    """Why nothing can be decided or asked about a locked request any more."""
+    if approval.state not in Approval.UNDECIDED:
+        return Refusal("already_decided", _who_was_first(approval))
+    if approval.expires_at <= approval.db_now:  # type: ignore[attr-defined]
+        return Refusal("expired", "Time ran out before this decision; the call will not run.")
+    return None
+
+
+def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
+    """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
+    if (decision.approval_id, decision.user_id) != (approval_id, verdict.user.pk):
+        return False
+    if verdict.type == DecisionType.EDIT:
+        approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)
+        return approving and decision.arguments_text == verdict.edited_text
+    return decision.type == verdict.type
+
+
+def _who_was_first(approval: Approval) -> str:
+    last = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
+    words = {
+        Approval.State.EXPIRED: "This request has expired.",
+        Approval.State.WITHDRAWN: "This request was withdrawn because its run ended.",
+        Approval.State.SUPERSEDED: "This request was replaced by a newer one.",
+    }
+    if last is None or approval.state in words:
+        return words.get(Approval.State(approval.state), "This request is closed.")
+    done = {"approve": "approved it", "edit": "approved it with changes", "reject": "rejected it"}
+    name = last.user.get_full_name() or last.user.get_username()
+    return f"{name} already {done.get(last.type, 'answered it')}. Your decision was not recorded."

@@ -1,0 +1,52 @@
+// The conversation: sends with one stroke, stops with two, stays at the end while the reader is there,
+// and says aloud what was finished. Everything also works without it.
+"use strict";
+(() => {
+  const AGAIN_MS = 1500, NEAR = 80;
+  let escaped = 0, atEnd = true, heard = 0;
+  const { keys, act, has } = window.countersign;
+  const box = () => document.getElementById("say-text");
+  const pane = () => { const talk = document.querySelector("[data-talk]"); return talk && talk.scrollHeight > talk.clientHeight ? talk : document.scrollingElement; };
+  const said = () => document.querySelectorAll("[data-said]");
+
+  keys.push(["Esc Esc", "Stop the agent", has("stop"), null, "stop"], ["t", "Take over", has("take-over"), window.countersign.press("take-over"), "take-over"]);
+
+  // Before the handlers of every page: in the box these keys mean this and nothing else.
+  addEventListener("keydown", (event) => {
+    if (event.isComposing || event.repeat || document.querySelector("dialog:modal")) return;
+    if (event.target === box() && event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
+      event.preventDefault();
+      event.stopPropagation();
+      const send = box().form.querySelector("[type=submit]");
+      if (!send.disabled) box().form.requestSubmit(send);
+    } else if (event.key === "Escape" && act("stop")) {
+      event.preventDefault();
+      const hint = document.getElementById("stop-hint");
+      if (Date.now() - escaped < AGAIN_MS) return act("stop").click();
+      escaped = Date.now();
+      if (hint) { hint.textContent = "Esc again stops the agent"; setTimeout(() => { hint.textContent = ""; }, AGAIN_MS); }
+    }
+  }, true);
+
+  function follow() { const talk = pane(); talk.scrollTop = talk.scrollHeight; }
+
+  function announce() {
+    const all = [...said()], fresh = all.slice(heard).filter((one) => one.dataset.said !== "customer");
+    heard = all.length;
+    const region = document.getElementById("chat-heard");
+    if (region && fresh.length) region.textContent = fresh.map((one) => `${one.querySelector("b").textContent}: ${(one.querySelector(".said-b") ?? one).textContent.slice(0, 300)}`).join(". ");
+  }
+
+  document.addEventListener("htmx:before:swap", () => { const talk = pane(); atEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR; });
+  document.addEventListener("htmx:after:swap", () => { announce(); if (atEnd) follow(); });
+  document.addEventListener("DOMContentLoaded", () => {
+    heard = said().length;
+    if (!location.search) follow();
+    if (location.hash !== "#say-text" || !box()) return;
+    // What led here was sent: it is no draft any more, although the same box asks for more.
+    box().value = box().defaultValue;
+    box().dispatchEvent(new Event("input", { bubbles: true }));
+    box().focus({ preventScroll: true });
+    history.replaceState(null, "", location.pathname);
+  });
+})();

@@ -1,0 +1,55 @@
+// Focus mode: the next request is there before it is asked for, and shown while the last decision is sent.
+// It can be decided once the server has claimed it; if somebody was quicker, it is replaced.
+"use strict";
+(() => {
+  const { keys, has, press } = countersign;
+  keys.push(
+    ["s", "Skip: leave it to others", has("skip"), press("skip"), "skip"],
+    ["f", "Next request", has("focus"), press("focus"), "focus"],
+  );
+  const area = () => document.getElementById("focus");
+  let coming = null;
+
+  async function fetchNext() {
+    coming = null;
+    const address = area()?.dataset.upcoming;
+    if (!address) return;
+    const answer = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => null);
+    const text = answer?.status === 200 ? await answer.text() : "";
+    if (area()?.dataset.upcoming === address) coming = text;
+  }
+
+  function show(text) {
+    const next = new DOMParser().parseFromString(text, "text/html").getElementById("focus");
+    area().replaceWith(next);
+    next.classList.add("is-coming");
+    for (const button of next.querySelectorAll("button, [data-act]")) button.inert = true;
+    document.dispatchEvent(new CustomEvent("htmx:after:swap"));
+    return next.dataset.approvalId;
+  }
+
+  // Refused: the same form again, as a page, so that the server says why and nothing typed is lost.
+  function again(form, button) {
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: button.name, value: button.value }));
+    form.hidden = true;
+    document.body.append(form);
+    HTMLFormElement.prototype.submit.call(form);
+  }
+
+  document.addEventListener("submit", async (event) => {
+    const form = event.target, button = event.submitter;
+    if (!area()?.contains(form) || !form.action.endsWith("/decide/") || button?.hasAttribute("formaction")) return;
+    event.preventDefault();
+    const body = new FormData(form, button), decided = area().dataset.approvalId, next = area().dataset.next;
+    const wanted = coming ? show(coming) : "";
+    const answer = await fetch(form.action, { method: "POST", body, redirect: "manual" }).catch(() => null);
+    if (answer?.type !== "opaqueredirect") return again(form, button);
+    await htmx.ajax("POST", next, { target: "#focus", swap: "outerHTML", values: { wanted, decided } });
+    fetchNext();
+  });
+
+  document.addEventListener("DOMContentLoaded", () => {
+    fetchNext();
+    document.querySelector("form[data-onward]")?.requestSubmit();
+  });
+})();

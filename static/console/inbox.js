@@ -1,0 +1,104 @@
+// The inbox: a row shown beside the list where there is room, what is ticked, what comes in by itself, what goes.
+"use strict";
+(() => {
+  const GONE_MS = 10_000;
+  const { keys, has, press, step, rows } = countersign;
+  const $ = (id) => document.getElementById(id);
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const picks = (more = "") => all(`#queue [name="pick"]${more}`);
+  const current = () => picks().find((box) => box.closest(".is-current"));
+  const told = () => { count(); document.body.dispatchEvent(new CustomEvent("picked")); };
+  const count = () => { ticked = picks(":checked").length; };
+  let ticked = 0;
+
+  function tick(box, on = !box.checked) { box.checked = on; told(); return true; }
+  function clear() { for (const box of picks()) box.checked = false; told(); }
+
+  keys.push(
+    ["b", "Review what is selected", has("batch"), press("batch"), "batch"],
+    ["x", "Select", () => Boolean(current()), () => tick(current())],
+    ["Shift J/K", "Extend the selection", () => picks().length > 1, null],
+  );
+
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("textarea, select, input:not([type=checkbox])") || all("dialog:modal").length) return;
+    if (event.key === "Escape" && picks(":checked").length) clear();
+    const way = { J: 1, K: -1 }[event.key];
+    if (!way || !event.shiftKey || event.ctrlKey || event.metaKey || !current()) return;
+    event.preventDefault();
+    tick(current(), true); step(way); tick(current(), true);
+  }, true);
+
+  document.addEventListener("click", (event) => {
+    const close = event.target.closest("[data-filter-close]");
+    if (close) $("filters").replaceChildren();
+    else if (event.target.closest('[data-act="clear"]')) clear(); else return;
+    event.preventDefault();
+  });
+  document.addEventListener("change", count);
+  // On a phone a long press selects.
+  document.addEventListener("contextmenu", (event) => {
+    const box = matchMedia("(pointer: coarse)").matches && event.target.closest("#queue .q")?.querySelector('[name="pick"]');
+    if (box) { event.preventDefault(); $("selecting").checked = tick(box); }
+  });
+
+  // What others decided stays a while; what is new comes in by itself only where nobody is reading.
+  const seen = new WeakSet();
+  const chosen = () => $("peek-id")?.value;
+  let shown;
+
+  function go(row) {
+    if (!row.matches(".is-gone")) seen.delete(row);
+    else if (row.matches(".is-current, :hover")) setTimeout(go, GONE_MS, row);
+    else row.remove();
+  }
+
+  const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form").length
+    || $("queue-scroll").scrollTop > 0 || ($("peek").checkVisibility() && all("#queue .is-current").length);
+
+  document.addEventListener("htmx:after:swap", () => {
+    for (const dialog of all("#attention dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
+    // A ticked row that others decided takes its box along.
+    if (picks(":checked").length < ticked) told();
+    const moved = chosen() !== shown;
+    shown = chosen();
+    for (const row of all("#queue .is-gone")) {
+      if (moved && !row.matches(".is-current")) row.remove();
+      else if (!seen.has(row)) { seen.add(row); setTimeout(go, GONE_MS, row); }
+    }
+    if ($("news") && !reading()) htmx.ajax("GET", $("news").href, { target: ".split", select: ".split", swap: "outerMorph" });
+  });
+  countersign.choose = (row) => {
+    const peek = $("peek");
+    if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return false;
+    for (const other of rows()) {
+      other.ariaCurrent = other === row || null;
+      other.closest(".q").classList.toggle("is-current", other === row);
+    }
+    countersign.unseen();
+    htmx.ajax("GET", row.dataset.peek, { source: peek, target: "#peek", swap: "outerMorph" });
+    return true;
+  };
+
+  document.addEventListener("click", (event) => {
+    // The new ones come in beside what is being read, which may be another than when their count was shown.
+    const news = event.target.closest("#news");
+    if (news && chosen()) news.search = `${news.search.replace(/&id=.*/, "")}&id=${chosen()}`;
+    if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    const row = event.target.closest(".q-main");
+    if (row && countersign.choose(row)) return event.preventDefault();
+    const stepper = event.target.closest('#peek :is([data-act="next"], [data-act="previous"])');
+    if (stepper) { event.preventDefault(); step(stepper.dataset.act === "next" ? 1 : -1); }
+  });
+
+  // The form remembers which request comes next, so that deciding leads there.
+  document.addEventListener("submit", (event) => {
+    const following = event.target.querySelector("[data-following]");
+    if (!following) return;
+    const left = all('#queue .q:not(.is-gone) [name="shown"]');
+    const at = left.findIndex((input) => input.closest(".is-current"));
+    following.value = (left[at + 1] ?? left[at - 1])?.value ?? "";
+  });
+
+  document.addEventListener("DOMContentLoaded", () => { shown = chosen(); });
+})();

@@ -1,0 +1,83 @@
+// A run's page: the row that is chosen, what is folded, keys, and what a refresh must leave as it is.
+"use strict";
+(() => {
+  const { keys, act, press, has } = window.countersign;
+  const run = () => document.getElementById("run");
+  const trace = () => document.querySelector(".trace");
+  const chosen = () => document.querySelector('a.tr[aria-current="true"]');
+  const folded = new Set();
+  let atEnd = false, before = null;
+
+  const calls = (step) => document.querySelectorAll(`.trace li[data-step="${step}"]:has(> .in1, > .in2)`);
+  const stepOf = () => (document.activeElement.closest(".trace li") ?? chosen()?.closest("li"))?.dataset.step;
+  const draw = () => { for (const step of folded) for (const row of calls(step)) row.hidden = true; };
+
+  function mark(row) {
+    if (!row || row === chosen()) return;
+    chosen()?.removeAttribute("aria-current");
+    row.setAttribute("aria-current", "true");
+  }
+
+  function fold(on) {
+    const step = stepOf();
+    if (!step || !calls(step).length) return false;
+    folded[on ? "add" : "delete"](step);
+    for (const row of calls(step)) row.hidden = on;
+    if (on) document.getElementById(`row-${step}`)?.focus();
+    return true;
+  }
+
+  async function copy(link) {
+    await navigator.clipboard.writeText(link.href);
+    document.getElementById("spoken").textContent = "Link copied";
+    link.classList.add("is-done");
+    setTimeout(() => link.classList.remove("is-done"), 1200);
+  }
+
+  keys.push(
+    ["e", "Next error", has("next-error"), press("next-error"), "next-error"],
+    ["p", "Pause", has("pause"), press("pause"), "pause"],
+    ["y", "Copy the link", has("copy"), press("copy")],
+    ["n", "Next match", has("next-match"), press("next-match")],
+    ["Shift+N", "Previous match", has("previous-match"), null],
+    ["ArrowLeft", "Fold the calls of a step", () => Boolean(trace()), () => fold(true)],
+    ["ArrowRight", "Unfold them", () => Boolean(trace()), () => fold(false)],
+  );
+
+  // The table of keys knows no shift.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "N" && !event.target.closest("input, textarea") && press("previous-match")()) event.preventDefault();
+  }, true);
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('[data-act="copy"], [data-act="copy-row"]');
+    if (link && navigator.clipboard && !event.ctrlKey && !event.metaKey) { event.preventDefault(); copy(link); return; }
+    const row = event.target.closest("a.tr[hx-get]:not([hx-target])");
+    if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    // Enter on the row that is shown goes on into what is shown.
+    if (row === chosen() && !event.detail) document.getElementById("inspector").focus();
+    mark(row);
+    run().classList.add("is-inspecting");
+  });
+
+  // A refresh asks for what is shown now, and for all that has been loaded.
+  document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+    if (ctx.sourceElement.id !== "run") return;
+    const asked = new URL(location.href);
+    const upto = document.getElementById("more")?.dataset.upto;
+    if (upto) asked.searchParams.set("upto", upto);
+    ctx.request.action = asked.pathname + asked.search;
+  });
+  document.addEventListener("htmx:before:swap", () => {
+    const list = trace();
+    before = chosen()?.id;
+    atEnd = Boolean(list) && list.scrollTop > 0 && list.scrollTop + list.clientHeight > list.scrollHeight - 8;
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    draw();
+    // A refresh that was asked for before a click may come behind it: what the inspector shows is chosen.
+    mark(document.getElementById(`row-${document.getElementById("inspector")?.dataset.row}`));
+    if (atEnd && trace()) trace().scrollTop = trace().scrollHeight;
+    else if (chosen()?.id !== before) chosen()?.scrollIntoView({ block: "nearest" });
+  });
+})();

@@ -1,0 +1,233 @@
+"""Several requests decided at once: what may be, what may not, and that each is decided by itself."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from agentapp import actions
+from agentapp.console import batch
+from agentapp.models import Tool
+from approvals.models import Approval, Decision
+
+from .conftest import REFUND, make_tool, posted
+
+pytestmark = pytest.mark.django_db
+Waiting = Callable[..., Approval]
+
+
+@pytest.fixture
+def credit(waiting: Waiting) -> Callable[..., Approval]:
+    """A request of low risk that can be undone: what batches are for."""
+
+    def make(**card: Any) -> Approval:
+        return waiting(**{"risk": "low", "effect_class": "reversible", "hold_seconds": 0, **card})
+
+    return make
+
+
+def table(page: Client, *approvals: Approval) -> Any:
+    return page.get("/inbox/batch/", {"pick": [str(row.pk) for row in approvals]})
+
+
+def items(html: str) -> list[str]:
+    return re.findall(r'name="item" value="([^"]+)"', html)
+
+
+def states(*approvals: Approval) -> list[str]:
+    return [Approval.objects.get(pk=row.pk).state for row in approvals]
+
+
+class TestTheTable:
+    def test_it_shows_what_differs_in_columns_and_the_rest_once(self, page: Client, credit: Waiting) -> None:
+        first = credit(arguments={**REFUND, "amount": 15})
+        second = credit(arguments={**REFUND, "amount": 20, "order_id": "58214"})
+
+        context = table(page, first, second).context
+
+        assert context["columns"] == ["Amount", "order_id"]
+        assert [values for _, _, values in context["rows"]] == [["$15.00", "58213"], ["$20.00", "58214"]]
+        assert ("Reason", "Damaged in transit") in context["same"]
+
+    def test_secrets_stay_masked(self, page: Client, credit: Waiting) -> None:
+        make_tool()
+        Tool.objects.update(secret_fields=["note"], locked_fields=[])
+        first = credit(secret_fields=["note"], arguments={**REFUND, "note": "the password"})
+        second = credit(secret_fields=["note"], arguments={**REFUND, "note": "another password"})
+
+        assert "password" not in table(page, first, second).content.decode()
+
+    def test_only_what_one_may_see_is_on_it(self, page: Client, credit: Waiting) -> None:
+        private = Group.objects.create(name="privacy")
+        hidden, seen = credit(title="Hidden", groups=(private.pk,)), credit(title="Seen")
+
+        html = table(page, hidden, seen).content.decode()
+
+        assert "Hidden" not in html
+        assert len(items(html)) == 1
+
+    def test_nothing_ticked_is_the_inbox_again(self, page: Client) -> None:
+        assert page.get("/inbox/batch/?pick=nonsense&view=mine")["Location"] == "/inbox/?view=mine"
+
+
+class TestWhatMayNotBe:
+    @pytest.mark.parametrize(
+        ("card", "words"),
+        [
+            ({"risk": "high"}, "1 is high risk: decide it by itself."),
+            ({"risk": "critical"}, "1 is critical risk: decide it by itself."),
+            ({"effect_class": "irreversible"}, "1 cannot be taken back: decide it by itself."),
+            ({"tool": "issue_credit"}, "They are calls of 2 tools: select those of one."),
+        ],
+    )
+    def test_one_that_is_not_alike_rules_it_out(
+        self, page: Client, credit: Waiting, card: dict[str, Any], words: str
+    ) -> None:
+        fine, other = credit(), credit(**card)
+
+        response = table(page, fine, other)
+        pick = {"pick": [str(fine.pk), str(other.pk)]}
+        bar = page.get("/inbox/batch/bar/", pick).content.decode()
+
+        assert response.status_code == 422
+        assert words in response.content.decode()
+        assert words in bar
+        assert "Review" not in bar
+
+    def test_nor_when_it_is_posted_all_the_same(self, page: Client, credit: Waiting) -> None:
+        fine, risky = credit(), credit(risk="low")
+        rows = items(table(page, fine, risky).content.decode())
+        Approval.objects.filter(pk=risky.pk).update(risk="high")
+
+        response = page.post("/inbox/batch/", {"item": rows, "type": "approve"})
+
+        assert response.status_code == 422
+        assert states(fine, risky) == ["pending", "pending"]
+
+    def test_twenty_are_the_most(self, page: Client, credit: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert batch.MOST == 20
+        monkeypatch.setattr(batch, "MOST", 2)
+        made = [credit() for _ in range(3)]
+
+        assert "3 are selected: 2 at most." in table(page, *made).content.decode()
+
+    def test_what_another_holds_is_left_to_them(self, page: Client, credit: Waiting, marco: User) -> None:
+        mine, his = credit(), credit()
+        actions.claim_request(his.pk, marco)
+
+        assert "Claimed by Marco Reyes: decide those one by one." in table(page, mine, his).content.decode()
+
+    def test_the_bar_says_what_makes_it_possible(self, page: Client, credit: Waiting) -> None:
+        pick = {"pick": [str(credit().pk), str(credit().pk)]}
+
+        assert "all low risk, all refund_payment" in page.get("/inbox/batch/bar/", pick).content.decode()
+        assert "selected" not in page.get("/inbox/batch/bar/").content.decode()
+
+
+class TestDeciding:
+    def test_each_row_gets_a_decision_of_its_own(self, page: Client, credit: Waiting) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+
+        html = page.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+
+        assert "2 of 2 approved" in html
+        assert states(first, second) == ["approved", "approved"]
+        assert {str(key) for key in Decision.objects.values_list("pk", flat=True)} == {r.split(":")[3] for r in rows}
+        assert set(Decision.objects.values_list("via", flat=True)) == {"batch"}
+
+    def test_sent_twice_it_counts_once(self, page: Client, credit: Waiting) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+
+        page.post("/inbox/batch/", {"item": rows, "type": "approve"})
+        again = page.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+
+        assert "2 of 2 approved" in again
+        assert Decision.objects.count() == 2
+
+    def test_one_decided_elsewhere_meanwhile_is_named_and_the_others_go_on(
+        self, page: Client, credit: Waiting, marco: User
+    ) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+        his = Client()
+        his.force_login(marco)
+        his.post(f"/approvals/{first.pk}/decide/", posted(first, type="reject", message="No."))
+
+        html = page.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+
+        assert "1 of 2 approved" in html
+        assert "Marco Reyes already rejected it. Your decision was not recorded." in html
+        assert states(first, second) == ["rejected", "approved"]
+
+    def test_taking_one_back_leads_back_to_what_came_of_all(self, page: Client, credit: Waiting) -> None:
+        first, second = credit(hold_seconds=30, title="The first"), credit(hold_seconds=30, title="The second")
+        rows = items(table(page, first, second).content.decode())
+        html = page.post("/inbox/batch/", {"item": rows, "type": "approve", "risk": "low"}).content.decode()
+        assert 'name="next" value="batch"' in html
+
+        again = page.post(f"/approvals/{first.pk}/undo/", {"next": "batch"}, follow=True)
+
+        html = again.content.decode()
+        assert again.redirect_chain == [("/inbox/batch/done/", 302)]
+        assert (html.count("Taken back by you."), html.count("Runs in")) == (1, 1)
+        assert f"/approvals/{second.pk}/undo/" in html
+        assert f"/approvals/{first.pk}/undo/" not in html
+        assert 'href="/inbox/?risk=low"' in html
+        assert states(first, second) == ["pending", "approved"]
+
+    def test_without_a_batch_there_is_nothing_to_lead_back_to(self, page: Client) -> None:
+        assert page.get("/inbox/batch/done/")["Location"] == "/inbox/"
+
+    def test_one_that_changed_meanwhile_is_not_decided(self, page: Client, credit: Waiting) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+        Approval.objects.filter(pk=first.pk).update(version=7)
+
+        html = page.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+
+        assert "This request changed while you were reading." in html
+        assert states(first, second) == ["pending", "approved"]
+
+    def test_arguments_other_than_those_on_the_table_are_not_approved(self, page: Client, credit: Waiting) -> None:
+        approval, other = credit(), credit()
+        [row, _] = items(table(page, approval, other).content.decode())
+        parts = row.split(":")
+
+        page.post("/inbox/batch/", {"item": [":".join([parts[0], parts[1], "0" * 64, parts[3]])], "type": "approve"})
+
+        assert states(approval) == ["pending"]
+
+    def test_rejecting_needs_a_reason_which_every_agent_reads(self, page: Client, credit: Waiting) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+
+        without = page.post("/inbox/batch/", {"item": rows, "type": "reject", "reason": "Other"})
+        page.post("/inbox/batch/", {"item": rows, "type": "reject", "reason": "Not allowed", "message": "Closed."})
+
+        assert without.status_code == 422
+        assert states(first, second) == ["rejected", "rejected"]
+        assert set(Decision.objects.values_list("message", flat=True)) == {"Not allowed. Closed."}
+
+    def test_what_cannot_be_read_decides_nothing(self, page: Client, credit: Waiting) -> None:
+        approval = credit()
+        wrong = ["", "a:b", f"{approval.pk}:x:{approval.action_digest}:y", f"{approval.pk}:²:d:{approval.pk}"]
+
+        response = page.post("/inbox/batch/", {"item": wrong, "type": "approve"})
+
+        assert response.status_code == 422
+        assert states(approval) == ["pending"]
+
+    def test_who_may_only_look_decides_nothing(self, client: Client, credit: Waiting, mia: User, page: Client) -> None:
+        first, second = credit(), credit()
+        rows = items(table(page, first, second).content.decode())
+        client.force_login(mia)
+
+        html = client.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+
+        assert "0 of 2 approved" in html
+        assert states(first, second) == ["pending", "pending"]

@@ -1,0 +1,54 @@
+"""The history of a request: one line for what happened once, and no more for what happened over and over."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+
+from agentapp.console.history import MAX_LINES, history
+from approvals import claims, ledger
+from approvals.models import Approval
+
+Waiting = Callable[..., Approval]
+LEASE = timedelta(minutes=5)
+
+
+def look_after(approval: Approval, user: User, times: int = 1, *, keeps: bool = False) -> None:
+    for number in range(times):
+        with ledger.transaction():
+            assert not isinstance(claims.take(approval.pk, user, LEASE), claims.Refusal)
+        if not keeps or number < times - 1:
+            with ledger.transaction():
+                assert claims.release(approval.pk, user) is None
+
+
+def lines(approval: Approval) -> list[str]:
+    return [entry.words for entry in history(approval)]
+
+
+def test_claims_and_releases_of_one_person_in_a_row_are_one_line(waiting: Waiting, dana: User, marco: User) -> None:
+    approval = waiting()
+    look_after(approval, dana, 3)
+    look_after(approval, marco)
+    look_after(approval, dana, 2, keeps=True)
+
+    assert lines(approval)[1:] == [
+        "Dana Whitfield claimed and released it",
+        "Marco Reyes claimed and released it",
+        "Dana Whitfield claimed it again",
+    ]
+
+
+def test_a_claim_by_itself_stays_as_it_is(waiting: Waiting, dana: User) -> None:
+    approval = waiting()
+    look_after(approval, dana, keeps=True)
+
+    assert lines(approval) == ["Stopped by refunds-over-limit", "Dana Whitfield claimed it"]
+
+
+def test_what_comes_after_many_claims_is_still_read(waiting: Waiting, dana: User, marco: User) -> None:
+    approval = waiting()
+    look_after(approval, dana, MAX_LINES)
+    look_after(approval, marco)
+
+    assert lines(approval)[-1] == "Marco Reyes claimed and released it"

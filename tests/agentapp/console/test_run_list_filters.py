@@ -1,0 +1,127 @@
+"""What the list of runs is narrowed to, and how it looks with thousands of them."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from agentapp.messages import ToolResult
+from agentapp.models import Run
+from tests.agentapp.long_runs import many_runs
+from tests.agentapp.run_builder import RunBuilder, make_tool, proposal, told_run
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def mias(client: Client, mia: User) -> Client:
+    client.force_login(mia)
+    return client
+
+
+def titles(client: Client, query: str) -> set[str]:
+    response = client.get(f"/runs/{query}")
+    assert response.status_code == 200
+    return {line.run.title for line in response.context["rows"]}
+
+
+@pytest.fixture
+def three(sam: User, dana: User) -> None:
+    """One that is refunded, one that failed at a tool, one that has not begun."""
+    refunded = told_run(sam, dana)
+    Run.objects.filter(pk=refunded.id).update(title="refunded", created_at=timezone.now() - timedelta(days=2))
+    broken = RunBuilder(sam, "broken")
+    (call,) = broken.step("", proposal(make_tool("get_stock")), cost="3")
+    broken.answer(call, ToolResult(status="fatal_error", reason="tool_failure", message="The stock list is gone."))
+    broken.finish("failed", "error", "Nothing worked.")
+    RunBuilder(sam, "queued")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?tool=get_stock", {"broken"}),
+        ("?tool=nothing", set()),
+        ("?approval=1", {"refunded"}),
+        ("?error=stock list", {"broken"}),
+        ("?error=nothing WORKED", {"broken"}),
+        ("?cost=2.5", {"broken"}),
+        ("?cost=$1,000", set()),
+        ("?cost=cheap", {"refunded", "broken", "queued"}),
+        ("?since=24h", {"broken", "queued"}),
+        ("?since=ages", {"refunded", "broken", "queued"}),
+        ("?ongoing=1", {"queued"}),
+        ("?ongoing=1&tool=get_stock", set()),
+    ],
+)
+def test_each_filter_keeps_what_it_says(mias: Client, three: None, query: str, found: set[str]) -> None:
+    assert titles(mias, query) == found
+
+
+def test_a_filter_is_taken_off_alone(mias: Client, three: None) -> None:
+    page = mias.get("/runs/?tool=get_stock&since=24h").content.decode()
+    assert 'href="/runs/?since=24h"' in page
+    assert 'href="/runs/?tool=get_stock"' in page
+
+
+def test_the_last_active_come_first_when_asked_for(mias: Client, sam: User) -> None:
+    runs = many_runs(sam, 60)
+    Run.objects.filter(pk=runs[0].pk).update(updated_at=timezone.now() + timedelta(minutes=1))
+    first = mias.get("/runs/?sort=activity").context
+    assert first["rows"][0].run.title == "Run 0"
+
+    following = mias.get("/runs/", {"sort": "activity", "from": str(first["page"].older)}).context["rows"]
+
+    assert following
+    assert {row.run.pk for row in following}.isdisjoint(row.run.pk for row in first["rows"])
+    assert len(following) + len(first["rows"]) == 60
+
+
+def test_five_thousand_runs_take_twelve_queries(
+    mias: Client, sam: User, dana: User, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    many_runs(sam, 5000)
+    for _ in range(5):
+        told_run(sam, dana)
+    for query in ("", "?sort=activity", "?state=succeeded&tool=get_order&approval=1&since=7d", "?error=x"):
+        with django_assert_max_num_queries(12):
+            mias.get(f"/runs/{query}")
+
+
+def test_the_last_steps_of_a_run_are_drawn_in_a_few_paths(mias: Client, sam: User, dana: User) -> None:
+    told_run(sam, dana, steps=40)
+    page = mias.get("/runs/").content.decode()
+    drawing = page.split('class="mini"')[1].split("</svg>")[0]
+    assert 1 <= drawing.count("<path") <= 4
+    assert 'class="f-model"' in drawing
+
+
+def test_a_run_is_cancelled_from_the_list_by_those_who_may(client: Client, sam: User, mia: User) -> None:
+    run = RunBuilder(sam)
+    link = f'data-twice href="/runs/{run.id}/cancel/"'
+    client.force_login(sam)
+    assert link in client.get("/runs/").content.decode()
+    client.force_login(mia)
+    assert link not in client.get("/runs/").content.decode()
+
+
+def test_a_run_begins_anew_with_the_same_input_as_whoever_asks(client: Client, sam: User, mia: User) -> None:
+    run = RunBuilder(sam, "Where is it?", customer="Ana")
+    run.claim()
+    run.finish("failed", "error", "Broken.")
+    client.force_login(sam)
+    assert "Retry as a new run" in client.get(f"/runs/{run.id}/").content.decode()
+    for _ in range(2):
+        answer = client.post(f"/runs/{run.id}/again/", {"request_key": "once"}, follow=True)
+    new = Run.objects.exclude(pk=run.id).get()
+    assert (new.input, new.customer, new.starter, new.cost) == ("Where is it?", "Ana", sam, Decimal(0))
+    assert f"This is a new run with the input of {run.run.reference}." in answer.content.decode()
+    client.force_login(mia)
+    refused = client.post(f"/runs/{run.id}/again/", follow=True).content.decode()
+    assert "No new run was started." in refused
+    assert client.get(f"/runs/{run.id}/again/").status_code == 405

@@ -1,0 +1,441 @@
+"""What people set for themselves. Every page is a plain form that works without script."""
+
+import re
+from datetime import time, timedelta
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY, format_hotp_value, hotp_value
+from allauth.usersessions.models import UserSession
+from django.contrib.auth.models import Group, User
+from django.core import mail
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import auth, preferences
+from agentapp.console.settings.sections import ALL
+from agentapp.console.settings.sessions import device
+from agentapp.models import ApiToken, Preferences
+from approvals import absences, ledger
+from approvals.models import Absence, Event
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "correct horse battery"
+PAGES = ["", "notifications/", "keys/", "appearance/", "security/", "sessions/", "tokens/", "absence/"]
+
+
+@pytest.fixture
+def client(client: Client, dana: User) -> Client:
+    """Dana's browser, signed in as people sign in."""
+    assert client.post("/login/", {"username": "dana", "password": PASSWORD}).status_code == 302
+    return client
+
+
+def renew(client: Client) -> None:
+    assert client.post("/reauthenticate/", {"password": PASSWORD}).status_code == 302
+
+
+def said(client: Client, url: str, form: dict[str, Any] | None = None) -> str:
+    """What the page says after a section was saved."""
+    response = client.post(url, form or {}, follow=True)
+    assert response.status_code == 200
+    found = re.search(r'class="saved[^>]*>.*?</svg>([^<]*)<', response.content.decode())
+    return found[1] if found else ""
+
+
+def events(start: str) -> list[tuple[str, str, dict[str, Any]]]:
+    found = Event.objects.filter(chain=ledger.CONFIGURATION, type__startswith=start).order_by("seq")
+    return [(event.type, event.actor, event.data) for event in found]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_section_is_a_page_of_few_queries(client: Client, page: str, django_assert_max_num_queries: Any) -> None:
+    with django_assert_max_num_queries(12):
+        response = client.get(f"/settings/{page}")
+    assert response.status_code == 200
+    assert response.content.decode().count('aria-current="page"') >= 1
+    assert len(ALL) == len(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_settings_are_for_those_who_are_in(page: str) -> None:
+    assert Client().get(f"/settings/{page}")["Location"].startswith("/login/")
+
+
+# --- Profile -------------------------------------------------------------------------------------
+
+
+def test_a_profile_is_saved_says_when_and_is_recorded(client: Client, dana: User) -> None:
+    form = {"first_name": "Dana", "last_name": "Smith", "email": "d@example.test"}
+
+    assert re.fullmatch(r"Saved \d\d:\d\d", said(client, "/settings/", form))
+
+    dana.refresh_from_db()
+    assert (dana.last_name, dana.email) == ("Smith", "d@example.test")
+    [(kind, actor, data)] = events("configuration.")
+    assert (kind, actor) == ("configuration.changed", f"user:{dana.pk}:dana")
+    assert data["after"] == {"last_name": "Smith", "email": "d@example.test"}
+
+
+def test_nobody_takes_the_address_of_another_account(client: Client, dana: User, marco: User) -> None:
+    response = client.post("/settings/", {"first_name": "D", "last_name": "W", "email": "Marco@Example.test"})
+
+    assert response.status_code == 422
+    assert "Another account has this address." in response.content.decode()
+    dana.refresh_from_db()
+    assert dana.email == "dana@example.test"
+
+
+def test_where_single_sign_on_finds_people_by_address_they_do_not_change_it(
+    client: Client, dana: User, settings: Any
+) -> None:
+    settings.OIDC_PROVIDERS = ["corp"]
+
+    said(client, "/settings/", {"first_name": "D", "last_name": "W", "email": "admin@example.test"})
+
+    dana.refresh_from_db()
+    assert (dana.first_name, dana.email) == ("D", "dana@example.test")
+
+
+def test_nobody_changes_their_rights_or_team(client: Client, dana: User) -> None:
+    said(
+        client,
+        "/settings/",
+        {"first_name": "D", "is_staff": "on", "is_superuser": "on", "groups": "5", "username": "x"},
+    )
+
+    dana.refresh_from_db()
+    assert (dana.username, dana.is_staff, dana.is_superuser) == ("dana", False, False)
+    assert [group.name for group in dana.groups.all()] == ["approver"]
+    assert '<li class="badge">approver</li>' in client.get("/settings/").content.decode()
+
+
+# --- Notifications, keys, appearance -------------------------------------------------------------
+
+
+def test_without_a_choice_the_defaults_hold(dana: User) -> None:
+    one = preferences.of(dana)
+    assert preferences.ways(one, "waiting") == ("browser",)
+    assert preferences.ways(one, "call_failed") == ("browser", "mail")
+    assert not Preferences.objects.exists()
+    assert preferences.manners([dana.pk])[dana.pk].mailed == {"handed", "call_failed"}
+
+
+def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) -> None:
+    form = {"waiting-mail": "on", "quiet_from": "22:00", "quiet_until": "07:00", "shows": "on", "nonsense-mail": "on"}
+
+    assert said(client, "/settings/notifications/", form).startswith("Saved ")
+
+    one = preferences.of(dana)
+    assert one.notifications == {"waiting": ["mail"], "handed": [], "due_soon": [], "call_failed": [], "answered": []}
+    assert (one.quiet_from, one.quiet_until, one.shows_arguments) == (time(22), time(7), True)
+    assert preferences.wanting("waiting") == [dana.pk]
+    page = client.get("/settings/notifications/").content.decode()
+    assert page.count(" checked") == 2
+
+
+@pytest.mark.parametrize("quiet", [("22:00", ""), ("late", "07:00"), ("08:00", "08:00")])
+def test_quiet_hours_that_are_none_are_refused(client: Client, quiet: tuple[str, str]) -> None:
+    form = {"quiet_from": quiet[0], "quiet_until": quiet[1]}
+    response = client.post("/settings/notifications/", form)
+
+    assert response.status_code == 422
+    assert "Nothing was saved." in response.content.decode()
+    assert not Preferences.objects.exists()
+
+
+def test_a_test_says_of_mail_what_became_of_it(client: Client, dana: User, settings: Any) -> None:
+    def tested() -> str:
+        return client.post("/settings/notifications/test/", follow=True).content.decode()
+
+    assert "the mail server took it for dana@example.test" in tested()
+    assert mail.outbox[0].to == ["dana@example.test"]
+    options = {"host": "127.0.0.1", "port": 9, "timeout": 2}
+    smtp = "django.core.mail.backends.smtp.EmailBackend"
+    settings.MAILERS = {"default": {"BACKEND": smtp, "OPTIONS": options}}
+    assert "Mail: not sent. The mail server did not take it" in tested()
+    User.objects.update(email="")
+    assert "Your profile has no address." in tested()
+
+
+def test_keys_and_looks_are_kept_apart(client: Client, dana: User) -> None:
+    assert said(client, "/settings/keys/").startswith("Saved ")
+    assert said(client, "/settings/appearance/", {"theme": "dark", "density": "dense"}).startswith("Saved ")
+
+    one = preferences.of(dana)
+    assert (one.single_keys, one.theme, one.density) == (False, "dark", "dense")
+    said(client, "/settings/keys/", {"single_keys": "on"})
+    assert preferences.of(dana).single_keys is True
+
+
+def test_a_look_that_is_not_offered_is_refused(client: Client) -> None:
+    assert client.post("/settings/appearance/", {"theme": "pink", "density": "dense"}).status_code == 422
+    assert not Preferences.objects.exists()
+
+
+# --- Password, app, passkeys, codes --------------------------------------------------------------
+
+
+def test_a_password_is_changed_by_who_knows_it_and_ends_other_sessions(client: Client, dana: User) -> None:
+    other = Client()
+    other.post("/login/", {"username": "dana", "password": PASSWORD})
+    new = "a whole new sentence"
+
+    answer = said(client, "/settings/security/password/", {"oldpassword": PASSWORD, "password1": new, "password2": new})
+
+    assert answer.startswith("Saved ")
+    assert client.get("/settings/").status_code == 200
+    assert other.get("/settings/").status_code == 302
+    assert [data["name"] for _, _, data in events("user.password_changed")] == ["dana"]
+    assert not Event.objects.filter(body__contains=new).exists()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"oldpassword": "wrong", "password1": "a whole new sentence", "password2": "a whole new sentence"},
+        {"oldpassword": PASSWORD, "password1": "short", "password2": "short"},
+        {"oldpassword": PASSWORD, "password1": "a whole new sentence", "password2": "another sentence"},
+        {},
+    ],
+)
+def test_a_password_stays_when_something_is_wrong(client: Client, dana: User, form: dict[str, str]) -> None:
+    assert client.post("/settings/security/password/", form).status_code == 422
+
+    dana.refresh_from_db()
+    assert dana.check_password(PASSWORD)
+
+
+def test_guessing_the_old_password_is_locked(client: Client, dana: User) -> None:
+    new = {"password1": "a whole new sentence", "password2": "a whole new sentence"}
+    for _ in range(5):
+        client.post("/settings/security/password/", {"oldpassword": "wrong", **new})
+
+    assert client.post("/settings/security/password/", {"oldpassword": PASSWORD, **new}).status_code == 422
+    dana.refresh_from_db()
+    assert dana.check_password(PASSWORD)
+
+
+def test_changing_a_factor_asks_who_one_is(client: Client) -> None:
+    for path in ("app/", "passkeys/"):
+        response = client.get(f"/settings/security/{path}")
+        assert unquote(response["Location"]) == f"/reauthenticate/?next=/settings/security/{path}"
+
+
+def test_an_app_is_set_up_by_showing_a_code_and_makes_recovery_codes(client: Client, dana: User) -> None:
+    renew(client)
+    page = client.get("/settings/security/app/").content.decode()
+    secret = client.session[SECRET_SESSION_KEY]
+    assert secret in page
+    assert "data:image/svg+xml;base64," in page
+    assert client.post("/settings/security/app/", {"code": "000000"}).status_code == 422
+    code = format_hotp_value(hotp_value(secret, int(timezone.now().timestamp()) // 30))
+
+    response = client.post("/settings/security/app/", {"code": code})
+
+    assert response["Location"] == "/settings/security/codes/"
+    codes = client.get("/settings/security/codes/")
+    listed = codes.content.decode().partition('aria-label="Recovery codes">')[2].partition("</ul>")[0]
+    assert listed.count("<li>") == 10
+    assert "no-store" in codes["Cache-Control"]
+    added = [data["kind"] for _, _, data in events("signin.factor_added")]
+    assert sorted(added) == ["recovery_codes", "totp"]
+    assert not Event.objects.filter(body__contains=secret).exists()
+    assert "10 of them left" in client.get("/settings/security/").content.decode()
+
+
+def test_turning_the_app_off_is_recorded(client: Client, dana: User) -> None:
+    renew(client)
+    Authenticator.objects.create(user=dana, type="totp", data={"secret": "A" * 32})
+    assert client.get("/settings/security/app/remove/").status_code == 200
+
+    response = client.post("/settings/security/app/remove/")
+
+    assert response["Location"] == "/settings/security/"
+    assert not Authenticator.objects.exists()
+    assert [data["kind"] for _, _, data in events("signin.factor_removed")] == ["totp"]
+
+
+def test_new_recovery_codes_take_the_place_of_the_old(client: Client, dana: User) -> None:
+    renew(client)
+    Authenticator.objects.create(user=dana, type="totp", data={"secret": "A" * 32})
+    client.post("/settings/security/codes/new/")
+    first = client.get("/settings/security/codes/").content.decode()
+
+    client.post("/settings/security/codes/new/")
+
+    assert client.get("/settings/security/codes/").content.decode() != first
+    assert Authenticator.objects.filter(type="recovery_codes").count() == 1
+
+
+def test_recovery_codes_go_with_something_to_recover(client: Client) -> None:
+    renew(client)
+
+    assert client.post("/settings/security/codes/new/").status_code == 422
+    assert client.get("/settings/security/codes/").status_code == 404
+
+
+def test_nobody_removes_the_passkey_of_somebody_else(client: Client, marco: User) -> None:
+    renew(client)
+    theirs = Authenticator.objects.create(user=marco, type="webauthn", data={"name": "x", "credential": {}})
+
+    assert client.post(f"/settings/security/passkeys/{theirs.pk}/remove/").status_code == 404
+    assert Authenticator.objects.filter(pk=theirs.pk).exists()
+
+
+# --- Sessions ------------------------------------------------------------------------------------
+
+
+def test_one_session_or_all_others_can_be_ended(client: Client, dana: User) -> None:
+    others = [Client(headers={"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"}) for _ in range(3)]
+    for other in others:
+        other.post("/login/", {"username": "dana", "password": PASSWORD})
+    page = client.get("/settings/sessions/").content.decode()
+    assert page.count("Firefox on Linux</b>") == 3
+    assert page.count("This one") == 1
+    first = UserSession.objects.get(session_key=others[0].session.session_key)
+
+    assert said(client, f"/settings/sessions/{first.pk}/end/").startswith("Ended ")
+    assert [other.get("/settings/").status_code for other in others] == [302, 200, 200]
+    assert said(client, "/settings/sessions/end-others/").startswith("2 ended ")
+
+    assert [other.get("/settings/").status_code for other in others] == [302, 302, 302]
+    assert client.get("/settings/").status_code == 200
+    assert [data["number"] for _, _, data in events("signin.sessions_ended")] == [1, 2]
+
+
+def test_nobody_ends_the_session_of_somebody_else(client: Client, marco: User) -> None:
+    other = Client()
+    other.post("/login/", {"username": "marco", "password": PASSWORD})
+    theirs = UserSession.objects.get(user=marco)
+
+    client.post(f"/settings/sessions/{theirs.pk}/end/")
+    client.post("/settings/sessions/end-others/")
+
+    assert other.get("/settings/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "words"),
+    [
+        ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15) AppleWebKit/605 Version/19 Safari/605", "Safari on macOS"),
+        ("Mozilla/5.0 (Windows NT 10.0) AppleWebKit Chrome/156 Safari/537 Edg/156", "Edge on Windows"),
+        ("Mozilla/5.0 (iPhone; CPU iPhone OS 19 like Mac OS X) AppleWebKit", "A browser on iPhone"),
+        ("curl/8.5", "curl/8.5"),
+        ("", "Unknown device"),
+        ("<script>alert(1)</script>", "Unknown device"),
+    ],
+)
+def test_a_device_is_named_as_far_as_it_says(user_agent: str, words: str) -> None:
+    assert device(user_agent) == words
+
+
+# --- API tokens ----------------------------------------------------------------------------------
+
+
+def test_a_token_is_shown_once_lets_its_person_in_and_is_revoked(client: Client, dana: User) -> None:
+    renew(client)
+    form = {"name": "nightly", "scopes": ["runs:read"], "days": "30"}
+
+    response = client.post("/settings/tokens/new/", form)
+
+    secret = re.search(r'id="secret"[^>]*>([^<]+)<', response.content.decode())[1]  # type: ignore[index]
+    assert "no-store" in response["Cache-Control"]
+    token = auth.authenticate(secret)
+    assert token is not None
+    assert (token.user, token.scopes) == (dana, ["runs:read"])
+    assert token.expires_at is not None
+    assert abs(token.expires_at - timezone.now() - timedelta(days=30)) < timedelta(minutes=1)
+    assert secret not in client.get("/settings/tokens/").content.decode()
+    assert said(client, f"/settings/tokens/{token.pk}/revoke/").startswith("Revoked ")
+    assert auth.authenticate(secret) is None
+    assert [kind for kind, _, _ in events("token.")] == ["token.issued", "token.revoked"]
+
+
+def test_making_a_token_asks_who_one_is_and_goes_on_with_what_was_filled_in(client: Client) -> None:
+    form = {"name": "nightly", "scopes": ["runs:read"], "days": ""}
+    asked = client.post("/settings/tokens/new/", form)
+    assert unquote(asked["Location"]) == "/reauthenticate/?next=/settings/tokens/new/"
+    assert not ApiToken.objects.exists()
+
+    response = client.post(asked["Location"], {"password": PASSWORD, "next": "/settings/tokens/new/"})
+
+    assert 'id="secret"' in response.content.decode()
+    assert ApiToken.objects.get().expires_at is None
+
+
+@pytest.mark.parametrize(
+    "scopes", [[], ["runs:create", "approvals:decide"], ["controls:operate"], ["everything"]], ids=str
+)
+def test_a_token_may_do_no_more_than_its_person_and_not_both_sides(client: Client, scopes: list[str]) -> None:
+    renew(client)
+
+    response = client.post("/settings/tokens/new/", {"name": "x", "scopes": scopes, "days": "30"})
+
+    assert response.status_code == 422
+    assert not ApiToken.objects.exists()
+    assert "controls:operate" not in client.get("/settings/tokens/").content.decode()
+
+
+def test_nobody_revokes_the_token_of_somebody_else(client: Client, marco: User) -> None:
+    token, secret = auth.issue_token(marco, "his", ["runs:read"], "test")
+
+    assert client.post(f"/settings/tokens/{token.pk}/revoke/").status_code == 404
+    assert auth.authenticate(secret)
+    assert "his" not in re.findall(r"<b>([^<]*)</b>", client.get("/settings/tokens/").content.decode())
+
+
+# --- Absence -------------------------------------------------------------------------------------
+
+
+def local(**ahead: float) -> str:
+    return f"{timezone.localtime() + timedelta(**ahead):%Y-%m-%dT%H:%M}"
+
+
+def test_somebody_away_names_who_stands_in_and_comes_back(client: Client, dana: User, marco: User) -> None:
+    assert said(client, "/settings/absence/", {"deputy": marco.pk, "until": local(days=3)}).startswith("Saved ")
+
+    assert absences.standing_in([dana.pk]) == {dana.pk: marco}
+    assert "<b>Marco Reyes</b> looks after your queue" in client.get("/settings/absence/").content.decode()
+    assert said(client, "/settings/absence/end/").startswith("You are back since ")
+    assert absences.standing_in([dana.pk]) == {}
+    kinds = [(kind, data.get("deputy")) for kind, _, data in events("absence.")]
+    assert kinds == [("absence.begun", "marco"), ("absence.ended", None)]
+
+
+def test_an_absence_to_come_hands_nothing_on_yet(client: Client, dana: User, marco: User) -> None:
+    said(client, "/settings/absence/", {"deputy": marco.pk, "since": local(days=1), "until": local(days=3)})
+
+    assert absences.standing_in([dana.pk]) == {}
+    assert "Call it off" in client.get("/settings/absence/").content.decode()
+
+
+def test_only_somebody_else_who_may_decide_stands_in(client: Client, dana: User, marco: User, sam: User) -> None:
+    for form in (
+        {"deputy": sam.pk, "until": local(days=1)},
+        {"deputy": dana.pk, "until": local(days=1)},
+        {"deputy": marco.pk, "until": local(days=-1)},
+        {"deputy": marco.pk, "since": local(days=2), "until": local(days=1)},
+        {"deputy": marco.pk},
+        {},
+    ):
+        assert client.post("/settings/absence/", form).status_code == 422, form
+    assert not Absence.objects.exists()
+
+
+def test_two_do_not_stand_in_for_each_other_at_one_time(client: Client, dana: User, marco: User) -> None:
+    now = timezone.now()
+    absences.begin(marco, dana, now, now + timedelta(days=2))
+
+    response = client.post("/settings/absence/", {"deputy": marco.pk, "until": local(days=1)})
+
+    assert response.status_code == 422
+    assert "Marco Reyes is away in that time too." in response.content.decode()
+
+
+def test_whoever_decides_nothing_has_nothing_to_hand_on(client: Client, dana: User, marco: User) -> None:
+    dana.groups.set(Group.objects.filter(name="viewer"))
+
+    assert "there is nothing to hand on" in client.get("/settings/absence/").content.decode()

@@ -1,0 +1,155 @@
+"""Single sign-on against a provider on the loopback, over real HTTP."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals import ledger
+from approvals.models import Event
+from tests import openid_provider
+from tests.openid_provider import Provider, sign_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def provider(settings: Any) -> Iterator[Provider]:
+    with openid_provider.serving(settings, email="dana@example.test", email_verified=True) as provider:
+        yield provider
+
+
+def events() -> list[tuple[str, dict[str, Any]]]:
+    found = Event.objects.filter(chain=ledger.CONFIGURATION, type__startswith="sign").order_by("seq")
+    return [(event.type, event.data) for event in found]
+
+
+def test_a_configured_provider_has_a_button_and_others_have_none(client: Client, provider: Provider) -> None:
+    assert "Continue with Corp" in client.get("/login/").content.decode()
+    assert client.get("/login/sso/other/").status_code == 404
+
+
+def test_whom_the_provider_vouches_for_is_signed_in_and_returns(client: Client, provider: Provider, dana: User) -> None:
+    response = sign_in(client, next="/runs/")
+
+    assert response["Location"] == "/runs/"
+    assert client.get("/inbox/").status_code == 200
+    assert events() == [
+        ("signin.provider_connected", {"user": "dana", "provider": "corp"}),
+        ("signin.succeeded", {"user": "dana", "by": ["sso:corp"]}),
+    ]
+    dana.refresh_from_db()
+    assert dana.check_password("correct horse battery")
+
+
+def test_the_identity_counts_from_then_on_and_not_the_address(client: Client, provider: Provider, dana: User) -> None:
+    sign_in(client)
+    client.post("/logout/")
+    provider.person["email"] = "new@example.test"
+
+    assert sign_in(client)["Location"] == "/"
+    assert SocialAccount.objects.get().user == dana
+    assert client.get("/inbox/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("person", "words"),
+    [
+        ({"email": "nobody@example.test", "email_verified": True}, "There is no account for you here."),
+        ({"email": "dana@example.test", "email_verified": False}, "did not vouch for an address"),
+        ({"email": "", "email_verified": True}, "did not vouch for an address"),
+    ],
+)
+def test_nobody_comes_in_without_an_account_and_a_checked_address(
+    client: Client, provider: Provider, dana: User, person: dict[str, Any], words: str
+) -> None:
+    provider.person.update(person)
+
+    response = sign_in(client)
+
+    assert response.status_code == 403
+    assert words in response.content.decode()
+    assert client.get("/inbox/").status_code == 302
+    assert User.objects.count() == 1
+    assert not SocialAccount.objects.exists()
+
+
+def test_an_address_that_two_accounts_have_lets_nobody_in(client: Client, provider: Provider, dana: User) -> None:
+    User.objects.create_user("double", "Dana@Example.Test")
+
+    assert sign_in(client).status_code == 403
+
+
+def test_an_account_that_is_switched_off_stays_so(client: Client, provider: Provider, dana: User) -> None:
+    sign_in(client)
+    client.post("/logout/")
+    User.objects.update(is_active=False)
+
+    response = client.get(sign_in(client)["Location"])
+
+    assert "This account is switched off." in response.content.decode()
+    assert client.get("/inbox/").status_code == 302
+
+
+def test_what_the_provider_says_is_shown_as_text(client: Client, provider: Provider, dana: User) -> None:
+    provider.refuses = {"error": "login_required", "error_description": "<img src=x onerror=alert(1)> too late"}
+
+    response = sign_in(client)
+
+    page = response.content.decode()
+    assert response.status_code == 401
+    assert "&lt;img src=x onerror=alert(1)&gt; too late" in page
+    assert "<img" not in page
+    assert events() == [("signin.failed", {"user": "", "known": False, "by": "sso:corp", "reason": "unknown"})]
+
+
+def test_somebody_who_turns_back_at_the_provider_can_choose_another_way(client: Client, provider: Provider) -> None:
+    provider.refuses = {"error": "access_denied"}
+
+    response = sign_in(client)
+
+    assert response.status_code == 401
+    assert 'href="/login/"' in response.content.decode()
+
+
+def test_a_code_that_the_provider_does_not_take_signs_nobody_in(client: Client, provider: Provider, dana: User) -> None:
+    provider.token_fails = True
+
+    response = sign_in(client)
+
+    assert response.status_code == 401
+    assert "Corp did not sign you in." in response.content.decode()
+    assert "<b>used" not in response.content.decode()
+
+
+def test_an_answer_to_no_question_signs_nobody_in(client: Client, provider: Provider, dana: User) -> None:
+    response = client.get("/login/sso/corp/callback/?code=stolen&state=guessed")
+
+    assert response.status_code == 401
+    assert client.get("/inbox/").status_code == 302
+
+
+def test_a_provider_never_leads_to_another_site(client: Client, provider: Provider, dana: User) -> None:
+    assert sign_in(client, next="https://evil.example/")["Location"] == "/"
+
+
+def test_the_sign_in_that_is_asked_for_is_bound_to_its_browser(client: Client, provider: Provider, dana: User) -> None:
+    sign_in(client)
+
+    [asked] = provider.asked
+    assert asked["code_challenge_method"] == "S256"
+    assert asked["redirect_uri"] == "http://testserver/login/sso/corp/callback/"
+    assert set(asked["scope"].split()) == {"openid", "profile", "email"}
+
+
+def test_a_provider_that_cannot_be_reached_is_said_so(client: Client, provider: Provider, settings: Any) -> None:
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["server_url"] = "http://127.0.0.1:9"
+
+    response = client.get("/login/sso/corp/")
+
+    assert response.status_code == 502
+    assert "Corp could not be reached." in response.content.decode()
+    assert "127.0.0.1" not in response.content.decode()

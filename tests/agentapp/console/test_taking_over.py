@@ -1,0 +1,45 @@
+"""Where people take a run over, and see that somebody has."""
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+from tests.agentapp.run_builder import RunBuilder, make_tool, proposal
+
+pytestmark = pytest.mark.django_db
+
+
+def test_who_is_asked_takes_a_run_over_from_its_page_and_from_the_request(
+    client: Client, sam: User, dana: User
+) -> None:
+    run = RunBuilder(sam)
+    (approval,) = run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))))
+    client.force_login(dana)
+    button = f'action="/runs/{run.id}/take-over/"'
+    assert button in client.get(f"/runs/{run.id}/").content.decode()
+    assert button in client.get(f"/approvals/{approval.pk}/").content.decode()
+
+    client.post(f"/runs/{run.id}/take-over/")
+
+    page = client.get(f"/runs/{run.id}/").content.decode()
+    assert "You have taken over." in page
+    assert f'action="/runs/{run.id}/hand-back/"' in page
+    assert f'href="/runs/{run.id}/chat/"' in page
+    assert button not in page
+    assert f'action="/runs/{run.id}/resume/"' not in page
+    request = client.get(f"/approvals/{approval.pk}/").content.decode()
+    assert "You have taken this run over." in request
+    assert button not in request
+
+
+def test_who_only_reads_is_offered_the_conversation_and_no_more(client: Client, sam: User) -> None:
+    reader = User.objects.create_user("reader")
+    reader.user_permissions.add(Permission.objects.get(codename="view_run"))
+    run = RunBuilder(sam)
+    run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))))
+    client.force_login(reader)
+
+    page = client.get(f"/runs/{run.id}/").content.decode()
+
+    assert f'href="/runs/{run.id}/chat/"' in page
+    assert f'action="/runs/{run.id}/take-over/"' not in page

@@ -1,0 +1,209 @@
+"""What people see of a reply while a model writes it, and that nothing rests on it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import OperationalError, connections
+from django.utils import timezone
+
+from agentapp import actions, drafts, loop, runs
+from agentapp.models import Draft, Run
+from tests.agentapp.test_live import commit, cookie_of, listening, play, settled
+from tests.conftest import says
+from tests.wire import DIALECTS, Answer, ProviderServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+OPENAI = DIALECTS["openai"]
+
+
+@pytest.fixture
+def chatty(clerk, provider: ProviderServer):
+    """The clerk with a model that streams."""
+    clerk.agent.driver, clerk.agent.model = "tool_calling", OPENAI.model
+    clerk.agent.save()
+    return clerk
+
+
+def start(clerk, **more: Any) -> Run:
+    return actions.start_run(actions.NewRun("clerk", "Tell me.", **more), clerk.starter)
+
+
+@pytest.fixture
+def seen(monkeypatch) -> list[tuple[str, int]]:
+    """What was written as a draft, with its step."""
+    noted: list[tuple[str, int]] = []
+    real = drafts.write
+
+    def write(run: Run, token: Any, step: int, text: str) -> bool:
+        done = real(run, token, step, text)
+        noted.append((text, step))
+        return done
+
+    monkeypatch.setattr(drafts, "write", write)
+    return noted
+
+
+class Gate(threading.Event):
+    """Opens when somebody has looked at the draft."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        super().__init__()
+        self.look, self.found = look, None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        waited = 0.0
+        try:
+            while waited < 20 and not (found := self.look()):
+                super().wait(0.05)
+                waited += 0.05
+            self.found = found
+        finally:
+            connections.close_all()
+        return True
+
+
+def a_draft() -> str | None:
+    return Draft.objects.values_list("text", flat=True).first()
+
+
+def test_people_see_the_beginning_and_it_goes_when_the_step_is_stored(chatty, provider: ProviderServer) -> None:
+    gate = Gate(a_draft)
+    provider.answer(Answer(events=OPENAI.stream("On its ", gate, "way.")))
+    run = start(chatty)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (gate.found, run.state, run.answer) == ("On its ", "succeeded", "On its way.")
+    assert not Draft.objects.exists()
+
+
+def test_only_the_draft_of_the_step_being_decided_is_shown(chatty, provider: ProviderServer) -> None:
+    gate = Gate(lambda: drafts.under_way(Run.objects.values_list("pk", flat=True)))
+    provider.answer(Answer(events=OPENAI.stream("On its ", gate, "way.")))
+    run = start(chatty)
+    loop.drive(run.pk)
+    assert {pk: draft.text for pk, draft in gate.found.items()} == {run.pk: "On its "}
+    Draft.objects.create(run=run, step=1, text="Left behind.", updated_at=timezone.now())
+    assert drafts.under_way([run.pk]) == {}
+
+
+def test_a_line_that_breaks_takes_the_draft_along_and_the_model_is_asked_again(
+    chatty, provider: ProviderServer
+) -> None:
+    gate = Gate(a_draft)
+    provider.answer(Answer(events=(*OPENAI.stream("Half a ")[:2], gate, None)))
+    provider.answer(Answer(events=OPENAI.stream("A whole story.")))
+    run = start(chatty)
+    again = loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (gate.found, run.state, run.model_failures) == ("Half a ", "queued", 1)
+    assert again is not None
+    assert not Draft.objects.exists()
+    Run.objects.update(wake_at=None)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.answer) == ("succeeded", "A whole story.")
+
+
+def test_what_a_worker_that_died_left_behind_goes_with_the_next_step(chatty, provider: ProviderServer) -> None:
+    run = start(chatty)
+    claimed = runs.claim(run.pk)
+    assert claimed is not None
+    assert claimed.lease_token is not None
+    assert drafts.write(claimed, claimed.lease_token, 1, "Half a ")
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    provider.answer(Answer(events=OPENAI.stream("A whole story.")))
+    loop.drive(run.pk)
+    assert not Draft.objects.exists()
+
+
+def test_who_lost_the_lease_shows_nothing(chatty) -> None:
+    run = start(chatty)
+    claimed = runs.claim(run.pk)
+    assert claimed is not None
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert runs.claim(run.pk) is not None
+    assert not drafts.write(claimed, claimed.lease_token, 1, "Late.")
+    assert not Draft.objects.exists()
+
+
+@pytest.mark.parametrize("why", ["switched off", "a hook may change it"])
+def test_what_is_not_meant_to_be_seen_is_asked_for_in_one_piece(chatty, provider: ProviderServer, why: str) -> None:
+    if why == "switched off":
+        chatty.agent.streams = False
+    else:
+        chatty.agent.hooks = ["tests.clerk_hooks.Spy"]
+    chatty.agent.save()
+    provider.answer(Answer(OPENAI.reply("Hello.")))
+    run = start(chatty)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (run.answer, provider.questions[0].body.get("stream", False)) == ("Hello.", False)
+
+
+def test_a_scripted_run_writes_no_draft(clerk, seen) -> None:
+    assert clerk.run(says("Done.")).state == "succeeded"
+    assert seen == []
+
+
+def test_a_draft_that_cannot_be_written_costs_nobody_the_answer(chatty, provider, monkeypatch) -> None:
+    tried = threading.Event()
+
+    def fail(*arguments: Any) -> bool:
+        tried.set()
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr(drafts, "write", fail)
+    provider.answer(Answer(events=OPENAI.stream("On its ", tried, "way.")))
+    run = start(chatty)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert run.answer == "On its way."
+
+
+def test_a_draft_is_announced_to_those_who_watch_the_conversation(sam: User, otto: User, chatty) -> None:
+    run = start(chatty, conversation="ticket-7")
+    claimed = runs.claim(run.pk)
+    assert claimed is not None
+    mine, others = cookie_of(sam), cookie_of(otto)
+
+    def write(text: str) -> None:
+        drafts.write(claimed, claimed.lease_token, 1, text)
+        connections.close_all()
+
+    async def scene() -> None:
+        async with listening(f"chat:{run.pk}", mine) as stream, listening(f"chat:{run.pk}", others) as silent:
+            await settled(stream, "chat-changed", "draft-changed")
+            for text in ("On", "On its"):
+                await asyncio.to_thread(write, text)
+                assert await stream.next() == ("draft-changed", str(run.pk))
+            await commit(run, "step.recorded")
+            assert await stream.next() == ("chat-changed", str(run.pk))
+            assert await silent.quiet(0.5)
+
+    play(scene)
+
+
+def test_a_run_that_joins_the_conversation_is_heard_as_well(sam: User, chatty) -> None:
+    run, cookie = start(chatty, conversation="ticket-7"), cookie_of(sam)
+    joined: list[Run] = []
+
+    def join() -> None:
+        joined.append(start(chatty, conversation="ticket-7"))
+        connections.close_all()
+
+    async def scene() -> None:
+        async with listening(f"chat:{run.pk}", cookie) as stream:
+            await settled(stream, "chat-changed", "draft-changed")
+            await asyncio.to_thread(join)
+            assert await stream.next() == ("chat-changed", str(run.pk))
+            while not await stream.quiet(0.6):
+                pass
+            await commit(joined[0], "step.recorded")
+            assert await stream.next() == ("chat-changed", str(run.pk))
+
+    play(scene)

@@ -1,0 +1,126 @@
+"""The inbox in a real browser: how few keys a decision takes, what moves and what does not, batches, focus mode."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from agentapp import actions, preferences
+from agentapp.console import queue
+from approvals.models import Approval
+from tests.agentapp.console.conftest import make_waiting
+from tests.e2e.conftest import violations
+
+pytestmark = pytest.mark.browser
+Browse = Callable[..., Page]
+SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390"), pytest.param((320, 640), id="320")]
+SHOTS = os.environ.get("SHOTS", "")
+
+
+def live(page: Page) -> Page:
+    """Wait until the page hears the stream and takes keys."""
+    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+    page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
+    return page
+
+
+def too_wide(page: Page) -> bool:
+    """Whether the page scrolls sideways, or a part of it is cut off at its edge."""
+    parts = "[document.documentElement, document.querySelector('main'), ...document.querySelectorAll('main .stack')]"
+    return bool(page.evaluate(f"{parts}.some((part) => part.scrollWidth > Math.max(part.clientWidth, 1) + 1)"))
+
+
+def shot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=str(Path(SHOTS) / f"{name}.png"))
+
+
+def make_queue(sam: User, marco: User, dana: User) -> list[Approval]:
+    """A queue as people have it: some claimed, one handed over, one with a question, several alike."""
+    made = [
+        make_waiting(sam, title="Refund $214.50 to Ana Pereira", risk="high", expires_seconds=380),
+        make_waiting(sam, title="Delete all data of customer 40117", risk="critical", expires_seconds=700),
+        make_waiting(sam, title="Send reply to Jon Okafor about order 58190", expires_seconds=2300),
+        make_waiting(sam, title="Issue $15.00 store credit to Lena Fischer", risk="low", effect_class="reversible",
+                     expires_seconds=2600),
+        make_waiting(sam, title="Issue $20.00 store credit to Jo Park", risk="low", effect_class="reversible",
+                     arguments={"order_id": "58214", "amount": 20.0, "reason": "changed_mind"}, expires_seconds=2700),
+        make_waiting(sam, title="Resend 3 invoices to Halden Freight", expires_seconds=9000),
+    ]  # fmt: skip
+    actions.claim_request(made[1].pk, marco)
+    actions.hand_over(made[5].pk, dana, "You know the customer.", marco)
+    Approval.objects.filter(pk=made[2].pk).update(state="asked")
+    return made
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_state_is_accessible_and_keeps_the_policy(
+    browse: Browse,
+    complaints: list[str],
+    sam: User,
+    dana: User,
+    marco: User,
+    size: tuple[int, int],
+    scheme: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    preferences.save_view(dana, "inbox", "High risk", "?risk=high")
+    preferences.save_view(dana, "inbox", "My decisions", "?view=decided&by=dana")
+    made = make_queue(sam, marco, dana)
+    width, height = size
+    alike = f"pick={made[3].pk}&pick={made[4].pk}"
+    states = {
+        "inbox": "/inbox/",
+        "mine": "/inbox/?view=mine",
+        "filtered-empty": "/inbox/?q=nothing&risk=low",
+        "claimed": f"/inbox/?id={made[1].pk}",
+        "handed": f"/inbox/?id={made[5].pk}",
+        "decided": "/inbox/?view=decided",
+        "filters": "/inbox/filters/?risk=low",
+        "views": "/inbox/views/?risk=low",
+        "hand-over": f"/approvals/{made[0].pk}/hand-over/?next=inbox",
+        "snooze": f"/approvals/{made[0].pk}/snooze/?next=inbox",
+        "batch": f"/inbox/batch/?{alike}",
+        "batch-refused": f"/inbox/batch/?{alike}&pick={made[0].pk}",
+        "focus": "/inbox/focus/",
+    }
+    page = browse(dana, "/inbox/", width, height, color_scheme=scheme, is_mobile=width < 500)
+    wrong: dict[str, list[str]] = {}
+    for name, path in states.items():
+        page.goto(path)
+        if name == "inbox":
+            live(page)
+            if width > 500:
+                page.keyboard.press("x")
+                expect(page.locator("#batch-bar")).to_contain_text("1 selected")
+        wrong[name] = violations(page)
+        if too_wide(page):
+            wrong[name].append("scrolls sideways")
+        shot(page, f"{name}-{width}-{scheme}")
+
+    page.goto("/inbox/")
+    page.get_by_role("link", name="Filter").click()
+    expect(page.get_by_label("Policy")).to_be_visible()
+    wrong["filter-panel"] = violations(page)
+    shot(page, f"filter-panel-{width}-{scheme}")
+    page.get_by_role("button", name="Focus mode").click()
+    expect(page.get_by_role("button", name="Skip")).to_be_visible()
+    wrong["focus-one"] = violations(page)
+    if too_wide(page):
+        wrong["focus-one"].append("scrolls sideways")
+    shot(page, f"focus-one-{width}-{scheme}")
+    monkeypatch.setattr(queue, "STORM", 2)
+    page.goto("/inbox/")
+    expect(page.get_by_text("6 requests are waiting.")).to_be_visible()
+    wrong["storm"] = violations(page)
+    if too_wide(page):
+        wrong["storm"].append("scrolls sideways")
+    shot(page, f"storm-{width}-{scheme}")
+
+    assert {name: found for name, found in wrong.items() if found} == {}
+    # Chromium itself remarks on the page that refuses a batch, which is what it is for.
+    assert [words for words in complaints if "422" not in words] == []
