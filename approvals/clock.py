@@ -25,10 +25,12 @@ class SecondsSince(Func):
 class Now(DjangoNow):
     """Now, in the form in which both databases keep times.
 
-    SQLite compares times as text, and Django's own `Now` gives it three decimals where a stored
-    time has six: the same moment would come before itself.
+    SQLite compares times as text. Django stores six decimals, and none for a whole second; its own `Now`
+    gives three: the same moment would come before itself.
     """
 
+    moment = "'NOW'"
+
     def as_sqlite(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **context: Any) -> Any:
-        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW') || '000'"
+        template = f"REPLACE(STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', {self.moment}) || '000', '.000000', '')"
         return self.as_sql(compiler, connection, template=template, **context)
