@@ -76,7 +76,8 @@
       other.closest(".q").classList.toggle("is-current", other === row);
     }
     countersign.unseen();
-    htmx.ajax("GET", row.dataset.peek, { source: peek, target: "#peek", swap: "outerMorph" });
+    peek.setAttribute("hx-get", row.dataset.peek);
+    htmx.trigger(peek, "choose");
     return true;
   };
 

@@ -101,11 +101,9 @@
   // ---- what could not be loaded says so in its place
 
   function fail({ detail: { ctx } }) {
-    const status = ctx?.response?.status, swap = ctx?.swap;
-    if (!ctx?.target || ctx.sourceElement.id === "live" || status === 409 || status === 422) return;
+    const status = ctx?.response?.status, target = ctx?.target;
+    if (!target || ctx.sourceElement.id === "live" || status === 409 || status === 422) return;
     if (status === 401) return expire();
-    const target = ctx.target.nodeType ? ctx.target : document.querySelector(ctx.target);
-    if (!target) return;
     target.querySelector("[data-failed]")?.remove();
     const answer = document.createElement("template");
     answer.innerHTML = (status && ctx.text) || "";
@@ -113,7 +111,7 @@
     words.querySelector("[data-retry]").addEventListener("click", () => {
       words.remove();
       if (ctx.sourceEvent?.type) htmx.trigger(ctx.sourceElement, ctx.sourceEvent.type);
-      else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap });
+      else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap: ctx.swap });
     });
     target.prepend(words);
   }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from agentapp import actions, loop
 from agentapp.models import Agent, Run
@@ -203,6 +203,24 @@ def test_every_state_is_accessible_and_keeps_the_policy(
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} scrolls sideways"
     assert {name: found for name, found in wrong.items() if found} == {}
     assert complaints == []
+
+
+def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Browse, clerk: Clerk, sam: User) -> None:
+    items = {"type": "array", "title": "Items", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}}
+    schema = {"type": "object", "properties": {"order": {"type": "integer", "title": "Order"}, "items": items}}
+    Agent.objects.create(name="returns", description="Takes things back.", driver="scripted", input_schema=schema)
+    page = live(browse(sam, "/runs/new/"))
+    page.get_by_label("returns").check()
+    page.get_by_label("Order").fill("1042")
+    held: list[Route] = []
+    page.route("**/runs/new/parts/", lambda route: held.append(route))
+    with page.expect_request("**/runs/new/parts/") as asked:
+        page.keyboard.press("Tab")
+
+    page.get_by_role("button", name="Add one").click()
+
+    expect(page.get_by_label("Sku")).to_be_visible()
+    assert asked.value.failure is not None  # its answer would know nothing of the line
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["1440", "390"])

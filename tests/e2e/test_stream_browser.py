@@ -256,6 +256,26 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
     expect(failed).to_have_count(0)
 
 
+def test_what_is_asked_for_meanwhile_does_not_replace_what_was_chosen(browse: Browse, sam: User, dana: User) -> None:
+    first = make_waiting(sam, title="First", expires_seconds=600)
+    make_waiting(sam, title="Second", expires_seconds=700)
+    page = browse(dana, "/inbox/")
+    pill(page).to_have_text("Live")
+    held: list[Route] = []
+    page.route(f"**/inbox/peek/{first.pk}/**", lambda route: held.append(route))
+    with page.expect_request(f"**/inbox/peek/{first.pk}/**") as refreshed:
+        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
+
+    page.locator("#queue .q-main", has_text="Second").click()
+
+    expect(page.locator("#peek-title")).to_have_text("Second")
+    assert refreshed.value.failure is not None  # given up by the page
+    with page.expect_response("**/inbox/peek/**"):
+        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
+    expect(page.locator("#peek-title")).to_have_text("Second")
+    assert held
+
+
 def test_the_figures_in_title_and_favicon_follow_what_waits(browse: Browse, sam: User, dana: User) -> None:
     page = browse(dana, "/healthz/")
     with page.expect_response("**/counts/"):
