@@ -8,6 +8,7 @@ import secrets
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -30,8 +31,8 @@ PREFIX = "cs_"
 _NOTE_USE_EVERY = timedelta(minutes=1)
 
 
-class TokenRefused(ValueError):
-    """A token cannot be made as asked; the message says why."""
+class TokenRefused(ValidationError):
+    """A token cannot be made as asked; `message` says why, and a form shows it at the field."""
 
 
 def issue_token(

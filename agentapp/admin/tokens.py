@@ -17,6 +17,7 @@ class NewTokenForm(forms.ModelForm):
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope, f"{scope}: {meaning}") for scope, meaning in auth.SCOPES.items()],
+        validators=[auth.check_scopes],
         widget=forms.CheckboxSelectMultiple,
         help_text="A token that starts runs cannot decide.",
     )
@@ -30,14 +31,6 @@ class NewTokenForm(forms.ModelForm):
             "user": "In whose name it acts, and with whose rights at most.",
             "expires_at": "When it stops working. Empty means never; a date is safer.",
         }
-
-    def clean_scopes(self) -> list[str]:
-        scopes: list[str] = self.cleaned_data["scopes"]
-        try:
-            auth.check_scopes(scopes)
-        except auth.TokenRefused as error:
-            raise forms.ValidationError(str(error)) from error
-        return scopes
 
     def clean_expires_at(self) -> Any:
         expires_at = self.cleaned_data["expires_at"]

@@ -99,7 +99,7 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
 
 
 def _is_asked(user: User, found: Run, line: Timeline) -> bool:
-    """Whether this person seems to be asked about a call, read off what the page shows; the action asks more closely."""
+    """Whether this person seems to be asked about a call, read off the page; the action asks more closely."""
     decides = user.has_perm("approvals.decide_approval") and found.starter_id != user.pk
     asked = (row.approval for row in line.requests if row.approval and row.approval.state in Approval.UNDECIDED)
     return decides and any(getattr(approval, "openable", False) for approval in asked)

@@ -63,7 +63,7 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         started = actions.start_run(new, user)
     except actions.Refused as refused:
         messages.error(request, f"No new run was started. {refused.message}")
-        return redirect(then, run_id=run_id)
+        return redirect("run", run_id=run_id)
     messages.success(request, f"This is a new run with the input of {found.reference}.")
     return redirect("run", run_id=started.pk)
 

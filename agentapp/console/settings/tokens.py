@@ -46,20 +46,12 @@ def scopes_of(user: User) -> dict[str, str]:
 
 class TokenForm(forms.Form):
     name = forms.CharField(max_length=80)
-    scopes = forms.MultipleChoiceField()
+    scopes = forms.MultipleChoiceField(validators=[auth.check_scopes])
     days = forms.ChoiceField(choices=list(LASTS.items()), required=False)
 
     def __init__(self, user: User, data: object = None) -> None:
         super().__init__(data)  # type: ignore[arg-type]
         self.fields["scopes"].choices = list(scopes_of(user).items())  # type: ignore[attr-defined]
-
-    def clean_scopes(self) -> list[str]:
-        scopes: list[str] = self.cleaned_data["scopes"]
-        try:
-            auth.check_scopes(scopes)
-        except auth.TokenRefused as error:
-            raise forms.ValidationError(str(error)) from error
-        return scopes
 
 
 @never_cache

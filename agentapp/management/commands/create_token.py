@@ -38,7 +38,7 @@ class Command(BaseCommand):
         try:
             token, secret = auth.issue_token(user, name, options["scope"], ledger.SYSTEM, expires_at)
         except auth.TokenRefused as error:
-            raise CommandError(str(error)) from error
+            raise CommandError(error.message) from error
         self.stderr.write(
             f"Made {token} for {user.get_username()}: {', '.join(token.scopes)}; "
             f"{f'ends {expires_at:%Y-%m-%d}' if expires_at else 'does not end by itself'}. "
