@@ -7,13 +7,13 @@ import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
-from agentapp import auth, conversations, executions, runs, subagents, tasks, turns
+from agentapp import auth, executions, runs, subagents, tasks
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
 from agentapp.confirming import confirmed
@@ -28,56 +28,28 @@ from agentapp.controls import (
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
 from agentapp.messages import StopSignal, ToolResult
-from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.refused import Refused
-from agentapp.script import ScriptError, check_script
-from agentapp.takeover import (
-    changed_meanwhile,
-    conversation_of,
-    hand_back_run,
-    same_message,
-    take_over_run,
-    write_message,
-)
+from agentapp.starting import MAX_INPUT_CHARS, NewRun, Started, retry_run, start_run, start_run_once
+from agentapp.takeover import hand_back_run, take_over_run, write_message
 from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
-from agentapp.toolset import read_configuration, snapshot_of
+from agentapp.toolset import read_configuration
 from approvals import decisions, ledger, standing
-from approvals.digest import MalformedJSON, canonical, parse, sha256, storable
+from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
 __all__ = [
-    "NewDecision", "NewRun", "Refused", "Started", "answer_question", "ask_agent", "cancel_run", "claim_request",
-    "decide", "engage_switch", "fork_conversation", "hand_back_run", "hand_over", "may_answer", "pause_run",
-    "raise_budget", "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run",
-    "reveal_secret", "set_breaker_limits", "snooze_request", "start_run", "start_run_once", "summarise_conversation",
-    "take_over_run", "undo_decision", "wake_request", "write_message",
+    "MAX_INPUT_CHARS", "NewDecision", "NewRun", "Refused", "Started", "answer_question", "ask_agent", "cancel_run",
+    "claim_request", "decide", "engage_switch", "fork_conversation", "hand_back_run", "hand_over", "may_answer",
+    "pause_run", "raise_budget", "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome",
+    "resume_run", "retry_run", "reveal_secret", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",
+    "summarise_conversation", "take_over_run", "undo_decision", "wake_request", "write_message",
 ]  # fmt: skip
-
-MAX_INPUT_CHARS = 100_000
-
-
-@dataclass(frozen=True)
-class NewRun:
-    """The request to start a run, as it came in."""
-
-    agent: str
-    input: str
-    route: str = ""
-    customer: str = ""
-    conversation: str = ""
-    conversation_version: int | None = None
-    metadata: dict[str, Any] | None = None
-    script: list[Any] | None = None
-    request_key: str = ""
-    title: str = ""
-    """What people call the run; the first line of its input where it is not given."""
-    follows: uuid.UUID | None = None
-    """A run whose conversation this one goes on in; where it had none, one begins with it."""
 
 
 @dataclass(frozen=True)
@@ -97,46 +69,6 @@ class NewDecision:
     via: str = "console"
     typed: str = ""
     assurance: str = ""
-
-
-@dataclass(frozen=True)
-class Started:
-    """A run, and whether it had been started before with the same key.
-
-    `kept`: a person has taken over that run, and what was said waits for them; no other run was started.
-    """
-
-    run: Run
-    repeated: bool = False
-    kept: bool = False
-
-
-def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
-    """Start a run, or return the one this person started before with the same key and the same request."""
-    return start_run_once(new, user, token).run
-
-
-def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
-    """`start_run`, for callers who tell a repeat from a start."""
-    if not auth.may_start(user):
-        raise Refused("forbidden", "Starting runs needs the right to start runs.")
-    digest = sha256(canonical(_request(new)))
-    if new.request_key:
-        earlier = _earlier(new, user, digest)
-        if earlier is not None:
-            return earlier
-    agent = _agent(new)
-    _check_new_run(new, agent)
-    try:
-        with ledger.transaction():
-            run = _create_run(new, agent, user, token, digest)
-    except IntegrityError:
-        # Two requests with one key at once: the first has made the run.
-        earlier = _earlier(new, user, digest) if new.request_key else None
-        if earlier is None:
-            raise
-        return earlier
-    return Started(run, kept=run.taken_over_by_id is not None)
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
@@ -251,105 +183,6 @@ def _resolved(outcome: str, note: str) -> ToolResult:
         reason=Reason.OUTCOME_UNKNOWN,
         message=f"A person found out that the call did not happen. They noted: {note}",
     )
-
-
-def _agent(new: NewRun) -> Agent:
-    agent = Agent.objects.filter(name=new.agent, enabled=True).first()
-    if agent is None:
-        raise Refused("unknown_agent", f"There is no agent named {new.agent!r}.", "agent")
-    return agent
-
-
-def _check_new_run(new: NewRun, agent: Agent) -> None:
-    if not new.input.strip():
-        raise Refused("invalid", "The input is empty.", "input")
-    if len(new.input) > MAX_INPUT_CHARS:
-        raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
-    if new.conversation_version is not None and not (new.conversation or new.follows):
-        raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
-    if new.route and not agent.routes.filter(name=new.route).exists():
-        raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
-    if new.script is not None and not settings.ALLOW_SCRIPTED_RUNS:
-        raise Refused("forbidden", "Scripted runs are switched off here (ALLOW_SCRIPTED_RUNS).", "script")
-    if new.script is not None:
-        try:
-            check_script(new.script)
-        except ScriptError as error:
-            raise Refused("invalid", str(error), "script") from error
-
-
-def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
-    text = storable(new.input)
-    conversation = None
-    if new.follows is not None:
-        conversation = conversation_of(new.follows, user)
-    elif new.conversation:
-        conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
-    if conversation is not None and not auth.may_join(user, conversation):
-        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
-    start = runs.Start(
-        agent=agent,
-        agent_snapshot=snapshot_of(agent),
-        input=text,
-        title=_title(storable(new.title) or text),
-        starter=user,
-        token=token,
-        route=new.route,
-        customer=storable(new.customer),
-        conversation=conversation,
-        metadata=new.metadata,
-        script=new.script,
-        request_key=new.request_key,
-        request_digest=digest,
-    )
-    via = f"token {token.name}" if token else ""
-    if conversation is None:
-        run = runs.create(start, via)
-    else:
-        try:
-            run = turns.take(start, via, new.conversation_version)
-        except conversations.Changed as changed:
-            raise changed_meanwhile(changed) from changed
-    transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
-    return run
-
-
-def _request(new: NewRun) -> dict[str, Any]:
-    return {
-        "agent": new.agent,
-        "input": storable(new.input),
-        "route": new.route,
-        "customer": new.customer,
-        "conversation": new.conversation,
-        # Left out where it is not given, so that requests of before keep their digest.
-        **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
-        **({} if new.follows is None else {"follows": str(new.follows)}),
-        "metadata": new.metadata,
-        "script": new.script,
-    }
-
-
-def _earlier(new: NewRun, user: User, digest: str) -> Started | None:
-    """What this person's key has done before: it started a run, or left a message for whoever had taken over."""
-    earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
-    if earlier is None:
-        kept = conversations.written(user, new.request_key)
-        if kept is None or kept.run is None:
-            return None
-        same_message(kept, new.input, kept.run)
-        return Started(kept.run, repeated=True, kept=True)
-    if earlier.request_digest != digest:
-        raise Refused(
-            "idempotency_key_reused",
-            "This Idempotency-Key was used for a different request.",
-            "Idempotency-Key",
-        )
-    return Started(earlier, repeated=True)
-
-
-def _title(text: str) -> str:
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first if len(first) <= 120 else first[:119].rstrip() + "…"
 
 
 def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:

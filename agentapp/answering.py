@@ -75,7 +75,7 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
     asked = ASKED.format(tool=execution.name, arguments=execution.arguments_text, question=question.text)
     request = StepRequest(
         run_id=str(run.pk),
-        step=run.step_count,
+        step=len(state.earlier.kept) + run.step_count,
         agent=run.agent_snapshot,
         script=run.script,
         messages=(*compile_messages(run, state.earlier, state.steps, under_way=True), UserMessage(asked)),

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -20,7 +21,7 @@ from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, answer_so_far, a
 from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.transcript import StepRows
+from agentapp.transcript import StepRows, load_kept
 
 State = ToolExecution.State
 
@@ -42,7 +43,10 @@ _NO_DECISION = (Reason.DECISION_EXTRACTION, Reason.DECISION_VALIDATION)
 
 @dataclass
 class Earlier:
-    """What was said in a conversation before a run, and what the runs that said it did."""
+    """What was said in a conversation before a run, and what the runs that said it did.
+
+    Of a run that tries another again, also the steps it takes as done.
+    """
 
     messages: list[Message] = field(default_factory=list)
     summary: str = ""
@@ -50,6 +54,7 @@ class Earlier:
     steps: dict[uuid.UUID, list[StepRows]] = field(default_factory=dict)
     meanwhile: list[Message] = field(default_factory=list)
     """What the customer and a person said while the person had taken the run over."""
+    kept: list[StepRows] = field(default_factory=list)
 
 
 type Tell = Callable[[ToolExecution], ToolMessage]
@@ -65,7 +70,9 @@ def compile_messages(
     """
     compiler = COMPILERS.get(run.agent_snapshot.get("message_compiler", ""), current_run)
     tell = answer_so_far if under_way else _answer
-    messages = tuple(_with_own_ids(_joined(compiler(run, earlier, list(steps), tell))))
+    if earlier.kept:
+        tell = partial(_answer_or_end, run, tell)
+    messages = tuple(_with_own_ids(_joined(compiler(run, earlier, [*earlier.kept, *steps], tell))))
     history.check(messages)
     return messages
 
@@ -73,13 +80,13 @@ def compile_messages(
 # --- What is loaded ----------------------------------------------------------------------------
 
 
-def load_conversation(run: Run) -> Earlier:
-    """What the run's compiler needs of its conversation. No query for a run outside of one."""
+def load_earlier(run: Run) -> Earlier:
+    """What the run's compiler needs of before. No query for a run outside of a conversation that tries none again."""
     if run.conversation is None:
-        return Earlier()
+        return Earlier(kept=load_kept(run))
     rows = _rows(run, Message.objects.all())
     messages = _before(run, rows)
-    earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until)
+    earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until, kept=load_kept(run))
     own = [message for message in rows if message.run_id == run.pk]
     earlier.meanwhile = [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
     if run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION:
@@ -278,6 +285,10 @@ def _answer(execution: ToolExecution) -> ToolMessage:
     if not execution.is_answered:
         raise history.BrokenHistory(f"The call {execution.call_id!r} of {execution.name} has no answer yet.")
     return answer(execution)
+
+
+def _answer_or_end(run: Run, tell: Tell, execution: ToolExecution) -> ToolMessage:
+    return tell(execution) if execution.run_id == run.pk else _answer_in_the_end(execution)
 
 
 def _answer_in_the_end(execution: ToolExecution) -> ToolMessage:

@@ -320,12 +320,12 @@ def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply
     run = state.run
     request = StepRequest(
         run_id=str(run.pk),
-        step=run.step_count + 1,
+        step=len(state.earlier.kept) + run.step_count + 1,
         agent=run.agent_snapshot,
         script=run.script,
         messages=compile_messages(run, state.conversation(), state.steps),
         tools=tuple(specs(disclosed)),
-        tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.steps)) if may_call else "none",
+        tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.history)) if may_call else "none",
     )
     return driver_of(state).next_step(request)
 

@@ -66,6 +66,8 @@ class Start:
     request_key: str = ""
     request_digest: str = ""
     parent: Run | None = None
+    retry_of: Run | None = None
+    steps_kept: int = 0
 
 
 def create(start: Start, via: str = "") -> Run:
@@ -80,8 +82,9 @@ def create(start: Start, via: str = "") -> Run:
         conversation=start.conversation,
         parent=start.parent,
         depth=start.parent.depth + 1 if start.parent else 0,
-        # Whoever took over a run decides nothing about those it begins, either.
-        takers=start.parent.takers if start.parent else [],
+        retry_of=start.retry_of,
+        steps_kept=start.steps_kept,
+        takers=_takers(start),
         customer=start.customer,
         title=start.title,
         input=start.input,
@@ -95,8 +98,18 @@ def create(start: Start, via: str = "") -> Run:
         updated_at=Now(),
     )
     data = {"agent": start.agent.name, "route": start.route, "title": start.title, "scripted": start.script is not None}
+    if start.retry_of is not None:
+        data |= {"retry_of": str(start.retry_of.pk), "steps_kept": start.steps_kept}
     ledger.record(ledger.run_chain(run.pk), "run.queued", data, ledger.actor_of(start.starter, via))
     return run
+
+
+def _takers(start: Start) -> list[int]:
+    """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to."""
+    if start.retry_of is not None:
+        starter = start.retry_of.starter_id
+        return sorted({*start.retry_of.takers, *([starter] if starter is not None else [])})
+    return list(start.parent.takers) if start.parent else []
 
 
 def _behind_the_last(conversation: Conversation | None) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agentapp import drafts, runs
 from agentapp.cancellation import Cancellation
-from agentapp.compilers import Earlier, load_conversation
+from agentapp.compilers import Earlier, load_earlier
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
 from agentapp.models import Run, Tool
@@ -39,7 +39,7 @@ class RunState:
         if run.lease_token is None:
             raise runs.LeaseLost(f"{run.pk} is held by nobody")
         height: int = run.configuration_height  # type: ignore[attr-defined]
-        state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_conversation(run))
+        state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_earlier(run))
         state.step_under_way = bool(state.steps and state.steps[-1].open)
         state.drafted = run.has_draft  # type: ignore[attr-defined]
         return state
@@ -62,7 +62,7 @@ class RunState:
     def conversation(self) -> Earlier:
         """What was said before the run, and while a person had taken it over: as it is by now."""
         if self.run.takers:
-            self.earlier = load_conversation(self.run)
+            self.earlier = load_earlier(self.run)
         return self.earlier
 
     def look_for_pause(self) -> None:
@@ -76,6 +76,11 @@ class RunState:
         height: int = self.run.configuration_height  # type: ignore[attr-defined]
         if always or height != self.configuration.height:
             self.configuration = read_configuration(self.run, height)
+
+    @property
+    def history(self) -> list[StepRows]:
+        """The run's steps behind those it takes as done."""
+        return [*self.earlier.kept, *self.steps]
 
     @property
     def worked_seconds(self) -> float:

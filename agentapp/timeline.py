@@ -119,6 +119,11 @@ class Timeline:
     def first_failure(self) -> Row | None:
         return self.row(*self.failures[0]) if self.failures else None
 
+    @property
+    def stopped_midway(self) -> bool:
+        """Whether its last step asked for calls: the run had more to say when it ended."""
+        return bool(self.told and self.told[-1].calls)
+
     def calls_in(self, *states: str) -> list[Row]:
         """The rows of the calls in one of these states."""
         places = [

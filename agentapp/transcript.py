@@ -17,6 +17,15 @@ class StepRows:
         return [execution for execution in self.executions if not execution.is_answered]
 
 
+def load_kept(run: Run) -> list[StepRows]:
+    """The steps of earlier runs that a retry takes as done, the first first. No query for a run that is none."""
+    kept: list[StepRows] = []
+    while run.retry_of_id is not None and run.steps_kept:
+        number, run = run.steps_kept, Run.objects.get(pk=run.retry_of_id)
+        kept = [rows for rows in load_steps(run) if rows.step.number <= number] + kept
+    return kept
+
+
 def load_steps(run: Run) -> list[StepRows]:
     """All steps of a run with their calls. Two queries, however long the run."""
     steps = {step.pk: StepRows(step, []) for step in run.steps.order_by("number")}

@@ -74,7 +74,7 @@ def hold(state: RunState, rows: StepRows) -> bool:
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
         terms = _terms(situation, execution, tool, asked_for.text)
-        made.append(cards.build(state.run, state.steps, execution, tool, terms, asked_for))
+        made.append(cards.build(state.run, state.history, execution, tool, terms, asked_for))
     audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()

@@ -253,7 +253,10 @@ def test_the_operating_page_lists_every_setting():
 
 def test_the_architecture_page_names_functions_that_exist():
     page = (ROOT / "docs/architecture.md").read_text()
-    places = {name: (ROOT / f"agentapp/{name}.py") for name in ("runs", "executions", "actions", "executor", "cards")}
+    places = {
+        name: (ROOT / f"agentapp/{name}.py")
+        for name in ("runs", "executions", "actions", "starting", "executor", "cards")
+    }
     places |= {"decisions": ROOT / "approvals/decisions.py", "proposals": ROOT / "agentapp/proposals.py"}
     for module, function in re.findall(r"`(\w+)\.(\w+)`", page):
         if module in places and function != "py":

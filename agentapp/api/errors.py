@@ -33,6 +33,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_paused": (409, "The run is not paused"),
     "taken_over": (409, "Somebody has taken the run over"),
     "not_taken_over": (409, "You have not taken the run over"),
+    "not_ended": (409, "The run has not ended"),
     "not_under_way": (409, "Another run of the conversation is under way"),
     "part_of_a_run": (409, "Another run asked for this one"),
     "took_over": (403, "Whoever took a run over decides nothing about it"),

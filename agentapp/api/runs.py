@@ -112,6 +112,8 @@ class RunDetail(RunOut):
     answer_is_partial: bool = Field(description="A limit was reached before the work was done.")
     stop_message: str | None
     stop_source: str | None = Field(description="What ended it: a limit's name, a hook, a person, the model.")
+    retry_of: uuid.UUID | None = Field(description="The run that this one tries again.")
+    steps_kept: int = Field(description="How many steps of that run count as done.")
     after: uuid.UUID | None = Field(description="The run of the same conversation that it waits for, while queued.")
     scripted: bool
     cancel_requested_at: datetime | None
@@ -271,6 +273,40 @@ def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     return run_detail(_run(run_id))
 
 
+class RetryIn(BaseModel):
+    """From where a run is tried again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    first: Annotated[int, Field(strict=True, ge=1, le=MAX_VERSION)] = Field(
+        default=1, description="The first step to take anew. What the run did before it counts as done."
+    )
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    auth=Bearer("runs:create"),
+    response={201: RunDetail, **problems(403, 404, 409, 422)},
+    operation_id="retry_run",
+    summary="Try a run again",
+)
+def retry_run(
+    request: ApiRequest,
+    run_id: uuid.UUID,
+    body: RetryIn,
+    key: Annotated[
+        Key | None,
+        Header(alias="Idempotency-Key", description="The same key starts one run, however often it is sent."),
+    ] = None,
+) -> Status[RunDetail]:
+    """Starts a new run with the input of one that has ended, for the token's person and with today's configuration.
+    The model is told what that run did before the step `first`; none of it runs again.
+    """
+    _visible(request, run_id)
+    started = actions.retry_run(run_id, person(request), body.first, key or "", request.auth)
+    return Status(201, run_detail(_run(started.pk)))
+
+
 @router.post(
     "/runs/{run_id}/pause",
     auth=Bearer("runs:create"),
@@ -314,6 +350,8 @@ def run_detail(run: Run) -> RunDetail:
         answer_is_partial=run.answer_is_partial,
         stop_message=(run.stop_message if run.is_final else "") or None,
         stop_source=run.stop_source or None,
+        retry_of=run.retry_of_id,
+        steps_kept=run.steps_kept,
         after=ahead.pk if ahead else None,
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,

@@ -45,6 +45,10 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "totals": line.totals,
         "view": view if view in run_views.VIEWS else "timeline",
         "may_resolve": auth.may_resolve(user, found),
+        "may_start_again": found.is_final and found.parent_id is None and auth.may_start(user),
+        "goes_on_at": found.step_count + 1 if line.stopped_midway else 0,
+        "again_key": uuid.uuid4(),
+        "again_label": "Run again" if found.state == Run.State.SUCCEEDED else "Retry as a new run",
         "here": request.get_full_path(),
     }
     context |= run_views.VIEWS[context["view"]](request, found, line)
@@ -70,7 +74,8 @@ def run_json(request: HttpRequest, run_id: uuid.UUID, step: int, call: int, part
 def _find(user: User, run_id: uuid.UUID) -> Run:
     """The run, if this person may see it. Whether it exists is not told to others."""
     height = Event.objects.filter(chain=ledger.run_chain(run_id)).order_by("-seq").values("seq")[:1]
-    runs = auth.visible_runs(user).select_related("agent", "starter", "conversation", "parent", "taken_over_by")
+    related = ("agent", "starter", "conversation", "parent", "retry_of", "taken_over_by")
+    runs = auth.visible_runs(user).select_related(*related)
     return get_object_or_404(runs.annotate(event_count=Coalesce(Subquery(height), Value(0))), pk=run_id)
 
 
@@ -87,8 +92,6 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
         "target": found,
         "may_take_over": not found.is_final and auth.offers_take_over(user, found, _is_asked(user, found, line)),
         "may_hand_back": found.taken_over_by_id is not None and auth.may_hand_back(user, found),
-        "may_start_again": found.is_final and found.parent_id is None and auth.may_start(user),
-        "again_key": uuid.uuid4(),
         "may_raise_budget": auth.may_raise_budget(user, found),
         "family": lineage.cost_of_family(found) if line.has_subruns else None,
         "max_cost": found.agent_snapshot.get("max_cost"),

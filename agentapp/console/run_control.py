@@ -46,25 +46,21 @@ def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Start a new run with the same input, as whoever asks. Nothing of this run is taken over."""
+    """Try a run again as a new one, as whoever asks: from its beginning, or from the step `first`."""
     user = signed_in(request)
-    found = get_object_or_404(auth.visible_runs(user).select_related("agent", "conversation"), pk=run_id)
-    new = actions.NewRun(
-        agent=found.agent.name,
-        input=found.input,
-        route=found.route,
-        customer=found.customer,
-        conversation=found.conversation.key if found.conversation else "",
-        metadata=found.metadata,
-        script=found.script,
-        request_key=request.POST.get("request_key", "")[:200],
-    )
+    first = request.POST.get("first", "1")
     try:
-        started = actions.start_run(new, user)
+        if not first.isdecimal() or len(first) > 9:
+            raise actions.Refused("invalid", "Say from which step, by its number.", "first")
+        started = actions.retry_run(run_id, user, int(first), request.POST.get("request_key", ""))
     except actions.Refused as refused:
+        if refused.code == "not_found":
+            raise Http404 from refused
         messages.error(request, f"No new run was started. {refused.message}")
         return redirect("run", run_id=run_id)
-    messages.success(request, f"This is a new run with the input of {found.reference}.")
+    of = started.retry_of.reference if started.retry_of else ""
+    kept = f" What that one did before step {started.steps_kept + 1} counts as done." if started.steps_kept else ""
+    messages.success(request, f"This is a new run with the input of {of}.{kept}")
     return redirect("run", run_id=started.pk)
 
 

@@ -17,7 +17,7 @@ class StepRequest:
 
     run_id: str
     step: int
-    """The number of the step to decide; the first is 1."""
+    """The number of the step to decide; the first is 1, or behind those a retry takes as done."""
     agent: Mapping[str, Any]
     """The agent's configuration as the run keeps it."""
     script: list[dict[str, Any]] | None

@@ -46,6 +46,13 @@ class Run(models.Model):
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children",
         help_text="The run whose agent asked this one for help.",
     )  # fmt: skip
+    retry_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="retries",
+        help_text="The run that this one tries again.",
+    )  # fmt: skip
+    steps_kept = models.PositiveIntegerField(
+        default=0, help_text="How many of that run's steps count as done: its calls are told of, never run again."
+    )
     depth = models.PositiveSmallIntegerField(default=0, help_text="0 for a run that was started from outside.")
     customer = models.CharField(max_length=200, blank=True)
     title = models.CharField(max_length=200)
@@ -77,7 +84,8 @@ class Run(models.Model):
     taken_over_at = models.DateTimeField(null=True, blank=True)
     takers = models.JSONField(
         default=list,
-        help_text="Keys of everybody who ever took it over, or a run above it: none decides about it.",
+        help_text="Keys of everybody who ever took it over, or a run above it, or started the run it tries again: "
+        "none decides about it.",
     )
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
     worked_seconds = models.FloatField(default=0, help_text="Of workers that have held it; waiting does not count.")

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from agentapp import actions, answering, loop, sweep
-from agentapp.compilers import compile_messages, load_conversation
+from agentapp.compilers import compile_messages, load_earlier
 from agentapp.history import check
 from agentapp.llm import ModelError
 from agentapp.models import Run
@@ -88,7 +88,7 @@ def test_nothing_of_the_question_is_in_the_later_history(clerk, dana):
     clerk.decide(approval, dana)
     clerk.drive(run)
     assert run.state == "succeeded"
-    messages = compile_messages(run, load_conversation(run), load_steps(run))
+    messages = compile_messages(run, load_earlier(run), load_steps(run))
     assert not any("five" in message.text or "invoice" in message.text for message in messages)
 
 

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agentapp import loop, runs
 from agentapp.answers import answer
-from agentapp.compilers import compile_messages, load_conversation
+from agentapp.compilers import compile_messages, load_earlier
 from agentapp.messages import ToolCall, ToolMessage, ToolResult
 from agentapp.models import Agent, Run, Tool
 from agentapp.proposals import judge
@@ -133,7 +133,7 @@ def test_every_call_of_the_reply_is_answered_so_that_its_history_can_be_sent(cle
     clerk.run(looking(1, 2), conversation="t")
     after = clerk.run(says("I could not."), input="Well?", conversation="t")
     assert after.state == "succeeded"
-    messages = compile_messages(after, load_conversation(after), [])
+    messages = compile_messages(after, load_earlier(after), [])
     answers = [message for message in messages if isinstance(message, ToolMessage)]
     assert [(message.call_id, message.ok) for message in answers] == [("c1", False), ("c2", False)]
     assert "This one did not run." in answers[0].text

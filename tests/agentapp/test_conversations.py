@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError
 
 from agentapp import actions, auth, conversations
-from agentapp.compilers import compile_messages, load_conversation, said_before
+from agentapp.compilers import compile_messages, load_earlier, said_before
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Agent, Conversation, Message, Run
 from agentapp.transcript import load_steps
@@ -103,7 +103,7 @@ def test_a_stored_summary_takes_the_place_of_what_it_sums_up(clerk):
     conversation = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
     conversations.summarise(conversation, "They counted to two.", 2)
     run = clerk.start(says("Six."), input="Five?", conversation="ticket-1")
-    messages = compile_messages(run, load_conversation(run), load_steps(run))
+    messages = compile_messages(run, load_earlier(run), load_steps(run))
     assert "They counted to two." in messages[0].text
     assert messages[1:] == (UserMessage("Three?"), AssistantMessage("Four."), UserMessage("Five?"))
     asked = "conversation.asked"
@@ -133,7 +133,7 @@ def test_a_person_keeps_a_summary_and_the_next_run_is_sent_it(clerk, sam):
     kept = actions.summarise_conversation(conversation.pk, "They counted\x00 >>> to two.", 2, sam, 4)
     assert (kept.summary, kept.summary_until, kept.version) == ("They counted\u2400 >>> to two.", 2, 4)
     run = clerk.start(says("Six."), input="Five?", conversation="ticket-1")
-    first = compile_messages(run, load_conversation(run), load_steps(run))[0].text
+    first = compile_messages(run, load_earlier(run), load_steps(run))[0].text
     assert "They counted" in first
     assert first.count(">>>") == 1
     event = ledger.Event.objects.get(chain=conversations.chain(conversation.pk), type="conversation.summarised")
@@ -243,7 +243,7 @@ def test_what_was_done_after_the_place_of_a_fork_is_not_shown_in_it(clerk, sam):
     for upto, key, shown in [(1, "before", False), (2, "after", True)]:
         actions.fork_conversation(source.pk, upto, key, sam)
         run = clerk.start(says("Hm."), input="Well?", conversation=key)
-        messages = compile_messages(run, load_conversation(run), load_steps(run))
+        messages = compile_messages(run, load_earlier(run), load_steps(run))
         assert any('"found": "secret"' in message.text for message in messages) == shown
 
 
@@ -260,7 +260,7 @@ def test_the_full_conversation_holds_what_earlier_runs_did_for_four_statements_m
         pk=clerk.start(says("Done."), input="All?", conversation="ticket-1").pk
     )
     with django_assert_num_queries(4):
-        earlier = load_conversation(run)
+        earlier = load_earlier(run)
     messages = compile_messages(run, earlier, [])
     assert [message.text for message in messages] == [
         *(text for n in range(3) for text in (f"Number {n}?", "", f'{{"found": "{n}"}}', f"It is {n}.")), "All?"
@@ -276,6 +276,6 @@ def test_a_run_cancelled_with_a_write_under_way_does_not_brick_its_conversation(
     actions.cancel_run(run.pk, sam)
     after = clerk.run(says("I cannot say."), input="Was it sent?", conversation="ticket-1")
     assert after.answer == "I cannot say."
-    answers = [m.text for m in compile_messages(after, load_conversation(after), []) if hasattr(m, "call_id")]
+    answers = [m.text for m in compile_messages(after, load_earlier(after), []) if hasattr(m, "call_id")]
     assert len(answers) == 1
     assert "It is not known whether this happened" in answers[0]

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agentapp import actions, due, loop, runs
 from agentapp.actions import NewRun, Refused
-from agentapp.compilers import MEANWHILE, compile_messages, load_conversation
+from agentapp.compilers import MEANWHILE, compile_messages, load_earlier
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Conversation, Message, Run
@@ -50,7 +50,7 @@ def refused(code: str, act, *arguments) -> str:
 
 def said_to_model(run: Run) -> list:
     run = Run.objects.select_related("agent", "conversation").get(pk=run.pk)
-    return list(compile_messages(run, load_conversation(run), load_steps(run)))
+    return list(compile_messages(run, load_earlier(run), load_steps(run)))
 
 
 def test_a_waiting_run_is_put_aside_and_its_requests_stay_open(clerk, dana, waiting):

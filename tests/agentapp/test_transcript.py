@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agentapp.answers import answer
-from agentapp.compilers import GO_ON, compile_messages, load_conversation
+from agentapp.compilers import GO_ON, compile_messages, load_earlier
 from agentapp.messages import AssistantMessage, ToolMessage, UserMessage
 from agentapp.models import Agent, ToolExecution
 from agentapp.transcript import load_steps
@@ -14,7 +14,7 @@ from tests.conftest import call, calls, says
 
 
 def history(run):
-    return compile_messages(run, load_conversation(run), load_steps(run))
+    return compile_messages(run, load_earlier(run), load_steps(run))
 
 
 def test_each_step_is_followed_by_the_answers_to_its_calls_in_order(clerk):

@@ -326,3 +326,17 @@ def test_a_foreign_run_cannot_be_cancelled(
     client, before = client_of(otto, "runs:create"), everything()
     assert client.post(f"/runs/{run.pk}/cancel").status == 404
     assert everything() == before
+
+
+def test_a_run_that_has_ended_is_tried_again_for_the_tokens_person(
+    starting: Any, make_run: Callable[..., Run], sam: User
+) -> None:
+    run = make_run(sam)
+    refused = starting.post(f"/runs/{run.pk}/retry", {})
+    assert (refused.status, refused.code) == (409, "not_ended")
+    starting.post(f"/runs/{run.pk}/cancel")
+    begun = starting.post(f"/runs/{run.pk}/retry", {"first": 1})
+    assert (begun.status, begun.data["retry_of"], begun.data["steps_kept"]) == (201, str(run.pk), 0)
+    assert begun.data["starter"]["username"] == sam.username
+    refused = starting.post(f"/runs/{run.pk}/retry", {"first": 7})
+    assert (refused.status, refused.code, refused.data["field"]) == (422, "invalid", "first")

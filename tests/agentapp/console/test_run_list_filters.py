@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -108,20 +107,3 @@ def test_a_run_is_cancelled_from_the_list_by_those_who_may(client: Client, sam: 
     assert link in client.get("/runs/").content.decode()
     client.force_login(mia)
     assert link not in client.get("/runs/").content.decode()
-
-
-def test_a_run_begins_anew_with_the_same_input_as_whoever_asks(client: Client, sam: User, mia: User) -> None:
-    run = RunBuilder(sam, "Where is it?", customer="Ana")
-    run.claim()
-    run.finish("failed", "error", "Broken.")
-    client.force_login(sam)
-    assert "Retry as a new run" in client.get(f"/runs/{run.id}/").content.decode()
-    for _ in range(2):
-        answer = client.post(f"/runs/{run.id}/again/", {"request_key": "once"}, follow=True)
-    new = Run.objects.exclude(pk=run.id).get()
-    assert (new.input, new.customer, new.starter, new.cost) == ("Where is it?", "Ana", sam, Decimal(0))
-    assert f"This is a new run with the input of {run.run.reference}." in answer.content.decode()
-    client.force_login(mia)
-    refused = client.post(f"/runs/{run.id}/again/", follow=True).content.decode()
-    assert "No new run was started." in refused
-    assert client.get(f"/runs/{run.id}/again/").status_code == 405

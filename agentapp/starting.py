@@ -1,0 +1,223 @@
+"""Starting runs, and trying them again."""
+
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from agentapp import auth, conversations, runs, tasks, turns
+from agentapp.models import Agent, ApiToken, Run
+from agentapp.refused import Refused
+from agentapp.script import ScriptError, check_script
+from agentapp.takeover import changed_meanwhile, conversation_of, same_message
+from agentapp.toolset import snapshot_of
+from approvals import ledger
+from approvals.digest import canonical, sha256, storable
+
+MAX_INPUT_CHARS = 100_000
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """The request to start a run, as it came in."""
+
+    agent: str
+    input: str
+    route: str = ""
+    customer: str = ""
+    conversation: str = ""
+    conversation_version: int | None = None
+    metadata: dict[str, Any] | None = None
+    script: list[Any] | None = None
+    request_key: str = ""
+    title: str = ""
+    """What people call the run; the first line of its input where it is not given."""
+    retry_of: uuid.UUID | None = None
+    """A run that this one tries again; `steps_kept` of its steps count as done."""
+    steps_kept: int = 0
+    follows: uuid.UUID | None = None
+    """A run whose conversation this one goes on in; where it had none, one begins with it."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run, and whether it had been started before with the same key.
+
+    `kept`: a person has taken over that run, and what was said waits for them; no other run was started.
+    """
+
+    run: Run
+    repeated: bool = False
+    kept: bool = False
+
+
+def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
+    """Start a run, or return the one this person started before with the same key and the same request."""
+    return start_run_once(new, user, token).run
+
+
+def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
+    """`start_run`, for callers who tell a repeat from a start."""
+    if not auth.may_start(user):
+        raise Refused("forbidden", "Starting runs needs the right to start runs.")
+    digest = sha256(canonical(_request(new)))
+    if new.request_key:
+        earlier = _earlier(new, user, digest)
+        if earlier is not None:
+            return earlier
+    agent = _agent(new)
+    _check_new_run(new, agent)
+    try:
+        with ledger.transaction():
+            run = _create_run(new, agent, user, token, digest)
+    except IntegrityError:
+        # Two requests with one key at once: the first has made the run.
+        earlier = _earlier(new, user, digest) if new.request_key else None
+        if earlier is None:
+            raise
+        return earlier
+    return Started(run, kept=run.taken_over_by_id is not None)
+
+
+def retry_run(
+    run_id: uuid.UUID, user: User, first: int = 1, request_key: str = "", token: ApiToken | None = None
+) -> Run:
+    """Start a new run with the input of one that has ended, as whoever asks, with today's configuration.
+
+    What that one did before its step `first` counts as done: the model is told of it, and nothing of it runs again.
+    `first` may be the step it did not come to, where the last one asked for calls.
+    """
+    found = auth.visible_runs(user).select_related("agent", "conversation").filter(pk=run_id).first()
+    if found is None:
+        raise Refused("not_found", "There is no such run.")
+    if not found.is_final:
+        raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
+    if found.parent_id is not None:
+        raise Refused("invalid", "Another run asked for this one: try that one again.")
+    if not 1 <= first <= _steps_to_retry(found):
+        raise Refused("invalid", f"The run cannot be tried again from a step {first}.", "first")
+    new = NewRun(
+        agent=found.agent.name,
+        input=found.input,
+        route=found.route,
+        customer=found.customer,
+        conversation=found.conversation.key if found.conversation else "",
+        metadata=found.metadata,
+        script=found.script,
+        request_key=request_key[:200],
+        title=found.title,
+        retry_of=found.pk,
+        steps_kept=first - 1,
+    )
+    return start_run(new, user, token)
+
+
+def _steps_to_retry(run: Run) -> int:
+    went_on = run.executions.filter(step__number=run.step_count).exists()
+    return max(1, run.step_count + went_on)
+
+
+def _agent(new: NewRun) -> Agent:
+    agent = Agent.objects.filter(name=new.agent, enabled=True).first()
+    if agent is None:
+        raise Refused("unknown_agent", f"There is no agent named {new.agent!r}.", "agent")
+    return agent
+
+
+def _check_new_run(new: NewRun, agent: Agent) -> None:
+    if not new.input.strip():
+        raise Refused("invalid", "The input is empty.", "input")
+    if len(new.input) > MAX_INPUT_CHARS:
+        raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
+    if new.conversation_version is not None and not (new.conversation or new.follows):
+        raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
+    if new.route and not agent.routes.filter(name=new.route).exists():
+        raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
+    if new.script is not None and not settings.ALLOW_SCRIPTED_RUNS:
+        raise Refused("forbidden", "Scripted runs are switched off here (ALLOW_SCRIPTED_RUNS).", "script")
+    if new.script is not None:
+        try:
+            check_script(new.script)
+        except ScriptError as error:
+            raise Refused("invalid", str(error), "script") from error
+
+
+def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
+    text = storable(new.input)
+    conversation = None
+    if new.follows is not None:
+        conversation = conversation_of(new.follows, user)
+    elif new.conversation:
+        conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
+    if conversation is not None and not auth.may_join(user, conversation):
+        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
+    start = runs.Start(
+        agent=agent,
+        agent_snapshot=snapshot_of(agent),
+        input=text,
+        title=_title(storable(new.title) or text),
+        starter=user,
+        token=token,
+        route=new.route,
+        customer=storable(new.customer),
+        conversation=conversation,
+        metadata=new.metadata,
+        script=new.script,
+        request_key=new.request_key,
+        request_digest=digest,
+        retry_of=Run.objects.get(pk=new.retry_of) if new.retry_of else None,
+        steps_kept=new.steps_kept,
+    )
+    via = f"token {token.name}" if token else ""
+    if conversation is None:
+        run = runs.create(start, via)
+    else:
+        try:
+            run = turns.take(start, via, new.conversation_version)
+        except conversations.Changed as changed:
+            raise changed_meanwhile(changed) from changed
+    transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    return run
+
+
+def _request(new: NewRun) -> dict[str, Any]:
+    return {
+        "agent": new.agent,
+        "input": storable(new.input),
+        "route": new.route,
+        "customer": new.customer,
+        "conversation": new.conversation,
+        # Left out where it is not given, so that requests of before keep their digest.
+        **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
+        **({} if new.retry_of is None else {"retry_of": str(new.retry_of), "steps_kept": new.steps_kept}),
+        **({} if new.follows is None else {"follows": str(new.follows)}),
+        "metadata": new.metadata,
+        "script": new.script,
+    }
+
+
+def _earlier(new: NewRun, user: User, digest: str) -> Started | None:
+    """What this person's key has done before: it started a run, or left a message for whoever had taken over."""
+    earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
+    if earlier is None:
+        kept = conversations.written(user, new.request_key)
+        if kept is None or kept.run is None:
+            return None
+        same_message(kept, new.input, kept.run)
+        return Started(kept.run, repeated=True, kept=True)
+    if earlier.request_digest != digest:
+        raise Refused(
+            "idempotency_key_reused",
+            "This Idempotency-Key was used for a different request.",
+            "Idempotency-Key",
+        )
+    return Started(earlier, repeated=True)
+
+
+def _title(text: str) -> str:
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return first if len(first) <= 120 else first[:119].rstrip() + "…"
