@@ -125,7 +125,7 @@ class Services:
 
 
 def services(has: Services) -> Step:
-    command = pytest("not browser")
+    command = pytest("not browser and (redis or not apart)")
     return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
 
 

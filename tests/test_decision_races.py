@@ -1,4 +1,7 @@
-"""Two things at once about one request. On PostgreSQL they truly meet; SQLite lets one in at a time."""
+"""Two things at once about one request. On PostgreSQL they truly meet; SQLite lets one in at a time.
+
+Two people at once, and one who presses twice, are in `test_invariants`.
+"""
 
 import uuid
 from collections.abc import Callable
@@ -68,23 +71,6 @@ def holds(run: Run) -> list[str]:
 # --- Two people --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("first", "second"), [("approve", "approve"), ("approve", "reject")])
-def test_of_two_decisions_one_counts_and_the_other_is_told_whose(tool, sam, dana, marco, first, second):
-    words = {"approve": "approved it", "reject": "rejected it"}
-    for _ in range(tries()):
-        run, approval = waiting(tool, sam)
-        done, refused = split(race(deciding(approval, dana, first), deciding(approval, marco, second)))
-        [taken], [loser] = done, refused
-        winner = taken.decision
-        assert loser.code == "already_decided"
-        assert loser.message.startswith(f"{winner.user.get_full_name()} already {words[winner.type]}.")
-        assert read(approval).decisions.get() == winner
-        assert [type for type in holds(run) if type.startswith("approval.")] == [
-            "approval.requested",
-            f"approval.{read(approval).state}",
-        ]
-
-
 def test_of_two_approvals_that_are_both_needed_none_is_lost(tool, sam, dana, marco):
     for _ in range(tries()):
         run, approval = waiting(tool, sam, approvals_needed=2)
@@ -94,17 +80,6 @@ def test_of_two_approvals_that_are_both_needed_none_is_lost(tool, sam, dana, mar
         second = marco if done[0].decision.user == dana else dana
         assert deciding(approval, second)().approval.state == State.APPROVED
         assert holds(run)[-1] == "approval.approved"
-
-
-def test_one_decision_sent_many_times_at_once_counts_once(tool, sam, dana):
-    for _ in range(tries()):
-        run, approval = waiting(tool, sam)
-        once = deciding(approval, dana)
-        done, refused = split(race(*[once] * 4))
-        assert refused == []
-        assert sorted(taken.repeated for taken in done) == [False, True, True, True]
-        assert {taken.decision.pk for taken in done} == {read(approval).decisions.get().pk}
-        assert holds(run).count("approval.approved") == 1
 
 
 # --- A person and the end of the request -------------------------------------------------------
@@ -206,13 +181,11 @@ def test_using_without_the_lock_on_the_run_is_still_once_at_most(tool, sam, dana
         assert holds(run).count("approval.used") == 1
 
 
-@pytest.mark.parametrize("type", ["approve", "reject"])
-def test_a_decision_that_meets_a_run_letting_go_always_wakes_it(tool, sam, dana, type):
+def test_a_rejection_that_meets_a_run_letting_go_always_wakes_it(tool, sam, dana):
     """The worker looks again under the lock before it lets go; a decision wakes what has let go.
 
-    Either the worker sees the decision and goes on, or the run is waiting and due.
+    Either the worker sees the decision and goes on, or the run is waiting and due. (Of approvals: `test_invariants`.)
     """
-
     for _ in range(tries()):
         run, token, approval = held(tool, sam)
 
@@ -224,7 +197,7 @@ def test_a_decision_that_meets_a_run_letting_go_always_wakes_it(tool, sam, dana,
                 runs.park(run, token, "approval")
                 return True
 
-        let_go_of_it, decided = race(let_go, deciding(approval, dana, type))
+        let_go_of_it, decided = race(let_go, deciding(approval, dana, "reject"))
         assert isinstance(decided, decisions.Taken), decided
         run.refresh_from_db()
 

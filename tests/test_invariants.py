@@ -34,6 +34,13 @@ def waiting(clerk):
     return run, clerk.open(run)[0]
 
 
+def events(run, prefix=""):
+    """What the run's record tells, its chain checked."""
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+    told = Event.objects.filter(run_id=run.pk, type__startswith=prefix)
+    return list(told.order_by("seq").values_list("type", flat=True))
+
+
 def request_pages(approval):
     return [
         reverse(pattern.name, args=[approval.pk, *([approval.pk] if "question_id" in str(pattern.pattern) else [])])
@@ -143,8 +150,9 @@ class TestPromise02NoCallExecutesTwice:
             run, approval = waiting(clerk)
             pressed = decision(approval)
             results = race(*[lambda: actions.decide(approval.pk, pressed, dana)] * 4)
-            assert not [result for result in results if isinstance(result, Exception)]
+            assert sorted(result.repeated for result in results) == [False, True, True, True]
             clerk.drive(run)
+            assert events(run).count("approval.approved") == 1
             assert Decision.objects.filter(approval=approval).count() == 1
             assert len(effects_of("pay")) == 1
 
@@ -251,6 +259,8 @@ class TestPromise05ADecisionCountsOnce:
             assert refused[0].code == "already_decided"
             assert refused[0].message.startswith(f"{name} already {words[pair[winner]]}")
             assert Decision.objects.filter(approval=approval).count() == 1
+            approval.refresh_from_db()
+            assert events(run, "approval.") == ["approval.requested", f"approval.{approval.state}"]
             actions.cancel_run(run.pk, clerk.starter)
 
 

@@ -17,6 +17,7 @@ from django.conf import settings
 
 from agentapp import embedded
 
+pytestmark = pytest.mark.apart
 STARTS_WITHIN = 60
 STOPS_WITHIN = 5
 

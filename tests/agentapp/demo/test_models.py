@@ -11,6 +11,7 @@ from tests.agentapp.test_embedded import manage
 from tests.wire import DIALECTS, KEY, Answer, ProviderServer, Question, provider
 
 __all__ = ["provider"]
+pytestmark = pytest.mark.apart
 
 ROUNDS = [
     (reply["text"], [(call["id"], call["name"], call["arguments"]) for call in reply["tool_calls"]])
