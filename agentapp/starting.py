@@ -108,7 +108,7 @@ def retry_run(
         conversation=found.conversation.key if found.conversation else "",
         metadata=found.metadata,
         script=found.script,
-        request_key=request_key[:200],
+        request_key=request_key,
         title=found.title,
         retry_of=found.pk,
         steps_kept=first - 1,

@@ -49,10 +49,12 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Try a run again as a new one, as whoever asks: from its beginning, or from the step `first`."""
     user = signed_in(request)
     first = request.POST.get("first", "1")
+    # One key of the page serves all its buttons.
+    given = request.POST.get("request_key", "")[:100]
     try:
         if not first.isdecimal() or len(first) > 9:
             raise actions.Refused("invalid", "Say from which step, by its number.", "first")
-        started = actions.retry_run(run_id, user, int(first), request.POST.get("request_key", ""))
+        started = actions.retry_run(run_id, user, int(first), f"{given}-{run_id}-{first}" if given else "")
     except actions.Refused as refused:
         if refused.code == "not_found":
             raise Http404 from refused

@@ -1,5 +1,6 @@
 """The list of runs: which are going on, which wait and for whom, what they took."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -42,12 +43,14 @@ class Page:
 
 @dataclass(frozen=True)
 class Line:
-    """One run of the list: whom it waits for, in words; its last steps, drawn; whether this person may cancel it."""
+    """One run of the list: whom it waits for, in words; its last steps, drawn; what this person may do to it."""
 
     run: Run
     waiting: str
     bars: Sequence[tuple[str, str]]
     may_cancel: bool
+    may_pause: bool
+    may_retry: bool
 
 
 @require_safe
@@ -71,6 +74,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "agents": list(Agent.objects.order_by("name").values_list("name", flat=True)),
         "reasons": [(str(reason), words.stop_reason(reason)) for reason in StopReason],
         "without": {name: _without(request, name) for name, _, _ in filters.shown},
+        "again_key": uuid.uuid4(),
         "spans": [(key, shown) for key, (shown, _) in SINCE.items()],
         "may_start": auth.may_start(user),
         "api_url": request.build_absolute_uri("/api/v1/runs"),
@@ -89,9 +93,16 @@ def _where_keys_are_made(user: User) -> str:
 
 
 def _lines(runs: Sequence[Run], user: User) -> list[Line]:
-    drawn = waterfalls(runs, timezone.now())
+    drawn, may_start = waterfalls(runs, timezone.now()), auth.may_start(user)
     return [
-        Line(run, waiting, drawn.get(run.pk, ()), not run.is_final and auth.may_cancel(user, run))
+        Line(
+            run,
+            waiting,
+            drawn.get(run.pk, ()),
+            may_cancel=not run.is_final and auth.may_cancel(user, run),
+            may_pause=not run.is_final and run.taken_over_by_id is None and auth.may_pause(user, run),
+            may_retry=may_start and run.parent_id is None and run.state in (Run.State.FAILED, Run.State.STOPPED),
+        )
         for run, waiting in zip(runs, waiting_on(runs), strict=True)
     ]
 

@@ -1,5 +1,6 @@
 """What the list of runs is narrowed to, and how it looks with thousands of them."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -107,3 +108,31 @@ def test_a_run_is_cancelled_from_the_list_by_those_who_may(client: Client, sam: 
     assert link in client.get("/runs/").content.decode()
     client.force_login(mia)
     assert link not in client.get("/runs/").content.decode()
+
+
+def test_a_run_is_put_aside_and_let_go_on_from_the_list_by_those_who_may(client: Client, sam: User, dana: User) -> None:
+    run = RunBuilder(sam, "Where is it?")
+    client.force_login(sam)
+    assert "Pause Where is it?" in client.get("/runs/").content.decode()
+    client.post(f"/runs/{run.id}/pause/")
+    page = client.get("/runs/").content.decode()
+    assert "Resume Where is it?" in page
+    assert "Pause Where is it?" not in page
+    client.force_login(dana)
+    page = client.get("/runs/").content.decode()
+    assert not re.search("(Pause|Resume|Retry) Where is it", page.replace('<span class="vh">', ""))
+
+
+def test_a_failed_run_is_tried_again_from_the_list_by_those_who_may_start_runs(client: Client, sam: User) -> None:
+    run = RunBuilder(sam, "Where is it?")
+    client.force_login(sam)
+    again = f'form="act" formaction="/runs/{run.id}/again/"'
+    assert again not in client.get("/runs/").content.decode()
+    run.claim()
+    run.finish("failed", "error", "Broken.")
+    page = client.get("/runs/").content.decode()
+    assert again in page
+    key = page.split('name="request_key" value="')[1].split('"')[0]
+    for _ in range(2):
+        client.post(f"/runs/{run.id}/again/", {"request_key": key})
+    assert Run.objects.get(retry_of=run.id).input == "Where is it?"
