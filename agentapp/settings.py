@@ -250,7 +250,7 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 SESSION_COOKIE_AGE = 8 * 3600
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+AUTHENTICATION_BACKENDS = ["agentapp.rights.RightsBackend"]
 
 # Accounts are made by administrators: there is no page to sign up, and none to change an address by mail.
 ACCOUNT_ADAPTER = "agentapp.console.entrance.AccountAdapter"

@@ -25,10 +25,15 @@ def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
     return calls.defer(*_SUBRUN_UNREAD).filter(run=run, step__number=step, index=index).first()
 
 
-def step_of(run: Run, number: int) -> Step | None:
-    """One step with the calls it asked for. Two queries."""
-    calls = ToolExecution.objects.select_related("tool", "approval").order_by("index")
-    return run.steps.filter(number=number).prefetch_related(Prefetch("executions", queryset=calls)).first()
+def steps_upto(run: Run, number: int, before: int = 0) -> list[Step]:
+    """One step with the calls it asked for, behind up to so many that stand before it. Two queries.
+
+    Empty: there is no such step.
+    """
+    calls = ToolExecution.objects.select_related("tool", "approval", "replay_of__tool").order_by("index")
+    steps = run.steps.filter(number__range=(number - before, number)).order_by("number")
+    found = list(steps.prefetch_related(Prefetch("executions", queryset=calls)))
+    return found if found and found[-1].number == number else []
 
 
 def said(event: Event) -> dict[str, Any] | None:

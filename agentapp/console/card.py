@@ -64,11 +64,15 @@ class Shown:
 
 def visible(user: User) -> QuerySet[Approval]:
     """The requests a person may see, with all that a card shows. Three queries when read."""
+    return whole(auth.visible_approvals(user), user)
+
+
+def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
+    """These requests with all that a card shows to this person. Three queries when read."""
     links = Approval.groups.through.objects
     counting = Decision.objects.select_related("user").order_by("decided_at")
     return (
-        auth.visible_approvals(user)
-        .select_related(
+        approvals.select_related(
             "starter",
             "execution__tool",
             "execution__step",

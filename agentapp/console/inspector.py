@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from django.db.models import Prefetch
-
 from agentapp import trace
 from agentapp.answers import answer
 from agentapp.console import words
@@ -136,25 +134,24 @@ def inspect(run: Run, line: Timeline, row: Row, tab: str = "") -> Inspected | No
 
 
 def _model_call(run: Run, row: Row, tab: str) -> Inspected | None:
-    step = trace.step_of(run, row.step)
-    if step is None:
-        return None
     tab = tab if tab in ("messages", "tools", "raw") else "summary"
+    steps = trace.steps_upto(run, row.step, MAX_STEPS_READ if tab == "messages" else 0)
+    if not steps:
+        return None
+    step = steps[-1]
     # What stands for a decision that failed was never asked for.
     calls = [] if step.error else step.executions.all()
     asked = [Asked(call, proposed_of(call) or arguments_of(call)) for call in calls] if tab == "summary" else []
     reason = words.reason(step.error) if step.error else ""
     raw = [("Reply as the provider gave it", _reply(step, list(calls)))] if tab == "raw" else ()
-    read = messages_of(run, step.number) if tab == "messages" else ()
+    read = messages_of(run, steps[:-1]) if tab == "messages" else ()
     return Inspected("model", row, tab=tab, step=step, asked=asked, reason=reason, raw=raw, messages=read)
 
 
-def messages_of(run: Run, number: int) -> list[Read]:
-    """What the model could read of this run when it decided the step: the last of it. Two queries."""
-    calls = ToolExecution.objects.select_related("tool", "approval", "replay_of__tool").order_by("index")
-    steps = run.steps.filter(number__range=(number - MAX_STEPS_READ, number - 1)).order_by("number")
-    found = [Read("input", run.input, 0)] if number <= MAX_STEPS_READ + 1 else []
-    for step in steps.prefetch_related(Prefetch("executions", queryset=calls)):
+def messages_of(run: Run, steps: Sequence[Step]) -> list[Read]:
+    """What the model could read of this run when it decided the step behind these, which come with their calls."""
+    found = [Read("input", run.input, 0)] if not steps or steps[0].number == 1 else []
+    for step in steps:
         found.append(Read("model", step.text, step.number))
         for call in step.executions.all():
             hidden = bool(_secrets(call.tool, call.approval))
@@ -219,7 +216,7 @@ def _secrets(tool: Tool | None, approval: Approval | None) -> set[str]:
 def _secrets_of(call: ToolExecution, part: str) -> set[str]:
     """A hook may have made a call of another tool; then the tool the model had named has its secrets too."""
     named = None
-    if part == "proposed" and call.proposed_name != call.name:
+    if part == "proposed" and call.proposed_name not in ("", call.name):
         named = Tool.objects.filter(name=call.proposed_name).first()
     return _secrets(call.tool, call.approval) | _secrets(named, None)
 

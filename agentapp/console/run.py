@@ -56,7 +56,9 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if part and context["view"] == "timeline":
         response = render(request, part, context)
     else:
-        response = render_part(request, "console/run.html", "run", context | _head(user, found, line))
+        response = render_part(
+            request, "console/run.html", "run", context | _head(user, found, line) | _beside(user, found, context)
+        )
     patch_vary_headers(response, ["HX-Request-Type", "HX-Target"])
     return response
 
@@ -97,8 +99,12 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
         "max_cost": found.agent_snapshot.get("max_cost"),
         "ahead": ahead,
         "may_see_ahead": ahead is not None and auth.visible_runs(user).filter(pk=ahead.pk).exists(),
-        "siblings": _siblings(found, user),
     }
+
+
+def _beside(user: User, found: Run, shown: dict[str, Any]) -> dict[str, Any]:
+    """The other runs of the conversation, but while something is looked for: that costs a question of its own."""
+    return {"siblings": [] if shown.get("found") else _siblings(found, user)}
 
 
 def _is_asked(user: User, found: Run, line: Timeline) -> bool:

@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Prefetch, Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from agentapp import auth, drafts
 from agentapp.console import card, controls, words
 from agentapp.models import Conversation, Draft, Message, Run, ToolExecution
 from approvals.digest import MalformedJSON, parse
-from approvals.models import Approval, Decision
+from approvals.models import Approval
 
 PAGE = 40
 # Further requests are told by their number; the inbox has them.
@@ -285,16 +285,9 @@ def _asked(run_ids: Sequence[uuid.UUID], user: User) -> list[Asked]:
     now = timezone.now()
     held = Q(state__in=Approval.DECIDED, used_at__isnull=True, runs_at__gt=now)
     visible = auth.visible_approvals(user).filter(pk=OuterRef("pk"))
-    given = Decision.objects.select_related("user").order_by("decided_at")
-    rows = (
-        Approval.objects.filter(Q(state__in=Approval.UNDECIDED) | held, run_id__in=run_ids)
-        .annotate(openable=Exists(visible))
-        .select_related("starter", "execution__tool", "execution__run__starter")
-        .prefetch_related("groups", Prefetch("decisions", queryset=given))
-        .order_by("created_at", "pk")
-    )
+    rows = Approval.objects.filter(Q(state__in=Approval.UNDECIDED) | held, run_id__in=run_ids)
     found: list[Asked] = []
-    for approval in rows:
+    for approval in card.whole(rows, user).annotate(openable=Exists(visible)).order_by("created_at", "pk"):
         openable = bool(approval.openable)
         shown = card.context(approval, user) if openable and len(found) < MAX_ASKED else {}
         found.append(Asked(approval, openable, shown))

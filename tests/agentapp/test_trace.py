@@ -210,11 +210,11 @@ def test_steps_and_calls_are_found_by_their_place(sam: User, dana: User) -> None
     call = trace.call_of(run, 2, 0)
     assert call is not None
     assert call.name == "refund_payment"
-    step = trace.step_of(run, 1)
+    [step] = trace.steps_upto(run, 1)
     assert step is not None
     assert [call.name for call in step.executions.all()] == ["get_order"]
     assert trace.call_of(run, 2, 7) is None
-    assert trace.step_of(run, 99) is None
+    assert trace.steps_upto(run, 99) == []
 
 
 def test_all_of_a_runs_steps_come_with_calls_approvals_and_decisions(sam: User, dana: User) -> None:

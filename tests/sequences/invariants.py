@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentapp import actions, agent_tools, switches
-from agentapp.compilers import compile_messages, load_conversation
+from agentapp.compilers import compile_messages, load_earlier
 from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason
@@ -183,7 +183,7 @@ def _check_history(scene: Scene, run: Run, provider: ProviderServer | None) -> N
         run = actions.start_run(following, scene.sam)
     elif ToolExecution.objects.filter(run=run, state=UNKNOWN).exists():
         return
-    messages = compile_messages(run, load_conversation(run), load_steps(run))
+    messages = compile_messages(run, load_earlier(run), load_steps(run))
     declared = [call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls]
     read = run if run.parent_id else scene.root
     asked = [call for rows in load_steps(read) if not rows.step.error for call in rows.executions]

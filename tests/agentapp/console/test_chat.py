@@ -295,5 +295,5 @@ def test_the_page_takes_few_queries_however_long_the_conversation(
         page_of(danas, run)
     run = clerk.run(PAY, conversation="ticket-7")
     actions.pause_run(run.pk, clerk.starter)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(12):
         page_of(danas, run)

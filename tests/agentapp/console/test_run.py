@@ -1,6 +1,7 @@
 import re
 import uuid
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,6 +17,7 @@ from agentapp.models import Run, Step
 from approvals import append_only, ledger
 from approvals.models import Event
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
+from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db
 PART = {"HX-Request": "true", "HX-Request-Type": "partial"}
@@ -186,6 +188,29 @@ def test_a_waiting_run_takes_no_more_than_twelve_queries(client: Client, sam: Us
     with CaptureQueriesContext(connection) as queries:
         text(client, run)
     assert len(queries) <= 12
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "", "?step=1", "?step=1&tab=messages", "?step=2&tab=messages", "?step=2&tab=raw", "?step=2&tab=tools",
+        "?step=2&call=0", "?step=2&call=0&tab=raw", "?view=conversation", "?view=costs", "?view=events", "?q=a",
+        "?q=a&step=2&tab=messages", "chat/",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("decided", [False, True])
+def test_every_view_of_a_run_in_a_conversation_takes_no_more_than_twelve_queries(
+    clerk: Clerk, client: Client, dana: User, django_assert_max_num_queries: Any, query: str, decided: bool
+) -> None:
+    clerk.run(says("Hello."), conversation="ticket-7", customer="Ana")
+    look, pay = calls(call("l", "look_up", what="kettle")), calls(call("p", "pay", account="ana", amount=5))
+    run = clerk.run(look, pay, says("Done."), conversation="ticket-7", customer="Ana")
+    if decided:
+        clerk.decide(clerk.open(run)[0], dana)
+        clerk.drive(run)
+    client.force_login(dana)
+    with django_assert_max_num_queries(12):
+        assert client.get(f"/runs/{run.pk}/{query}").status_code == 200
 
 
 def test_only_so_many_steps_are_drawn_at_once(mias: Client, sam: User) -> None:
