@@ -89,7 +89,7 @@ PICTURES = (
     Picture("runs", "Runs", "/runs/", person="mia"),
     Picture("runs-waiting", "Runs that wait", "/runs/?state=waiting", person="mia"),
     Picture("run", "A run", "/runs/{waiting_run}/?step=3&call=0", main=True),
-    Picture("run-done", "A run that has ended", "/runs/{done_run}/", person="mia"),
+    Picture("run-done", "A run that has ended", "/runs/{done_run}/", person="sam"),
     Picture("run-messages", "A run: what the model was sent", "/runs/{done_run}/?step=2&tab=messages", person="mia"),
     Picture("run-costs", "A run: costs", "/runs/{done_run}/?view=costs", person="mia"),
     Picture("run-conversation", "A run: conversation", "/runs/{done_run}/?view=conversation", person="mia"),
