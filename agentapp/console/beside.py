@@ -51,11 +51,22 @@ def beside(approval: Approval, user: User) -> dict[str, Any]:
         "waiting_count": place.total,
         "run": run,
         "run_visible": run is not None and auth.may_see(user, run),
+        "again_from": again_from(approval, user),
+        "again_key": uuid.uuid4(),
         "alike": alike(approval, user),
         "history": history(approval, asked["people"]),
         **asked,
         "elapsed_percent": elapsed_percent(approval, timezone.now()),
     }
+
+
+def again_from(approval: Approval, user: User) -> int:
+    """The step from which this person may have a call that nobody decided proposed again, by a new run. 0: none."""
+    undecided = approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN)
+    execution = card.execution_of(approval) if undecided else None
+    if execution is None or not execution.run.is_final or execution.run.parent_id is not None:
+        return 0
+    return execution.step.number if auth.may_start(user) and auth.may_see(user, execution.run) else 0
 
 
 def people_asked(approval: Approval) -> dict[str, Any]:

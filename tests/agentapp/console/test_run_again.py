@@ -6,6 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from agentapp import actions
 from agentapp.models import Run
 from tests.agentapp.run_builder import RunBuilder
 from tests.conftest import Clerk, call, calls, says
@@ -90,3 +91,23 @@ def test_a_run_under_way_is_not_tried_again(client: Client, clerk: Clerk, sam: U
     answer = client.post(f"/runs/{run.pk}/again/", follow=True).content.decode()
     assert "The run has not ended" in answer
     assert Run.objects.count() == 1
+
+
+def test_a_call_that_nobody_decided_is_had_proposed_again_by_those_who_start_runs(
+    client: Client, clerk: Clerk, sam: User, mia: User
+) -> None:
+    pay = calls(call("p", "pay", account="ana", amount=5))
+    run = clerk.run(LOOK, pay, says("Paid."))
+    (asked,) = clerk.open(run)
+    client.force_login(sam)
+    assert "Have it proposed again" not in client.get(f"/approvals/{asked.pk}/").content.decode()
+    actions.cancel_run(run.pk, sam)
+    page = client.get(f"/approvals/{asked.pk}/").content.decode()
+    assert "Have it proposed again" in page
+    assert first_steps(page) == ["2"]
+    client.post(f"/runs/{run.pk}/again/", {"first": "2"})
+    again = clerk.drive(Run.objects.get(retry_of=run))
+    (renewed,) = clerk.open(again)
+    assert (renewed.tool, renewed.arguments_text) == (asked.tool, asked.arguments_text)
+    client.force_login(mia)
+    assert first_steps(client.get(f"/approvals/{asked.pk}/").content.decode()) == []
