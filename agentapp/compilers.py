@@ -80,13 +80,17 @@ def compile_messages(
 # --- What is loaded ----------------------------------------------------------------------------
 
 
-def load_earlier(run: Run) -> Earlier:
-    """What the run's compiler needs of before. No query for a run outside of a conversation that tries none again."""
+def load_earlier(run: Run, kept: list[StepRows] | None = None) -> Earlier:
+    """What the run's compiler needs of before. No query for a run outside of a conversation that tries none again.
+
+    `kept`: the steps it takes as done, where they have been read; they do not change.
+    """
+    kept = load_kept(run) if kept is None else kept
     if run.conversation is None:
-        return Earlier(kept=load_kept(run))
+        return Earlier(kept=kept)
     rows = _rows(run, Message.objects.all())
     messages = _before(run, rows)
-    earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until, kept=load_kept(run))
+    earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until, kept=kept)
     own = [message for message in rows if message.run_id == run.pk]
     earlier.meanwhile = [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
     if run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION:

@@ -62,7 +62,7 @@ class RunState:
     def conversation(self) -> Earlier:
         """What was said before the run, and while a person had taken it over: as it is by now."""
         if self.run.takers:
-            self.earlier = load_earlier(self.run)
+            self.earlier = load_earlier(self.run, self.earlier.kept)
         return self.earlier
 
     def look_for_pause(self) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from agentapp import actions
 from agentapp.compilers import compile_messages, load_earlier
@@ -51,6 +53,16 @@ def test_the_model_is_told_what_was_done_as_if_it_were_its_own(clerk, failed, sa
     kinds = [type(message) for message in sent(retry)]
     assert kinds == [UserMessage, AssistantMessage, ToolMessage, AssistantMessage, ToolMessage]
     assert sent(retry) == sent(failed)
+
+
+def test_what_is_kept_is_read_once_however_many_steps_follow(clerk, failed, sam):
+    Run.objects.filter(pk=failed.pk).update(script=[LOOK, PAY, LOOK, LOOK, DONE])
+    retry = actions.retry_run(failed.pk, sam, first=3)
+    with CaptureQueriesContext(connection) as asked:
+        clerk.drive(retry)
+    assert retry.step_count == 3
+    of_the_first = [one for one in asked if failed.pk.hex in one["sql"].replace("-", "")]
+    assert len(of_the_first) == 3, "the run, its steps, their calls"
 
 
 def test_from_the_first_step_it_begins_anew(clerk, failed, sam):
