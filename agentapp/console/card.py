@@ -44,6 +44,10 @@ class Draft:
     word: str = ""
 
 
+# Which effects are worth a badge, by the icon their tool gives them.
+ACTS = {"money": "Moves money", "trash": "Deletes", "mail": "Contacts a person"}
+
+
 @dataclass
 class Shown:
     """The call as it waits now, or as the draft would have it."""
@@ -60,6 +64,12 @@ class Shown:
     lines: list[Line] = field(default_factory=list)
     # None: the tool is gone.
     tool: Tool | None = None
+
+    @property
+    def acts(self) -> list[tuple[str, str]]:
+        """What kinds of act its effects are, as icon and words: what people look for first."""
+        icons = dict.fromkeys(str(effect.get("icon")) for effect in self.effects)
+        return [(icon, ACTS[icon]) for icon in icons if icon in ACTS]
 
 
 def visible(user: User) -> QuerySet[Approval]:

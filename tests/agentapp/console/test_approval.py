@@ -300,6 +300,12 @@ class TestStandings:
         assert "<form" not in news
 
 
+def test_a_badge_says_what_kinds_of_act_its_effects_are(page: Client, waiting: Waiting) -> None:
+    effects = [{"icon": icon, "title": "x", "detail": ""} for icon in ("money", "mail", "money", "lock")]
+    badges = html_of(page, waiting(effects=effects)).split('class="badges"')[1].split("</div>")[0]
+    assert (badges.count("Moves money"), badges.count("Contacts a person"), badges.count("Deletes")) == (1, 1, 0)
+
+
 class TestOutsideText:
     ATTACK = '</div><hx-partial hx-target="#main"><button hx-post="/x">Approve</button><script>alert(1)</script>\u202e'
 
