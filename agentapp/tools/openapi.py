@@ -1,0 +1,299 @@
+"""An OpenAPI document (3.0, 3.1) → its operations, each as a tool could be made of it. Reads and decides nothing.
+
+What cannot be taken over whole is left out with the reason: an operation is never read with a parameter missing.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from agentapp.tools.openapi_schema import Schema, SchemaRefused, Schemas, resolve
+from agentapp.tools.schema import InvalidSchema, validator
+from approvals.models import EffectClass, Risk
+from approvals.policy import DEFAULT_RISK
+
+MAX_BYTES = 5_000_000
+# An alias of YAML stands for what it names: a small text can be a document of any size.
+MAX_NODES = 1_000_000
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+# What every provider of models takes as a function's name.
+_NAME_CHARS = 64
+# By the method alone: what it does is for a person to say.
+_EFFECTS = {
+    "get": EffectClass.READ, "head": EffectClass.READ, "options": EffectClass.READ, "trace": EffectClass.READ,
+    "put": EffectClass.COMPENSABLE, "patch": EffectClass.COMPENSABLE,
+}  # fmt: skip
+_STYLES = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
+_KNOWN_STYLES = {
+    "path": {"simple", "label", "matrix"},
+    "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+    "header": {"simple"},
+    "cookie": {"form"},
+}
+# The standard says that these are not given as parameters.
+_NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
+_BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
+BODY = "body"
+
+
+class DocumentRefused(Exception):
+    """A document cannot be read; the message says why, for the person who gave it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON."""
+
+    where: str
+    name: str
+    style: str = ""
+    explode: bool = False
+    media: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation. `places` has one entry for each property of `input_schema`; `security` are its alternatives."""
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    description: str
+    input_schema: Schema
+    places: dict[str, Place]
+    servers: tuple[str, ...] = ()
+    security: tuple[frozenset[str], ...] = ()
+    deprecated: bool = False
+
+    @property
+    def effect_class(self) -> EffectClass:
+        """What a call may do, guessed from the method. What a method does not say is taken to be the worst."""
+        return _EFFECTS.get(self.method, EffectClass.IRREVERSIBLE)
+
+    @property
+    def risk(self) -> Risk:
+        return DEFAULT_RISK[self.effect_class]
+
+
+@dataclass
+class Document:
+    """A document that was read. `left_out` says of each operation that was not taken over why."""
+
+    title: str
+    version: str
+    operations: list[Operation] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    schemes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as JSON knows it: what looks like a date stays text."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read(text: str | bytes, prefix: str = "") -> Document:
+    """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused."""
+    try:
+        return _read(_parsed(text), prefix)
+    except RecursionError as error:
+        raise DocumentRefused("The document is nested too deeply.") from error
+
+
+def _parsed(text: str | bytes) -> dict[str, Any]:
+    if len(text) > MAX_BYTES:
+        raise DocumentRefused(f"The document is longer than {MAX_BYTES} bytes.")
+    try:
+        found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError) as error:
+        raise DocumentRefused(f"The document is neither JSON nor YAML: {str(error)[:200]}") from error
+    if not isinstance(found, dict):
+        raise DocumentRefused("The document is not an object.")
+    if sum(1 for _ in _nodes(found)) > MAX_NODES:
+        raise DocumentRefused("The document is too large once its aliases are filled in.")
+    version = str(found.get("openapi", ""))
+    if not re.match(r"3\.[01](\.|$)", version):
+        named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
+        raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
+    return found
+
+
+def _nodes(value: Any) -> Iterator[None]:
+    left, seen = [value], 0
+    while left and seen <= MAX_NODES:
+        one = left.pop()
+        seen += 1
+        yield
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+
+
+def _read(document: dict[str, Any], prefix: str) -> Document:
+    info = document.get("info") if isinstance(document.get("info"), dict) else {}
+    found = Document(str(info.get("title", "")), str(info.get("version", "")))  # type: ignore[union-attr]
+    components = document.get("components")
+    if isinstance(components, dict) and isinstance(components.get("securitySchemes"), dict):
+        found.schemes = components["securitySchemes"]
+    paths = document.get("paths")
+    if not isinstance(paths, dict):
+        raise DocumentRefused("The document has no paths.")
+    names: set[str] = set()
+    for path, item in paths.items():
+        try:
+            item = resolve(document, item["$ref"]) if isinstance(item, dict) and "$ref" in item else item
+        except SchemaRefused as error:
+            found.left_out[str(path)] = str(error)
+            continue
+        for method in METHODS if isinstance(item, dict) else ():
+            if isinstance(item.get(method), dict):
+                _take(document, found, names, (str(path), method, item, item[method]), prefix)
+    return found
+
+
+def _take(
+    document: dict[str, Any], found: Document, names: set[str], place: tuple[str, str, Schema, Schema], prefix: str
+) -> None:
+    path, method, *_ = place
+    try:
+        made = _operation(document, place, _name(place, names, prefix))
+        validator(made.input_schema)
+    except (SchemaRefused, InvalidSchema, KeyError, TypeError, AttributeError, ValueError) as error:
+        why = str(error) if isinstance(error, SchemaRefused | InvalidSchema) else "It is not written as OpenAPI says."
+        found.left_out[f"{method.upper()} {path}"] = why
+    else:
+        names.add(made.name)
+        found.operations.append(made)
+
+
+def _name(place: tuple[str, str, Schema, Schema], names: set[str], prefix: str) -> str:
+    """A name that every provider takes, of the operation's own id where it has one."""
+    path, method, _, operation = place
+    said = str(operation.get("operationId") or f"{method}_{path}")
+    legal = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}{said}")).strip("_-") or method
+    found, number = legal[:_NAME_CHARS], 2
+    while found in names:
+        ending = f"_{number}"
+        found, number = legal[: _NAME_CHARS - len(ending)] + ending, number + 1
+    return found
+
+
+def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema], name: str) -> Operation:
+    path, method, item, operation = place
+    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"))
+    properties: dict[str, Any] = {}
+    places: dict[str, Place] = {}
+    required: list[str] = []
+
+    def add(wanted: str, schema: Any, where: Place, needed: bool) -> None:
+        own = wanted if wanted not in places else f"{wanted}_{where.where}"
+        if own in places:
+            raise SchemaRefused(f"Two parameters are named {own!r}.")
+        properties[own], places[own] = schema, where
+        if needed:
+            required.append(own)
+
+    for parameter in _parameters(document, item, operation):
+        schema, where = _parameter(schemas, parameter)
+        add(where.name, schema, where, parameter.get("required") is True or where.where == "path")
+    unfilled = set(re.findall(r"\{([^}]+)\}", path)) - {p.name for p in places.values() if p.where == "path"}
+    if unfilled:
+        raise SchemaRefused(f"Its path names {sorted(unfilled)[0]!r}, which is no parameter.")
+    if "requestBody" in operation:
+        body = operation["requestBody"]
+        body = resolve(document, body["$ref"]) if "$ref" in body else body
+        media, schema = _body(schemas, body)
+        add(BODY, schema, Place(BODY, BODY, media=media), body.get("required") is True)
+    whole: Schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    if schemas.defs:
+        whole["$defs"] = schemas.defs
+    return Operation(
+        name=name,
+        method=method,
+        path=path,
+        summary=str(operation.get("summary", "")),
+        description=str(operation.get("description", "") or operation.get("summary", "")),
+        input_schema=whole,
+        places=places,
+        servers=_servers(document, item, operation),
+        security=_security(document, operation),
+        deprecated=operation.get("deprecated") is True,
+    )
+
+
+def _parameters(document: dict[str, Any], item: Schema, operation: Schema) -> list[Schema]:
+    """The path's parameters and the operation's own, which stand in for those of the same name and place."""
+    found: dict[tuple[str, str], Schema] = {}
+    for one in [*item.get("parameters", []), *operation.get("parameters", [])]:
+        parameter = resolve(document, one["$ref"]) if "$ref" in one else one
+        if parameter["in"] == "header" and parameter["name"].lower() in _NOT_GIVEN:
+            continue
+        found[parameter["in"], parameter["name"]] = parameter
+    return list(found.values())
+
+
+def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
+    where, name = parameter["in"], str(parameter["name"])
+    if where not in _STYLES:
+        raise SchemaRefused(f"The parameter {name!r} is in {str(where)[:20]!r}, where none can be put.")
+    media = ""
+    if "content" in parameter:
+        [(media, content)] = parameter["content"].items()
+        if not _is_json(media):
+            raise SchemaRefused(f"The parameter {name!r} is written as {media}, which is not sent.")
+        schema = content.get("schema", {})
+    else:
+        schema = parameter["schema"]
+    style = str(parameter.get("style", _STYLES[where]))
+    if style not in _KNOWN_STYLES[where]:
+        raise SchemaRefused(f"The parameter {name!r} has the style {style[:20]!r}, which is not known in a {where}.")
+    explode = bool(parameter.get("explode", style == "form"))
+    converted = schemas.converted(schema)
+    if parameter.get("description") and isinstance(converted, dict):
+        converted = {**converted, "description": str(parameter["description"])}
+    return converted, Place(where, name, style, explode, media)
+
+
+def _body(schemas: Schemas, body: Schema) -> tuple[str, Any]:
+    """The first kind of body that can be sent, with its schema."""
+    offered = {str(media).partition(";")[0].strip().lower(): content for media, content in body["content"].items()}
+    media = next((one for one in offered if _is_json(one)), None) or next((m for m in _BODIES if m in offered), None)
+    if media is None:
+        raise SchemaRefused(f"Its body is {', '.join(offered) or 'of no kind'}, which is not sent.")
+    schema = schemas.converted(offered[media].get("schema", {}))
+    if body.get("description") and isinstance(schema, dict):
+        schema = {**schema, "description": str(body["description"])}
+    return media, schema
+
+
+def _is_json(media: str) -> bool:
+    kind = media.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _servers(document: dict[str, Any], item: Schema, operation: Schema) -> tuple[str, ...]:
+    for level in (operation, item, document):
+        servers = level.get("servers")
+        if isinstance(servers, list) and servers:
+            return tuple(_filled(server) for server in servers if isinstance(server, dict) and "url" in server)
+    return ()
+
+
+def _filled(server: Schema) -> str:
+    """The address with the defaults of its variables."""
+    url = str(server["url"])
+    variables = server.get("variables")
+    for name, variable in variables.items() if isinstance(variables, dict) else ():
+        url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+    return url
+
+
+def _security(document: dict[str, Any], operation: Schema) -> tuple[frozenset[str], ...]:
+    """Which credentials it takes: any of these sets. Empty: none."""
+    said = operation.get("security", document.get("security", []))
+    return tuple(frozenset(str(name) for name in one) for one in said if isinstance(one, dict))

@@ -1,0 +1,147 @@
+"""The way out for requests to addresses that people configure: never to where the outside must not lead.
+
+A name is resolved here, each of its addresses is checked, and the connection goes to one that was: a name that changes
+its answer meanwhile changes nothing. A redirect is a request like the first. Nothing is taken from the environment: a
+proxy would resolve names by itself.
+"""
+
+import ipaddress
+import socket
+import time
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+import httpx2
+
+type Address = IPv4Address | IPv6Address
+type Network = IPv4Network | IPv6Network
+
+MAX_REDIRECTS = 3
+# What Python takes for public: a cloud's own services, and ranges that were set aside for other ends.
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("168.63.129.16/32", "fec0::/10", "5f00::/16", "3fff::/20", "::ffff:0:0:0/96"))
+)
+# Forms that lead to an IPv4 address inside them, by whatever gateway stands in between.
+_EMBEDDING = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+
+
+class OutboundRefused(Exception):
+    """A request may not be made, or its answer not be taken; the message says why, for the person who configured it."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Where requests may go: to these hosts, or any when empty; to public addresses, and those of `networks`.
+
+    Plain http goes to `networks` alone.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+
+    def address_of(self, url: httpx2.URL) -> Address:
+        """The address to connect to. Raises OutboundRefused unless every address the host has may be reached."""
+        if url.scheme not in ("http", "https"):
+            raise OutboundRefused(f"{url.scheme or 'This'} is not a way to reach a server: give an https address.")
+        if url.userinfo:
+            raise OutboundRefused("The address holds a name or a password: give them as a credential.")
+        host = url.host.rstrip(".").lower()
+        if self.hosts and host not in self.hosts:
+            raise OutboundRefused(f"{host} is not among the hosts that may be asked: {', '.join(sorted(self.hosts))}.")
+        found = _resolved(host, url.port or (443 if url.scheme == "https" else 80))
+        for address in found:
+            if not self._is_named(address):
+                if not is_public(address):
+                    raise OutboundRefused(f"{host} leads to {address}, which is not a public address.")
+                if url.scheme == "http":
+                    raise OutboundRefused(f"{host} is asked over https only.")
+        return found[0]
+
+    def _is_named(self, address: Address) -> bool:
+        return any(address in network for network in self.networks if network.version == address.version)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address, and the one inside it if it only leads to another, belongs to the public network."""
+    inner = _inner(address)
+    set_aside = address.is_multicast or any(address in network for network in _NOT_PUBLIC)
+    return address.is_global and not set_aside and (inner is None or is_public(inner))
+
+
+def _inner(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if any(address in network for network in _EMBEDDING):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo
+    return address.ipv4_mapped or address.sixtofour or (teredo[1] if teredo else None)
+
+
+def _resolved(host: str, port: int) -> list[Address]:
+    if not host:
+        raise OutboundRefused("The address names no host.")
+    try:
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [ipaddress.ip_address(str(answer[4][0]).split("%")[0]) for answer in answers]
+    except (OSError, UnicodeError, ValueError) as error:
+        raise OutboundRefused(f"{host} has no address.") from error
+
+
+class GuardedTransport(httpx2.BaseTransport):
+    """Connects to the address that was checked, and asks it for the host that was named."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        # A connection is for one host: two names at one address do not share it.
+        self._inner = httpx2.HTTPTransport(trust_env=False, limits=httpx2.Limits(max_keepalive_connections=0))
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        address = self._outside.address_of(request.url)
+        return self._inner.handle_request(
+            httpx2.Request(
+                request.method,
+                request.url.copy_with(host=str(address)),
+                headers=request.headers,  # with the Host it was made for
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": request.url.host},
+            )
+        )
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def client(outside: Outside, seconds: float) -> httpx2.Client:
+    """A client that reaches nothing but `outside`. `seconds` is for each wait of a request."""
+    return httpx2.Client(
+        transport=GuardedTransport(outside),
+        timeout=seconds,
+        trust_env=False,
+        follow_redirects=True,
+        max_redirects=MAX_REDIRECTS,
+        # What comes packed could be any size once unpacked.
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> bytes:
+    """A document from the outside, in at most so many bytes and seconds. Raises OutboundRefused."""
+    until, parts, size = time.monotonic() + seconds, [], 0
+    try:
+        with client(outside, seconds) as asking, asking.stream("GET", url) as response:
+            if response.status_code != httpx2.codes.OK:
+                raise OutboundRefused(f"The server answered {response.status_code}.")
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise OutboundRefused("The server packed its answer though it was asked not to.")
+            for part in response.iter_raw():
+                parts.append(part)
+                size += len(part)
+                if size > max_bytes:
+                    raise OutboundRefused(f"The answer is longer than {max_bytes} bytes.")
+                if time.monotonic() > until:
+                    raise OutboundRefused(f"The answer took longer than {seconds:g} seconds.")
+    except httpx2.InvalidURL as error:
+        raise OutboundRefused(f"This is no address: {error}") from error
+    except httpx2.HTTPError as error:
+        raise OutboundRefused(f"The server could not be asked ({type(error).__name__}).") from error
+    return b"".join(parts)
