@@ -3,6 +3,7 @@
 What cannot be taken over whole is left out with the reason: an operation is never read with a parameter missing.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from agentapp.tools.schema import InvalidSchema, validator
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
-MAX_BYTES = 5_000_000
+# GitHub's is 13 MB, the longest we know.
+MAX_BYTES = 20_000_000
 # An alias of YAML stands for what it names: a small text can be a document of any size.
-MAX_NODES = 1_000_000
+MAX_NODES = 3_000_000
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # What every provider of models takes as a function's name.
 _NAME_CHARS = 64
@@ -111,7 +113,7 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if len(text) > MAX_BYTES:
         raise DocumentRefused(f"The document is longer than {MAX_BYTES} bytes.")
     try:
-        found = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
+        found = _loaded(text)
     except (yaml.YAMLError, ValueError) as error:
         raise DocumentRefused(f"The document is neither JSON nor YAML: {str(error)[:200]}") from error
     if not isinstance(found, dict):
@@ -123,6 +125,14 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
         named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
         raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
     return found
+
+
+def _loaded(text: str | bytes) -> Any:
+    """Its content. What is JSON is read as such, ten times as fast."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
 
 
 def _nodes(value: Any) -> Iterator[None]:
