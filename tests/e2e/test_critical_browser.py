@@ -171,6 +171,29 @@ def test_when_the_five_minutes_run_out_the_dialog_says_so_and_goes_on(
     assert complaints == []
 
 
+def test_focus_mode_has_the_same_dialog(
+    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User
+) -> None:
+    make_waiting(sam, risk="critical", approvals_needed=2)
+    page = browse(dana, "/inbox/")
+    page.get_by_role("button", name="Focus mode").click()
+    expect(page.get_by_role("button", name="Skip")).to_be_visible()
+    dialog = opened(page)
+    expect(dialog.get_by_role("button", name="Approve $214.50")).to_be_disabled()
+    with page.context.expect_page() as beside:
+        dialog.get_by_role("link", name="Sign in again").click()
+    beside.value.get_by_label("Password").fill(PASSWORD)
+    beside.value.get_by_label("Password").press("Enter")
+    expect(beside.value.get_by_text("Close this tab")).to_be_visible()
+    come_back(page)
+    dialog.get_by_label("Type $214.50 to confirm").fill("$214.50")
+    dialog.get_by_role("button", name="Approve $214.50").click()
+    expect(page.locator("#focus, .empty").first).to_be_visible()
+    expect(dialog).to_be_hidden()
+    assert Decision.objects.get().assurance == "password"
+    assert complaints == []
+
+
 def test_without_script_one_comes_back_to_the_open_dialog_and_types_the_word_again(
     browse: Browse, sam: User, dana: User, marco: User
 ) -> None:
