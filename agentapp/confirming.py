@@ -1,5 +1,7 @@
 """What a critical approval costs, checked where it is decided: a person in the console, and a word they typed."""
 
+from typing import Any
+
 from agentapp.models import Tool
 from agentapp.refused import Refused
 from agentapp.tools import sentences
@@ -16,24 +18,26 @@ def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: 
         raise Refused("needs_person", "A critical request is decided by people in the console, and by no program.")
     if type not in (DecisionType.APPROVE, DecisionType.EDIT):
         return
-    word = word_of(button_of(approval, edited_text), approval.tool)
+    tool = Tool.objects.filter(name=approval.tool).first()
+    text = edited_text or approval.final_arguments_text or approval.arguments_text
+    arguments, button = parse(text), approval.button
+    if text != approval.arguments_text and tool is not None:
+        button = sentences.button(tool, masked(arguments, approval.secret_fields), _snapshot(approval))
+    word = word_of(approval, tool, arguments, button)
     if _plain(typed) != _plain(word):
         raise Refused("confirmation", f"Type {word} to approve this. Nothing was decided.", "confirm")
 
 
-def word_of(button: str, tool: str) -> str:
-    """What is typed to approve: the size of the effect, or the name of the tool."""
-    return button or tool
+def word_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any], button: str) -> str:
+    """What is typed to approve: the target the tool names, else the size of the effect, else the name of the tool."""
+    named = ""
+    if tool is not None and tool.confirm_template and tool.version == approval.tool_version:
+        named = sentences.target(tool, masked(arguments, approval.secret_fields), _snapshot(approval))
+    return named or button or approval.tool
 
 
-def button_of(approval: Approval, edited_text: str) -> str:
-    """The size of the effect of what would run."""
-    text = edited_text or approval.final_arguments_text or approval.arguments_text
-    tool = Tool.objects.filter(name=approval.tool).first()
-    if text == approval.arguments_text or tool is None:
-        return approval.button
-    snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return sentences.button(tool, masked(parse(text), approval.secret_fields), snapshot)
+def _snapshot(approval: Approval) -> dict[str, Any]:
+    return parse(approval.snapshot_text) if approval.snapshot_text else {}
 
 
 def _plain(word: str) -> str:

@@ -69,6 +69,7 @@ def contract_columns(tool: base.Tool) -> dict[str, Any]:
         "sentence_template": tool.sentence,
         "effects_template": [dataclasses.asdict(line) for line in tool.effects],
         "button_template": tool.button,
+        "confirm_template": tool.confirm,
         "declared_effect_class": tool.effect or "",
         "takes_snapshot": tool.snapshot is not None,
         "output_schema": tool.output_schema,

@@ -112,7 +112,7 @@ def test_the_tools_of_the_tools_page_are_sound(tools_page):
         "export", "remind", "ask",
     }  # fmt: skip
     for tool in tools.values():
-        texts = [tool.title, tool.sentence, tool.button]
+        texts = [tool.title, tool.sentence, tool.button, tool.confirm]
         texts += [text for line in tool.effects for text in (line.title, line.detail)]
         assert not [text for text in texts if sentences.check_template(text, set(tool.input_schema["properties"]))]
 

@@ -28,6 +28,7 @@ _TEMPLATES = {
     "title_template": "Title",
     "sentence_template": "Sentence",
     "button_template": "Button",
+    "confirm_template": "Typed to approve",
     "effects_template": "Effects",
     "input_schema": "Arguments",
     "output_schema": "Result",

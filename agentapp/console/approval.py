@@ -4,9 +4,11 @@ import contextlib
 import uuid
 from typing import Any
 
+from allauth.mfa.models import Authenticator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
@@ -64,6 +66,15 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     user = signed_in(request)
     found = card.visible_or_404(user, approval_id)
     return render(request, "console/_approval_side.html", {**card.context(found, user), **beside.beside(found, user)})
+
+
+@never_cache
+@require_safe
+def assured(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """What a critical approval still needs of its reader, in words; `was`: it needed nothing when last asked."""
+    found = card.visible_or_404(signed_in(request), approval_id)
+    context = {"approval": found, "ended": "was" in request.GET, **_assurance(request)}
+    return render(request, "console/_card.html#assurance", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -145,9 +156,17 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, found.secret_fields)
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
-    context["assured"] = assurance.level(request) if context["word"] else ""
+    if context["word"] and context["may_decide"]:
+        context |= _assurance(request)
     context["anyway"] = "anyway" in asked or not context["claimed_by_other"]
     return context
+
+
+def _assurance(request: HttpRequest) -> dict[str, Any]:
+    """Whether its reader has just shown who they are, and whether they could by a passkey."""
+    shown = assurance.shown(request)
+    passkeys = Authenticator.objects.filter(user=signed_in(request), type=Authenticator.Type.WEBAUTHN)
+    return {"assured": shown, "has_passkey": shown is None and passkeys.exists()}
 
 
 def _draft(request: HttpRequest, found: Approval) -> card.Draft:

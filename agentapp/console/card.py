@@ -147,7 +147,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "outcome_text": (outcome := outcome_text(approval)),
         "outcome_facts": facts_of(outcome),
         "arms": confirm_label(shown) if approval.risk == Risk.HIGH else "",
-        "word": confirming.word_of(shown.button, approval.tool) if approval.risk == Risk.CRITICAL else "",
+        "word": _word(approval, shown) if approval.risk == Risk.CRITICAL else "",
         "questions": questions,
         "question": question if standing == "pending" else None,
         # The clock stands for the first question.
@@ -162,6 +162,11 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "tool_changed": standing == "pending" and not tool_unchanged(approval),
         "unfounded": bool(approval.explanation) and len(approval.evidence) < 2,
     }
+
+
+def _word(approval: Approval, shown: Shown) -> str:
+    """What is typed to approve what is shown."""
+    return confirming.word_of(approval, shown.tool, shown.form.arguments, shown.button)
 
 
 def _is_member(approval: Approval, user: User) -> bool | None:

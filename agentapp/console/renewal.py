@@ -11,10 +11,11 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import ReauthenticateWebAuthnForm
 from allauth.mfa.webauthn.internal import auth as webauthn
 from allauth.socialaccount.adapter import get_adapter as single_sign_on
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_safe
 
 from agentapp.console import entrance
 from agentapp.console.shell import signed_in
@@ -72,3 +73,10 @@ class Reauthenticate(BaseReauthenticateView):
 
 
 reauthenticate = Reauthenticate.as_view()
+
+
+@never_cache
+@require_safe
+def passkey_options(request: HttpRequest) -> JsonResponse:
+    """What a browser asks a passkey for, where it is shown without leaving the page. The answer is posted above."""
+    return JsonResponse({"request_options": webauthn.begin_authentication(signed_in(request))})

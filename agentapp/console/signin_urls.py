@@ -16,4 +16,5 @@ urlpatterns = [
     path("setup/", setup.setup, name="setup"),
     path("reauthenticate/", renewal.reauthenticate, name="reauthenticate"),
     path("reauthenticate/", renewal.reauthenticate, name="account_reauthenticate"),
+    path("reauthenticate/passkey/", renewal.passkey_options, name="reauthenticate_passkey"),
 ]

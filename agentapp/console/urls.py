@@ -55,6 +55,7 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/", approval.approval, name="approval"),
     path("approvals/<uuid:approval_id>/state/", approval.state, name="approval_state"),
     path("approvals/<uuid:approval_id>/side/", approval.side, name="approval_side"),
+    path("approvals/<uuid:approval_id>/assurance/", approval.assured, name="approval_assurance"),
     path("approvals/<uuid:approval_id>/draft/", approval.draft, name="draft"),
     path("approvals/<uuid:approval_id>/decide/", approval.decide, name="decide"),
     path("approvals/<uuid:approval_id>/claim/", attention.claim, name="claim"),

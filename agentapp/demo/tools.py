@@ -367,6 +367,7 @@ def send_email(
         EffectLine("Cannot be undone", "There is no copy", "lock"),
     ),
     button="Delete",
+    confirm="{customer_id}",
     snapshot=lookups.holdings,
     trust="trusted_system",
     locked=("customer_id",),

@@ -52,6 +52,9 @@ class Tool(models.Model):
     sentence_template = models.TextField(blank=True)
     effects_template = models.JSONField(default=list)
     button_template = models.CharField(max_length=60, blank=True)
+    confirm_template = models.CharField(
+        max_length=300, blank=True, help_text="What is typed to approve a critical call, as in {customer_id}."
+    )
     declared_effect_class = models.CharField(max_length=20, choices=EffectClass, blank=True)
     takes_snapshot = models.BooleanField(default=False)
     output_schema = models.JSONField(null=True, blank=True, help_text="What a result looks like. Empty: not checked.")

@@ -96,6 +96,8 @@ class Tool:
     sentence: str = ""
     effects: tuple[EffectLine, ...] = ()
     button: str = ""
+    confirm: str = ""
+    """A template of what is typed to approve a critical call, as in {customer_id}. Empty: the button's words."""
     snapshot: Callable[..., dict[str, Any]] | None = None
     idempotency: Literal["none", "key"] = "none"
     repeatable: bool = False
@@ -145,6 +147,8 @@ class Tool:
             "output_schema": self.output_schema,
             "business_key": self.business_key,
             "return_direct": self.return_direct,
+            # What does not name its target keeps the version it had.
+            **({"confirm": self.confirm} if self.confirm else {}),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -225,6 +229,7 @@ class Options(TypedDict, total=False):
     sentence: str
     effects: tuple[EffectLine, ...]
     button: str
+    confirm: str
     snapshot: Callable[..., dict[str, Any]] | None
     idempotency: Literal["none", "key"]
     repeatable: bool

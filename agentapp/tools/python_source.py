@@ -43,7 +43,7 @@ def _tools_of(name: str) -> tuple[Tool, ...]:
     tools = tuple(item for item in vars(module).values() if isinstance(item, Tool))
     for tool in tools:
         known = set(tool.input_schema.get("properties", {}))
-        templates = [tool.title, tool.sentence, tool.button]
+        templates = [tool.title, tool.sentence, tool.button, tool.confirm]
         templates += [text for line in tool.effects for text in (line.title, line.detail)]
         problems = [problem for text in templates if (problem := sentences.check_template(text, known))]
         if problems:

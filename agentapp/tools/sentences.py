@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
+from approvals.masking import MASK
+
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 MISSING = "(not given)"
 MAX_VALUE_CHARS = 160
+MAX_TYPED_CHARS = 60
 
 
 class Described(Protocol):
@@ -22,6 +25,7 @@ class Described(Protocol):
     sentence_template: str
     effects_template: Any
     button_template: str
+    confirm_template: str
 
 
 def title(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
@@ -57,6 +61,13 @@ def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]
 def button(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
     """The size of the effect, as it stands on the button: "$214.50". Empty when the tool names none."""
     return _text(tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
+
+
+def target(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
+    """What the call is done to, as a person types it: "40117". Empty when none is named, or nobody could type it."""
+    text = _text(tool.confirm_template, arguments, snapshot).strip()
+    is_typed = len(text) <= MAX_TYPED_CHARS and text.isprintable() and MISSING not in text and MASK not in text
+    return text if is_typed else ""
 
 
 def money(value: Any, currency: str = "USD") -> str:

@@ -7,7 +7,7 @@
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return false;
     dialog.showModal();
-    (dialog.querySelector("textarea") ?? dialog.querySelector("button"))?.focus();
+    (dialog.querySelector("textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
     return true;
   }
 

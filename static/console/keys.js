@@ -162,7 +162,7 @@
   function inDialog(event, dialog) {
     if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
       const send = dialog.querySelector('[data-act="send"]');
-      if (send && !send.disabled) { event.preventDefault(); send.closest("form").requestSubmit(send); }
+      if (send) { event.preventDefault(); send.click(); }
     } else if (!isOff(event.key) && /^[1-4]$/.test(event.key) && !(event.target.matches("textarea") && event.target.value) && dialog.id === "reject-dialog") {
       const radio = dialog.querySelector(`[data-reason="${event.key}"]`);
       if (radio) { event.preventDefault(); radio.checked = true; }

@@ -2,8 +2,9 @@
 
 import pytest
 
-from agentapp import actions
-from agentapp.models import Run
+from agentapp import actions, confirming
+from agentapp.models import Run, Tool
+from agentapp.tools import sentences
 from approvals import ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools
@@ -104,6 +105,32 @@ def test_the_word_is_that_of_what_would_run(clerk, critical, dana, marco):
         approve(clerk, approval, dana, **edited)
     approve(clerk, approval, dana, typed="$3.00", **edited)
     assert approval.decisions.count() == 1
+
+
+def test_the_word_is_the_target_where_the_tool_names_one(clerk, critical, dana, marco):
+    Tool.objects.filter(name="pay").update(confirm_template="{account}")
+    approval = critical()
+    with pytest.raises(actions.Refused, match="Type ana to approve"):
+        approve(clerk, approval, dana)
+    approve(clerk, approval, dana, typed="Ana")
+    assert approval.decisions.count() == 1
+
+
+@pytest.mark.parametrize("account", ["", " ", "\u200b", "a" * 61, None])
+def test_a_target_that_nobody_could_type_is_not_asked_for(account):
+    tool = Tool(name="pay", confirm_template="{account}")
+    assert sentences.target(tool, {"account": account}, {}) == ""
+
+
+def test_neither_a_masked_target_nor_one_of_a_later_contract_is_asked_for(clerk, critical):
+    approval, tool = critical(), Tool.objects.get(name="pay")
+    tool.confirm_template = "{account}"
+    assert confirming.word_of(approval, tool, {"account": "ana"}, "$5.00") == "ana"
+    approval.secret_fields = ["account"]
+    assert confirming.word_of(approval, tool, {"account": "ana"}, "$5.00") == "$5.00"
+    approval.secret_fields, tool.version = [], "later"
+    assert confirming.word_of(approval, tool, {"account": "ana"}, "$5.00") == "$5.00"
+    assert confirming.word_of(approval, None, {"account": "ana"}, "") == "pay"
 
 
 def test_a_rejection_costs_no_more_than_words(clerk, critical, dana, marco):

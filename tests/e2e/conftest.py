@@ -141,6 +141,25 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
         context.close()
 
 
+@pytest.fixture
+def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
+    """A browser whose device has a passkey authenticator, at a name: an address of numbers has no passkeys."""
+
+    def open_page(path: str) -> Page:
+        page = browse(None, "about:blank", base_url=server.replace("127.0.0.1", "localhost"))
+        session = page.context.new_cdp_session(page)
+        session.send("WebAuthn.enable")
+        options = {
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
+            "isUserVerified": True, "automaticPresenceSimulation": True,
+        }  # fmt: skip
+        session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
+        page.goto(path)
+        return page
+
+    return open_page
+
+
 # What is found is picked in the page: all that axe tells takes twice as long to come over as to be found.
 FOUND = """axe.run({resultTypes: ["violations"]}).then(({violations}) =>
     violations.map(({id, nodes}) => `${id}: ${JSON.stringify(nodes.slice(0, 3).map(({target}) => target))}`))"""

@@ -1,4 +1,4 @@
-"""The page of one request in a real browser: asking, what is critical, who else looks, and the four races."""
+"""The page of one request in a real browser: asking, who else looks, and the four races."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from agentapp import actions
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Question
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, violations
+from tests.e2e.conftest import violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -115,32 +115,6 @@ def test_people_who_look_at_the_same_request_see_each_other(browse: Browse, sam:
     live(other)
     page = browse(dana, f"/approvals/{approval.pk}/")
     expect(page.locator("#presence")).to_contain_text("Marco Reyes is also viewing")
-
-
-def test_what_is_critical_takes_a_word_a_sign_in_and_another_person(
-    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User
-) -> None:
-    approval = make_waiting(sam, risk="critical", approvals_needed=2)
-    page = live(browse(dana, f"/approvals/{approval.pk}/"))
-    page.keyboard.press("a")
-    dialog = page.locator("#critical-dialog")
-    expect(dialog).to_be_visible()
-    dialog.get_by_label("Type $214.50 to confirm").fill("$214.50")
-    dialog.get_by_role("button", name="Approve $214.50 as 1 of 2").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("Show that it is you")
-    assert not Decision.objects.exists()
-
-    with page.context.expect_page() as opened:
-        dialog.get_by_role("link", name="sign in again").click()
-    renewing = opened.value
-    renewing.locator("input[type=password]").fill(PASSWORD)
-    renewing.locator("input[type=password]").press("Enter")
-    expect(renewing.locator("#request")).to_be_visible()
-    expect(dialog.get_by_label("Type $214.50 to confirm")).to_have_value("$214.50")
-    dialog.get_by_role("button", name="Approve $214.50 as 1 of 2").click()
-
-    expect(page.locator(".decide")).to_contain_text("You have approved. This request needs another person too.")
-    assert Decision.objects.get().assurance == "password"
 
 
 def test_what_was_typed_is_there_again_after_a_look_at_the_next_request(

@@ -135,25 +135,6 @@ def test_every_section_of_the_settings_is_accessible_and_keeps_the_policy(
     assert [text for text in complaints if not EXPECTED.search(text)] == []
 
 
-@pytest.fixture
-def device(browse: Browse, server: str) -> Callable[..., Page]:
-    """A browser whose device has a passkey authenticator, at a name: an address of numbers has no passkeys."""
-
-    def open_page(path: str) -> Page:
-        page = browse(None, "about:blank", base_url=server.replace("127.0.0.1", "localhost"))
-        session = page.context.new_cdp_session(page)
-        session.send("WebAuthn.enable")
-        options = {
-            "protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
-            "isUserVerified": True, "automaticPresenceSimulation": True,
-        }  # fmt: skip
-        session.send("WebAuthn.addVirtualAuthenticator", {"options": options})
-        page.goto(path)
-        return page
-
-    return open_page
-
-
 def test_a_passkey_is_added_signs_in_renews_and_is_removed(
     device: Callable[..., Page], complaints: list[str], dana: User
 ) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
@@ -153,6 +154,50 @@ class TestCritical:
         approval = waiting(risk="critical", approvals_needed=2)
         assert page.post("/reauthenticate/", {"password": "guess", "next": "/inbox/"}).status_code == 422
         assert self.approve(page, approval, confirm="$214.50").status_code == 403
+
+    def test_the_dialog_says_what_is_still_needed_and_leads_there_and_back(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting(risk="critical", approvals_needed=2)
+        html = html_of(page, approval, do="approve")
+        assert "Still needed: show that it is you." in html
+        way = f"/reauthenticate/?next=%2Fapprovals%2F{approval.pk}%2F%3Fdo%3Dapprove"
+        assert f'href="{way}"' in html
+        back = page.post(way, {"password": PASSWORD, "next": f"/approvals/{approval.pk}/?do=approve"})["Location"]
+        assert back == f"/approvals/{approval.pk}/?do=approve"
+        text = text_of(page.get(back).content.decode())
+        assert "Signed in anew just now. This counts for another 4:5" in text
+        assert "Still needed" not in text
+
+    def test_without_script_nothing_in_the_dialog_is_shut(self, page: Client, waiting: Waiting) -> None:
+        html = html_of(page, waiting(risk="critical", approvals_needed=2), do="approve")
+        assert "disabled" not in html[html.index('id="critical-dialog"') :].partition("</dialog>")[0]
+
+    def test_what_is_still_needed_can_be_asked_for_alone(
+        self, page: Client, waiting: Waiting, settings: Any, otto: User
+    ) -> None:
+        approval = waiting(risk="critical", approvals_needed=2)
+        here = f"/approvals/{approval.pk}/assurance/"
+        text = text_of(page.get(here).content.decode())
+        assert "Still needed" in text
+        assert "are over" not in text
+        page.post("/reauthenticate/", {"password": PASSWORD})
+        response = page.get(here)
+        assert "data-assured" in response.content.decode()
+        assert "no-store" in response["Cache-Control"]
+        assert f"{here}?was=1" in response.content.decode()
+        settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
+        response = page.get(f"{here}?was=1")
+        assert "data-assured" not in response.content.decode()
+        assert "The five minutes are over. Nothing was decided." in text_of(response.content.decode())
+        assert browser_of(otto).get(here).status_code == 404
+
+    def test_a_passkey_is_offered_to_whoever_has_one(self, page: Client, waiting: Waiting, dana: User) -> None:
+        approval = waiting(risk="critical", approvals_needed=2)
+        assert "Use passkey" not in html_of(page, approval)
+        Authenticator.objects.create(user=dana, type=Authenticator.Type.WEBAUTHN, data={})
+        assert "Use passkey" in html_of(page, approval)
+        assert "Use passkey" not in html_of(page, waiting(risk="high"))
 
     def test_one_does_not_come_back_to_somewhere_else(self, page: Client) -> None:
         response = page.post("/reauthenticate/", {"password": PASSWORD, "next": "https://evil.example/"})

@@ -1,6 +1,7 @@
 """The second step of a sign-in, and showing again who one is."""
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -44,10 +45,18 @@ def is_in(client: Client) -> bool:
     return client.get("/inbox/").status_code == 200
 
 
-def level(client: Client, user: User) -> str:
+def asking(client: Client, user: User) -> Any:
     request = RequestFactory().get("/")
     request.session, request.user = client.session, user
-    return assurance.level(request)
+    return request
+
+
+def shown(client: Client, user: User) -> assurance.Shown | None:
+    return assurance.shown(asking(client, user))
+
+
+def level(client: Client, user: User) -> str:
+    return assurance.level(asking(client, user))
 
 
 def test_a_password_alone_does_not_sign_in_whoever_has_an_app(client: Client, dana: User, secret: str) -> None:
@@ -191,6 +200,33 @@ def test_nobody_has_the_assurance_of_somebody_else(client: Client, dana: User, m
     give_password(client)
 
     assert level(client, marco) == ""
+
+
+def test_it_is_known_when_it_was_and_until_when_it_counts(client: Client, dana: User, minutes: Any) -> None:
+    give_password(client)
+    began = shown(client, dana)
+    assert began is not None
+    assert (began.level, began.anew, began.until - began.at) == ("password", False, timedelta(minutes=5))
+    minutes(3)
+    client.post("/reauthenticate/", {"password": PASSWORD})
+    renewed = shown(client, dana)
+    assert renewed is not None
+    assert renewed.anew
+    assert renewed.at - began.at >= timedelta(minutes=3)
+    minutes(5.1)
+    assert shown(client, dana) is None
+
+
+def test_what_a_passkey_is_asked_is_told_to_who_is_in_and_renews_nothing(client: Client, dana: User) -> None:
+    assert client.get("/reauthenticate/passkey/")["Location"].startswith("/login/")
+    client.force_login(dana)
+
+    response = client.get("/reauthenticate/passkey/")
+
+    assert response.json()["request_options"]["publicKey"]["challenge"]
+    assert "no-store" in response["Cache-Control"]
+    assert level(client, dana) == ""
+    assert client.post("/reauthenticate/passkey/").status_code == 405
 
 
 def test_a_password_renews_and_leads_on(client: Client, dana: User, minutes: Any) -> None:

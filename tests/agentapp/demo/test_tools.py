@@ -39,11 +39,12 @@ class Row:
     sentence_template: str
     effects_template: list[dict[str, str]]
     button_template: str
+    confirm_template: str
 
 
 def row_of(tool: Tool) -> Row:
     lines = [{"icon": line.icon, "title": line.title, "detail": line.detail} for line in tool.effects]
-    return Row(tool.name, tool.title, tool.sentence, lines, tool.button)
+    return Row(tool.name, tool.title, tool.sentence, lines, tool.button, tool.confirm)
 
 
 def context(key: str = "key-1") -> ToolContext:
