@@ -166,7 +166,8 @@ def mailer(server: str) -> dict[str, object]:
     }
 
 
-MAILERS = {"default": mailer(env("EMAIL_HOST", "", str, "the name of a mail server"))}
+_MAIL_SERVER = env("EMAIL_HOST", "", str, "the name of a mail server")
+MAILERS = {"default": mailer(_MAIL_SERVER)}
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an address")
 # Who knows how people want to be told; `approvals` asks by this name.
 NOTIFICATION_MANNERS = "agentapp.preferences"
@@ -261,7 +262,11 @@ ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_SESSION_COOKIE_AGE = SESSION_COOKIE_AGE
 # A second factor or a passkey is asked again for what matters, unless it was given this many seconds ago.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
-ACCOUNT_RATE_LIMITS = {"login_failed": "20/m/ip,5/5m/key"}
+ACCOUNT_RATE_LIMITS = {"login_failed": "20/m/ip,5/5m/key", "reset_password": "20/10m/ip,3/10m/key"}
+# A new password by mail. Where mail is only written to the console, the link would be for whoever reads that.
+PASSWORD_RESET = env_bool("PASSWORD_RESET", True) and bool(_MAIL_SERVER)
+PASSWORD_RESET_TIMEOUT = 3600
+ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "agentapp.password_reset.Links"  # noqa: S105
 
 MFA_ADAPTER = "agentapp.console.entrance.MfaAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
@@ -342,7 +347,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"links": {"()": "agentapp.logs.WithoutLinks"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
 }

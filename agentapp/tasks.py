@@ -4,11 +4,11 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import loop, runs
+from agentapp import loop, password_reset, runs
 from agentapp import sweep as sweeping
 from agentapp.nudges import nudge
 
-__all__ = ["drive_run", "nudge", "sweep"]
+__all__ = ["drive_run", "mail_reset_links", "nudge", "sweep"]
 
 
 @shared_task
@@ -24,6 +24,12 @@ def drive_run(run_id: str) -> None:
 def sweep() -> None:
     for run_id in sweeping.sweep():
         nudge(run_id)
+
+
+@shared_task
+def mail_reset_links(address: str, asking: dict[str, str]) -> None:
+    """Nothing repeats this when it is lost: the page says to ask again."""
+    password_reset.mail_links(address, password_reset.Asking(**asking))
 
 
 def nudge_following(run_id: uuid.UUID) -> None:

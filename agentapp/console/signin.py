@@ -24,7 +24,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from agentapp.console import entrance
+from agentapp.console import entrance, reset
 from approvals import ledger
 from approvals.models import Approval
 
@@ -63,6 +63,8 @@ class SignIn(LoginView):
             "next": self.get_next_url() or "",
             "destination": destination(self.get_next_url() or ""),
             "signed_out": signed_out(self.request),
+            "can_reset": settings.PASSWORD_RESET,
+            "password_changed": self.request.session.pop(reset.CHANGED, False),
             # At least one: it was locked a moment ago.
             "minutes": max(1, entrance.minutes_locked(self.request, name.strip())) if locked else 0,
             "providers": single_sign_on().list_providers(self.request),

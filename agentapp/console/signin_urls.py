@@ -1,8 +1,8 @@
 """Where people come in. allauth's own names stand beside ours: it looks its pages up by them."""
 
-from django.urls import path
+from django.urls import path, re_path
 
-from agentapp.console import renewal, setup, signin
+from agentapp.console import renewal, reset, setup, signin
 
 urlpatterns = [
     path("login/", signin.sign_in, name="login"),
@@ -10,6 +10,13 @@ urlpatterns = [
     path("login/passkey/", signin.passkey, name="mfa_login_webauthn"),
     path("login/second/", signin.second_factor, name="mfa_authenticate"),
     path("login/switched-off/", signin.switched_off, name="account_inactive"),
+    path("login/reset/", reset.ask, name="account_reset_password"),
+    path("login/reset/asked/", reset.asked, name="account_reset_password_done"),
+    re_path(
+        "^login/reset/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>[0-9A-Za-z-]+)/$",
+        reset.choose,
+        name="account_reset_password_from_key",
+    ),
     path("login/sso/<slug:provider_id>/", signin.single_sign_on_begin, name="openid_connect_login"),
     path("login/sso/<slug:provider_id>/callback/", signin.single_sign_on_end, name="openid_connect_callback"),
     path("logout/", signin.sign_out, name="logout"),

@@ -23,10 +23,15 @@ _SYSTEMS = (
 
 def device(user_agent: str) -> str:
     """What somebody signed in with, as far as it says so."""
+    return known_device(user_agent) or re.sub(r"[^\w ./-].*", "", user_agent)[:40].strip() or "Unknown device"
+
+
+def known_device(user_agent: str) -> str:
+    """The same in words of ours alone; empty where there are none for it."""
     browser = next((name for sign, name in _BROWSERS if sign in user_agent), "")
     system = next((name for sign, name in _SYSTEMS if sign in user_agent), "")
     if not browser and not system:
-        return re.sub(r"[^\w ./-].*", "", user_agent)[:40].strip() or "Unknown device"
+        return ""
     return " on ".join(part for part in (browser or "A browser", system) if part)
 
 

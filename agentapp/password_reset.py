@@ -1,0 +1,100 @@
+"""A new password by mail: who gets a link, what it is worth, and what using it changes.
+
+A link opens the choice of a password and nothing else: whoever has a second factor still shows it when signing in.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from allauth.account.utils import user_pk_to_url_str
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.auth.tokens import PasswordResetTokenGenerator
+from django.urls import reverse
+
+from approvals import ledger, mail
+from approvals.channels.base import ChannelError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Where a link was asked for, as far as it is known. A mail of ours says it: none of it is text from outside."""
+
+    ip: str = ""
+    device: str = ""
+    who: str = ""
+
+
+class Links(PasswordResetTokenGenerator):
+    """Signed with the password, the address and the last sign-in: any change of these makes a link worthless."""
+
+    def check_token(self, user: Any, token: str | None) -> bool:
+        return user is not None and _refusal(user) == "" and super().check_token(user, token)
+
+
+def mail_links(address: str, asking: Asking) -> None:
+    """Mail a link to each account that has this address and a password to forget. Every asking is in the ledger."""
+    found = [user for user in User.objects.filter(email__iexact=address).order_by("pk") if _has(user, address)]
+    facts: list[dict[str, Any]] = []
+    for user in found:
+        reason = _refusal(user) or _mail_link(user, asking)
+        why = {"reason": reason} if reason else {}
+        facts.append({"user": user.get_username(), "known": True, "mailed": not reason, **why})
+    with ledger.transaction():
+        # An address that nobody has is left out, like a name that nobody has.
+        for data in facts or [{"user": "", "known": False, "mailed": False}]:
+            ledger.record(ledger.CONFIGURATION, "signin.reset_asked", data)
+
+
+def use(link_of: User, key: str, password: str) -> bool:
+    """Use a link up: set the password and end every session. False: somebody else was first, or it no longer counts."""
+    with ledger.transaction():
+        user = User.objects.select_for_update().get(pk=link_of.pk)
+        if not Links().check_token(user, key):
+            return False
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        sessions = list(UserSession.objects.filter(user=user))
+        for session in sessions:
+            session.end()
+        actor = ledger.actor_of(user, "link by mail")
+        data = {"user": user.pk, "name": str(user), "usable": True, "by": "mail"}
+        ledger.record(ledger.CONFIGURATION, "user.password_changed", data, actor)
+        if sessions:
+            ended = {"user": user.get_username(), "number": len(sessions)}
+            ledger.record(ledger.CONFIGURATION, "signin.sessions_ended", ended, actor)
+    return True
+
+
+def _has(user: User, address: str) -> bool:
+    """Databases fold letters differently; two addresses that only look alike are not the same."""
+    return user.email.lower() == address.lower()
+
+
+def _refusal(user: User) -> str:
+    """Why this account gets no link, or an empty text."""
+    if not user.is_active:
+        return "switched_off"
+    return "" if user.has_usable_password() else "no_password"
+
+
+def _mail_link(user: User, asking: Asking) -> str:
+    """Send one link to the address that the account has. Returns why it was not sent, or an empty text."""
+    place = {"uidb36": user_pk_to_url_str(user), "key": Links().make_token(user)}
+    context = {
+        "user": user,
+        "asking": asking,
+        "minutes": settings.PASSWORD_RESET_TIMEOUT // 60,
+        # Never from the request: its Host is whatever somebody sent.
+        "link": settings.BASE_URL + reverse("account_reset_password_from_key", kwargs=place),
+    }
+    try:
+        mail.send("reset", context, [user.email])
+    except ChannelError as error:
+        logger.warning("No link for a new password could be mailed to user %s: %s", user.pk, error)
+        return "mail_failed"
+    return ""
