@@ -29,7 +29,11 @@
   }
 
   document.addEventListener("submit", ({ target, submitter }) => {
-    if (target.id === "decide" && !submitter?.hasAttribute("formaction")) { isSent = true; sessionStorage[key()] = JSON.stringify(typed()); }
+    if (target.id !== "decide" || submitter?.hasAttribute("formaction")) return;
+    isSent = true;
+    // What nobody changed is not brought back: meanwhile somebody else may have changed it.
+    const now = JSON.stringify(typed());
+    if (now !== first) sessionStorage[key()] = now;
   });
   addEventListener("pagehide", () => {
     const now = form()?.hasAttribute("hx-post") && JSON.stringify(typed());

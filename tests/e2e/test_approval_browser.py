@@ -196,6 +196,30 @@ def test_race_arguments_changed_between_render_and_post(browse: Browse, sam: Use
     assert (approval.state, approval.decisions.count()) == (Approval.State.APPROVED, 2)
 
 
+def test_what_nobody_typed_is_not_brought_back_over_what_somebody_else_changed(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    approval = make_waiting(sam, risk="low", approvals_needed=2)
+    page = browse(dana, f"/approvals/{approval.pk}/")
+    page.evaluate("document.getElementById('live').remove()")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    edited = approval.arguments_text.replace("214.5", "184.5")
+    new = actions.NewDecision(
+        id=approval.pk, type="edit", version=1, action_digest=approval.action_digest, arguments_text=edited
+    )
+    actions.decide(approval.pk, new, marco)
+    page.get_by_role("button", name="Approve $214.50 as 1 of 2").click()
+    expect(page.get_by_role("alert").first).to_contain_text("This request changed while you were reading.")
+    page.wait_for_load_state("load")
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert [url for url in asked if url.endswith("/draft/")] == []
+    expect(page.get_by_label("Amount", exact=True)).to_have_value("184.50")
+    page.get_by_role("button", name="Approve $184.50, edited as 2 of 2").click()
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+    assert approval.decisions.count() == 2
+
+
 def test_race_undo_at_the_moment_the_worker_takes_it(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam, risk="low", hold_seconds=30)
     page = browse(dana, f"/approvals/{approval.pk}/", java_script_enabled=False)

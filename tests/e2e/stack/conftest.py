@@ -230,6 +230,10 @@ def refunds() -> list[object]:
     return [effect["item"] for effect in effects()]
 
 
+# Where a decision in the inbox leads. What it says there of the hold may be over on a slow machine.
+DECIDED = re.compile(r"/inbox/\?.*decided=")
+
+
 def taken(page: Page) -> Locator:
     """What the page of a request shows its decider: that it is approved, or, when the hold was over first, by whom."""
     words = re.compile(r"Approved\. Runs in|, (Dana Whitfield|Marco Reyes), ")
