@@ -25,6 +25,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
+# A test was faster than the browser, which puts the focus where a page wants it only when it first paints.
+TYPED_FIRST = "Autofocus processing was blocked because a document already has a focused element."
 
 
 def not_run(why: str) -> NoReturn:
@@ -131,7 +133,7 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
             client.force_login(user)
             context.add_cookies([{"name": name, "value": m.value, "url": server} for name, m in client.cookies.items()])
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
+        page.on("console", lambda message: complaints.append(message.text) if TYPED_FIRST not in message.text else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)
         return page
