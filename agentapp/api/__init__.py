@@ -20,6 +20,7 @@ from agentapp.api import (
     conversations,
     errors,
     events,
+    run_control,
     runs,
     takeover,
     tool_executions,
@@ -68,7 +69,18 @@ def _build() -> Api:
         renderer=Renderer(),
     )
     errors.register(made)
-    for module in (runs, takeover, conversations, approvals, tool_executions, events, tools, agents, controls):
+    for module in (
+        runs,
+        run_control,
+        takeover,
+        conversations,
+        approvals,
+        tool_executions,
+        events,
+        tools,
+        agents,
+        controls,
+    ):
         made.add_router("", module.router)
     return made
 

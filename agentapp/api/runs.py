@@ -1,4 +1,4 @@
-"""Runs: start one, follow it, stop it."""
+"""Runs: start one, follow it."""
 
 import uuid
 from datetime import datetime
@@ -207,7 +207,7 @@ def start_run(
     started = actions.start_run_once(new, person(request), request.auth)
     if started.repeated:
         response[REPLAY_HEADER] = "true"
-    return Status(200 if started.repeated else 202 if started.kept else 201, run_detail(_run(started.run.pk)))
+    return Status(200 if started.repeated else 202 if started.kept else 201, run_detail(whole_run(started.run.pk)))
 
 
 @router.get(
@@ -238,7 +238,7 @@ def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
     summary="Read a run",
 )
 def get_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    return run_detail(_visible(request, run_id))
+    return run_detail(visible_run(request, run_id))
 
 
 @router.get(
@@ -250,88 +250,11 @@ def get_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
 )
 def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
     """The run's steps with every proposed call: what was ruled, who decided, what ran, what came of it."""
-    run = _visible(request, run_id)
+    run = visible_run(request, run_id)
     steps = trace.steps_of(run)
     asked = any(call.subrun_id for step in steps for call in step.executions.all())
     cost = lineage.cost_of_family(run).cost if asked else run.cost
     return TraceOut(run=run_detail(run), steps=[_step_out(step) for step in steps], family_cost=str(cost))
-
-
-@router.post(
-    "/runs/{run_id}/cancel",
-    auth=Bearer("runs:create"),
-    response={200: RunDetail, **problems(404)},
-    operation_id="cancel_run",
-    summary="Stop a run",
-)
-def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """A waiting run ends at once; a running one before its next model or tool call. A run that has ended
-    stays as it is.
-    """
-    _visible(request, run_id)
-    actions.cancel_run(run_id, person(request))
-    return run_detail(_run(run_id))
-
-
-class RetryIn(BaseModel):
-    """From where a run is tried again."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    first: Annotated[int, Field(strict=True, ge=1, le=MAX_VERSION)] = Field(
-        default=1, description="The first step to take anew. What the run did before it counts as done."
-    )
-
-
-@router.post(
-    "/runs/{run_id}/retry",
-    auth=Bearer("runs:create"),
-    response={201: RunDetail, **problems(403, 404, 409, 422)},
-    operation_id="retry_run",
-    summary="Try a run again",
-)
-def retry_run(
-    request: ApiRequest,
-    run_id: uuid.UUID,
-    body: RetryIn,
-    key: Annotated[
-        Key | None,
-        Header(alias="Idempotency-Key", description="The same key starts one run, however often it is sent."),
-    ] = None,
-) -> Status[RunDetail]:
-    """Starts a new run with the input of one that has ended, for the token's person and with today's configuration.
-    The model is told what that run did before the step `first`; none of it runs again.
-    """
-    _visible(request, run_id)
-    started = actions.retry_run(run_id, person(request), body.first, key or "", request.auth)
-    return Status(201, run_detail(_run(started.pk)))
-
-
-@router.post(
-    "/runs/{run_id}/pause",
-    auth=Bearer("runs:create"),
-    response={200: RunDetail, **problems(403, 404, 409)},
-    operation_id="pause_run",
-    summary="Put a run aside",
-)
-def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """At once when no worker holds it, else before its next model or tool call. Its requests stay open."""
-    _visible(request, run_id)
-    actions.pause_run(run_id, person(request))
-    return run_detail(_run(run_id))
-
-
-@router.post(
-    "/runs/{run_id}/resume",
-    auth=Bearer("runs:create"),
-    response={200: RunDetail, **problems(403, 404, 409)},
-    operation_id="resume_run",
-    summary="Let a paused run go on",
-)
-def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    _visible(request, run_id)
-    actions.resume_run(run_id, person(request))
-    return run_detail(_run(run_id))
 
 
 def run_out(run: Run) -> RunOut:
@@ -418,7 +341,8 @@ def person_out(user: User | None) -> Person | None:
     return Person(username=user.get_username(), name=auth.name_of(user)) if user else None
 
 
-def _visible(request: ApiRequest, run_id: uuid.UUID) -> Run:
+def visible_run(request: ApiRequest, run_id: uuid.UUID) -> Run:
+    """The run with what its detail shows. Raises as for a run that is not there, where the person may not see it."""
     rows = auth.visible_runs(person(request)).select_related(*_DETAIL)
     run = rows.filter(pk=run_id).first()
     if run is None:
@@ -426,5 +350,5 @@ def _visible(request: ApiRequest, run_id: uuid.UUID) -> Run:
     return run
 
 
-def _run(run_id: uuid.UUID) -> Run:
+def whole_run(run_id: uuid.UUID) -> Run:
     return Run.objects.select_related(*_DETAIL).get(pk=run_id)

@@ -1,0 +1,92 @@
+"""What is done to a run: stop it, put it aside, let it go on, try it again."""
+
+import uuid
+from typing import Annotated
+
+from ninja import Header, Router
+from ninja.responses import Status
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentapp import actions
+from agentapp.api.bearer import ApiRequest, Bearer, person
+from agentapp.api.errors import problems
+from agentapp.api.runs import MAX_VERSION, Key, RunDetail, run_detail, visible_run, whole_run
+
+router = Router(tags=["Runs"])
+
+
+@router.post(
+    "/runs/{run_id}/cancel",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(404)},
+    operation_id="cancel_run",
+    summary="Stop a run",
+)
+def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    """A waiting run ends at once; a running one before its next model or tool call. A run that has ended
+    stays as it is.
+    """
+    visible_run(request, run_id)
+    actions.cancel_run(run_id, person(request))
+    return run_detail(whole_run(run_id))
+
+
+class RetryIn(BaseModel):
+    """From where a run is tried again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    first: Annotated[int, Field(strict=True, ge=1, le=MAX_VERSION)] = Field(
+        default=1, description="The first step to take anew. What the run did before it counts as done."
+    )
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    auth=Bearer("runs:create"),
+    response={201: RunDetail, **problems(403, 404, 409, 422)},
+    operation_id="retry_run",
+    summary="Try a run again",
+)
+def retry_run(
+    request: ApiRequest,
+    run_id: uuid.UUID,
+    body: RetryIn,
+    key: Annotated[
+        Key | None,
+        Header(alias="Idempotency-Key", description="The same key starts one run, however often it is sent."),
+    ] = None,
+) -> Status[RunDetail]:
+    """Starts a new run with the input of one that has ended, for the token's person and with today's configuration.
+    The model is told what that run did before the step `first`; none of it runs again.
+    """
+    visible_run(request, run_id)
+    started = actions.retry_run(run_id, person(request), body.first, key or "", request.auth)
+    return Status(201, run_detail(whole_run(started.pk)))
+
+
+@router.post(
+    "/runs/{run_id}/pause",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(403, 404, 409)},
+    operation_id="pause_run",
+    summary="Put a run aside",
+)
+def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    """At once when no worker holds it, else before its next model or tool call. Its requests stay open."""
+    visible_run(request, run_id)
+    actions.pause_run(run_id, person(request))
+    return run_detail(whole_run(run_id))
+
+
+@router.post(
+    "/runs/{run_id}/resume",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(403, 404, 409)},
+    operation_id="resume_run",
+    summary="Let a paused run go on",
+)
+def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    visible_run(request, run_id)
+    actions.resume_run(run_id, person(request))
+    return run_detail(whole_run(run_id))
