@@ -173,7 +173,6 @@ _ORDERS = (
 )
 
 
-
 @dataclass(frozen=True)
 class Product:
     sku: str
