@@ -15,7 +15,6 @@ from django.db import models, router
 from django.db.models import ProtectedError
 
 from approvals import ledger
-from approvals.models import Rule
 
 # Never written to an event, whatever table they stand in.
 SECRET_FIELDS = frozenset({"password", "digest", "secret"})
@@ -118,7 +117,7 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         changed = [name for name in now if was is None or was.get(name) != now[name]]
         if not changed:
             return None
-        if isinstance(instance, Rule) and was is not None:
+        if was is not None and _counts_versions(instance):
             instance.version = now["version"] = now["version"] + 1
             type(instance)._default_manager.filter(pk=instance.pk).update(version=instance.version)
             changed.append("version")
@@ -131,6 +130,13 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         )
         _record(change, actor)
     return change
+
+
+def _counts_versions(instance: models.Model) -> bool:
+    """Whether a row has a number that grows with each change of it."""
+    return any(
+        field.name == "version" and isinstance(field, models.IntegerField) for field in instance._meta.concrete_fields
+    )
 
 
 def _with_owners(linked: models.QuerySet[Any]) -> models.QuerySet[Any]:
