@@ -118,8 +118,9 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         if not changed:
             return None
         if was is not None and _counts_versions(instance):
-            instance.version = now["version"] = now["version"] + 1
-            type(instance)._default_manager.filter(pk=instance.pk).update(version=instance.version)
+            now["version"] += 1
+            _stored(instance).update(version=now["version"])
+            instance.version = now["version"]  # type: ignore[attr-defined]
             changed.append("version")
         change = Change(
             table=instance._meta.label,
