@@ -120,7 +120,7 @@ class GuidelineRelation(models.Model):
         return f"{self.source} {self.kind} {self.target or self.tool}"
 
     def clean(self) -> None:
-        if self.target is not None and self.target.agent_id != self.source.agent_id:
+        if self.target is not None and self.source_id and self.target.agent_id != self.source.agent_id:
             raise ValidationError({"target": "Both guidelines are of one agent."})
 
 
