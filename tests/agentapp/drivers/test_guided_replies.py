@@ -150,6 +150,14 @@ def test_a_guideline_that_comes_with_a_result_goes_before_lower_ones_in_this_rep
     assert guide.matched(later, 1) == {"chat": "model"}
 
 
+def test_what_a_result_brings_along_counts_also_where_the_iterations_are_used_up(guide: Guide, offer: Any) -> None:
+    guide.set(max_iterations=1)
+    offer(weather)
+    guide.guideline("chat", "Speak of the sun.", "weather")
+    run = guide.run({"matched": ["chat"], "evaluations": {"weather": [{"place": "Porto"}]}}, {"says": "A storm."})
+    assert guide.matched(run, 2) == {"weather:1.1": "transient"}
+
+
 # --- In which order ----------------------------------------------------------------------------
 
 

@@ -239,7 +239,6 @@ def test_a_tool_that_no_guideline_is_for_is_called_only_where_guidance_is_open(
     guide: Guide, guidance: str, called: Any
 ) -> None:
     guide.set(guidance=guidance)
-    guide.clerk.agent.tools.set(Tool.objects.filter(name__in=["look_up", "fail"]))
     guide.guideline("finding", "", "look_up")
     entry = {"evaluations": {"fail": [{"how": "never"}], "look_up": [{"what": "x"}]}, "says": "Done."}
     run = guide.run(entry, {"says": "Done."})

@@ -144,8 +144,10 @@ def test_a_read_is_looked_at_shortly_and_a_write_argument_by_argument() -> None:
 
 def test_a_read_without_parameters_is_approved_until_it_was_called() -> None:
     tool = ToolFacts("drinks", consequential=False)
-    assert mode_of(Batch(1, (Candidate(tool),)), []) == "auto_approved"
-    assert mode_of(Batch(1, (Candidate(tool),)), [Done(1, "drinks", {})]) == "short"
+    wanted = Batch(1, (Candidate(tool, ("thirst",)),))
+    assert mode_of(wanted, []) == "auto_approved"
+    assert mode_of(wanted, [Done(1, "drinks", {})]) == "short"
+    assert mode_of(Batch(1, (Candidate(tool),)), []) == "short", "no guideline asks for it"
     assert mode_of(Batch(1, (Candidate(tool), Candidate(facts(consequential=False)))), []) == "short"
     assert mode_of(Batch(1, (Candidate(ToolFacts("restart", consequential=True)),)), []) == "full"
 
