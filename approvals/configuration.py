@@ -73,7 +73,7 @@ def describe(instance: models.Model) -> dict[str, Any]:
 
 def before(instance: models.Model) -> dict[str, Any] | None:
     """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
-    stored = _stored(instance).select_for_update().first()
+    stored = _stored(instance).select_for_update(of=("self",)).first()
     return describe(stored) if stored is not None else None
 
 

@@ -204,7 +204,7 @@ def test_a_reply_that_goes_on_claiming_it_gives_way_to_an_honest_sentence(guide:
         "claims": ["pay"],
     }
     run = guide.run(entry)
-    assert run.answer == "I cannot confirm that this has been done: pay. Nothing of it is on record."
+    assert run.answer == "I cannot confirm that this has been done: pay."
     noted = last_event(run, "step.reply_checked")
     assert (noted["corrections"], noted["replaced"], noted["unsupported"]) == (2, True, ["pay"])
 
