@@ -42,7 +42,7 @@ class RelationForm(forms.ModelForm):
         }
 
 
-class RelationInline(admin.TabularInline):
+class RelationInline(admin.StackedInline):
     model = GuidelineRelation
     form = RelationForm
     fk_name = "source"

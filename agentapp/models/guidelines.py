@@ -137,6 +137,8 @@ class ToolRelation(models.Model):
 
     class Meta:
         ordering = ["source", "target"]
+        verbose_name = "overlap of tools"
+        verbose_name_plural = "overlaps of tools"
         constraints = [
             models.UniqueConstraint(
                 fields=["kind", "source", "target"],
