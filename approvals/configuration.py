@@ -73,7 +73,7 @@ def describe(instance: models.Model) -> dict[str, Any]:
 
 def before(instance: models.Model) -> dict[str, Any] | None:
     """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
-    stored = _stored(instance).select_for_update().first()
+    stored = _stored(instance).select_for_update(of=("self",)).first()
     return describe(stored) if stored is not None else None
 
 
@@ -118,8 +118,9 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         if not changed:
             return None
         if was is not None and _counts_versions(instance):
-            instance.version = now["version"] = now["version"] + 1
-            type(instance)._default_manager.filter(pk=instance.pk).update(version=instance.version)
+            now["version"] += 1
+            _stored(instance).update(version=now["version"])
+            instance.version = now["version"]  # type: ignore[attr-defined]
             changed.append("version")
         change = Change(
             table=instance._meta.label,

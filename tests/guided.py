@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agentapp import actions
 from agentapp.models import Agent, Guideline, GuidelineMatch, GuidelineRelation, Run, Step, Tool, ToolRelation
 from agentapp.models import ToolEvaluation as Evaluation
 from tests.conftest import Clerk
@@ -33,6 +34,11 @@ class Guide:
 
     def run(self, *entries: dict[str, Any], **more: Any) -> Run:
         return self.clerk.run(*entries, **more)
+
+    def run_by_model(self, input: str = "Do it.", **more: Any) -> Run:
+        """A run without a script: a provider is asked."""
+        new = actions.NewRun(agent=self.clerk.agent.name, input=input, **more)
+        return self.clerk.drive(actions.start_run(new, self.clerk.starter))
 
     def step(self, run: Run, number: int) -> Step:
         return run.steps.get(number=number)

@@ -42,7 +42,7 @@ class RelationForm(forms.ModelForm):
         }
 
 
-class RelationInline(admin.TabularInline):
+class RelationInline(admin.StackedInline):
     model = GuidelineRelation
     form = RelationForm
     fk_name = "source"
@@ -105,7 +105,8 @@ class GuidelineAdmin(SwitchedAdmin):
             guideline=OuterRef("name"), run__agent=OuterRef("agent"), matched=True, version__gt=0
         )
         counted = found.order_by().values("guideline").annotate(times=Count("pk")).values("times")
-        return super().get_queryset(request).annotate(cited_times=Subquery(counted))
+        guidelines: QuerySet[Guideline] = super().get_queryset(request)
+        return guidelines.annotate(cited_times=Subquery(counted))
 
     def get_fieldsets(self, request: HttpRequest, obj: Guideline | None = None) -> Any:
         # A new one has no record to look at.

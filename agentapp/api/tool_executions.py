@@ -185,7 +185,7 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
 
 
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
-    """Reads `tool`, `approval`, its decisions, `evaluation`, and `subrun` with its agent, which the caller has fetched."""
+    """Reads `tool`, `evaluation`, `approval`, its decisions, and `subrun` with its agent, which the caller fetched."""
     secret = secret_fields_of(execution)
     return ToolExecutionOut(
         id=execution.pk,

@@ -19,7 +19,7 @@ from agentapp.guidance.batching import batches
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.guidance.known import Context, Turn
 from agentapp.guidance.planner import PassThrough, Planner
-from agentapp.guidance.preparing import Means, Prepared, iterate, merged, resolved_of, seen_by
+from agentapp.guidance.preparing import Means, Prepared, at_rest, iterate, merged, seen_by
 from agentapp.messages import Note, Reply, ToolCall
 from agentapp.tools.schema import check_arguments
 
@@ -73,14 +73,16 @@ class GuidedDriver:
         if called:
             planner.on_tools_called(Context.of(turn), called)
         may_look = state.tool_choice != "none" and turn.known.iteration <= chosen.max_iterations
-        prepared = Prepared(resolved_of(turn))
         if may_look:
             turn, prepared = _prepare(turn, means, chosen.max_iterations)
+        else:
+            prepared = at_rest(turn)
         reply = _calls(prepared) if prepared.calls else _words(turn, means, prepared, state, is_cut_off=not may_look)
         guidance = Guidance(
             turn.known.iteration, prepared.matches, prepared.evaluations, prepared.offered, tuple(inference.asked)
         )
-        cut = () if may_look else (Note("iterations_used_up", {"most": chosen.max_iterations}),)
+        used_up = turn.known.iteration > chosen.max_iterations
+        cut = (Note("iterations_used_up", {"most": chosen.max_iterations}),) if used_up else ()
         notes = (*inference.notes, *reply.notes, *cut)
         model = reply.model or ("scripted" if state.script is not None else state.agent["model"])
         return dataclasses.replace(reply, usage=inference.usage, guidance=guidance, notes=notes, model=model)

@@ -13,7 +13,7 @@ from agentapp.messages import Note, Reply
 MAX_CORRECTIONS = 2
 """How often a reply that says too much is written again."""
 UNSUPPORTED = "The reply says that this was done, and it was not: {}. Say what is true."
-HONEST = "I cannot confirm that this has been done: {}. Nothing of it is on record."
+HONEST = "I cannot confirm that this has been done: {}."
 
 
 def brief(counting: Sequence[Guideline], evaluations: Sequence[Evaluated], *, is_cut_off: bool) -> Brief:

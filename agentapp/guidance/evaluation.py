@@ -50,14 +50,16 @@ class Checked:
 
 
 def mode_of(batch: Batch, calls: Sequence[Done]) -> Mode:
-    """How a batch is looked at. A read without parameters that was not called yet is called, and no model asked."""
-    tools = [candidate.tool for candidate in batch.candidates]
-    if any(tool.consequential for tool in tools):
+    """How a batch is looked at.
+
+    A read without parameters that a guideline asks for, and that was not called yet, is called, and no model asked.
+    """
+    if any(candidate.tool.consequential for candidate in batch.candidates):
         return "full"
-    alone = tools[0] if len(tools) == 1 else None
-    if alone is not None and not alone.names and all(call.tool != alone.name for call in calls):
-        return "auto_approved"
-    return "short"
+    alone = batch.candidates[0] if len(batch.candidates) == 1 else None
+    if alone is None or not alone.guidelines or alone.tool.names:
+        return "short"
+    return "short" if any(call.tool == alone.tool.name for call in calls) else "auto_approved"
 
 
 def check(candidate: Candidate, verdict: Verdict, calls: Sequence[Done], choices: Choices) -> Checked:

@@ -1,5 +1,6 @@
 """Which guidelines are looked at in an iteration, and whether they hold."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -95,12 +96,14 @@ def _by_code(turn: Turn, guideline: Guideline) -> Judged:
 
 def transient_of(known: Known) -> list[Guideline]:
     """Guidelines that results of this run have brought along."""
-    return [
-        _transient(f"{call.tool}:{call.step}.{place}", brought)
-        for call in known.calls
-        for place, brought in enumerate(call.transient, start=1)
-        if str(brought.get("action", "")).strip()
-    ]
+    found: list[Guideline] = []
+    places: Counter[tuple[str, int]] = Counter()
+    for call in known.calls:
+        for brought in call.transient:
+            if str(brought.get("action", "")).strip():
+                places[call.tool, call.step] += 1
+                found.append(_transient(f"{call.tool}:{call.step}.{places[call.tool, call.step]}", brought))
+    return found
 
 
 def _transient(name: str, brought: Mapping[str, object]) -> Guideline:

@@ -13,6 +13,7 @@ from agentapp.guidance.inference import Inference, Question
 from agentapp.guidance.known import Context, Turn
 from agentapp.guidance.planner import PassThrough, PlannedCall, Planner
 from agentapp.guidance.relations import Resolved, resolve
+from agentapp.tools.schema import plain_json
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ def iterate(turn: Turn, means: Means) -> Prepared:
         offered=tuple(candidate.tool.name for candidate in found),
         calls=tuple(inferred[call.id] for call in chosen if call.id in inferred),
     )
+
+
+def at_rest(turn: Turn) -> Prepared:
+    """What counts by now, where nothing more is looked at: results may have brought guidelines along."""
+    resolved = resolved_of(turn)
+    return Prepared(resolved, matches=on_record(turn, (), resolved))
 
 
 def resolved_of(turn: Turn, said: Sequence[Matched] = ()) -> Resolved:
@@ -132,7 +139,7 @@ def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
         for name, declared in candidate.tool.parameters.items():
             if path := declared.get("choice_provider"):
                 what = f"The choices of {name} of {candidate.tool.name}"
-                allowed[candidate.tool.name, name] = list(extensions.call(path, what, context))
+                allowed[candidate.tool.name, name] = plain_json(list(extensions.call(path, what, context)))
     return allowed
 
 

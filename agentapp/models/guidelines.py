@@ -120,7 +120,7 @@ class GuidelineRelation(models.Model):
         return f"{self.source} {self.kind} {self.target or self.tool}"
 
     def clean(self) -> None:
-        if self.target is not None and self.target.agent_id != self.source.agent_id:
+        if self.target is not None and self.source_id and self.target.agent_id != self.source.agent_id:
             raise ValidationError({"target": "Both guidelines are of one agent."})
 
 
@@ -137,6 +137,8 @@ class ToolRelation(models.Model):
 
     class Meta:
         ordering = ["source", "target"]
+        verbose_name = "overlap of tools"
+        verbose_name_plural = "overlaps of tools"
         constraints = [
             models.UniqueConstraint(
                 fields=["kind", "source", "target"],

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
-from agentapp import observe
+from agentapp import actions, observe
 from agentapp.models import Tool, ToolEvaluation
+from agentapp.refused import Refused
 from approvals.models import Event
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk
@@ -191,6 +194,43 @@ def test_only_runs_of_agents_that_follow_guidelines_keep_any(clerk: Clerk) -> No
     assert "guidance" not in clerk.start({"text": "Hi."}).agent_snapshot
 
 
+def test_a_script_says_what_a_model_would_answer_and_another_form_is_refused(guide: Guide) -> None:
+    guide.guideline("finding", "", "look_up")
+    with pytest.raises(Refused, match=r"script/0"):
+        guide.clerk.start({"text": "Hello."})
+    run = guide.run({"matched": ["sought"]})
+    assert (run.state, run.stop_message) == ("failed", "The script matches 'sought', which is no guideline.")
+    assert guide.run({"error": "The model is away."}).stop_message == "The model is away."
+    assert "has nothing to say in step 1" in guide.run({}).stop_message
+
+
+def test_a_run_that_is_tried_again_looks_at_all_guidelines_anew_and_knows_what_was_called(guide: Guide) -> None:
+    guide.guideline("finding", "", "look_up")
+    entries = (
+        {"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}},
+        {"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}, "says": "It is x."},
+    )
+    first = guide.run(*entries)
+    again = guide.clerk.drive(actions.retry_run(first.pk, guide.clerk.starter, 2))
+    assert (again.answer, guide.calls(again)) == ("It is x.", [])
+    assert guide.matched(again, 1) == {"finding": "model"}
+    assert guide.evaluations(again)["look_up"].state == "data_already_in_context"
+
+
+def test_what_a_step_looks_at_costs_the_same_however_many_guidelines_there_are(guide: Guide) -> None:
+    def statements(run: Any) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            guide.clerk.drive(run)
+        return len(captured)
+
+    entry = {"evaluations": {"look_up": [{"what": "x"}]}}, {"says": "Done."}
+    guide.guideline("one", "Be kind.", "look_up", matcher="always")
+    few = statements(guide.clerk.start(*entry))
+    for number in range(20):
+        guide.guideline(f"more-{number}", "Be kind.", "look_up", "fail", matcher="always")
+    assert statements(guide.clerk.start(*entry)) == few
+
+
 # --- Open guidance -----------------------------------------------------------------------------
 
 
@@ -199,7 +239,6 @@ def test_a_tool_that_no_guideline_is_for_is_called_only_where_guidance_is_open(
     guide: Guide, guidance: str, called: Any
 ) -> None:
     guide.set(guidance=guidance)
-    guide.clerk.agent.tools.set(Tool.objects.filter(name__in=["look_up", "fail"]))
     guide.guideline("finding", "", "look_up")
     entry = {"evaluations": {"fail": [{"how": "never"}], "look_up": [{"what": "x"}]}, "says": "Done."}
     run = guide.run(entry, {"says": "Done."})
