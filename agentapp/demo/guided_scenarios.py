@@ -108,8 +108,8 @@ TAKE_BACK = Dialogue(
                     },
                 },
                 {
-                    "says": "I am sorry about the kettle, Ana. The return is open, and the label is in your mail. Section 3.2: "
-                    "the money comes back in full.",
+                    "says": "I am sorry about the kettle, Ana. The return is open, and the label is in your mail. "
+                    "Section 3.2: the money comes back in full.",
                     "claims": ["open_return"],
                 },
             ],
