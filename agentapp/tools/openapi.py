@@ -37,6 +37,9 @@ _KNOWN_STYLES = {
 }
 # The standard says that these are not given as parameters.
 _NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
+# These say how a request is sent, and where to: whoever sets them sends another request.
+_NOT_SET = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"})
+_FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 BODY = "body"
 
@@ -47,13 +50,17 @@ class DocumentRefused(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON."""
+    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON.
+
+    `parts` says of the fields of a form what is special: its style and explode, its contentType, whether it is a file.
+    """
 
     where: str
     name: str
     style: str = ""
     explode: bool = False
     media: str = ""
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Operation:
     servers: tuple[str, ...] = ()
     security: tuple[frozenset[str], ...] = ()
     deprecated: bool = False
+    tags: tuple[str, ...] = ()
 
     @property
     def effect_class(self) -> EffectClass:
@@ -90,6 +98,7 @@ class Document:
     operations: list[Operation] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     schemes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -150,6 +159,7 @@ def _read(document: dict[str, Any], prefix: str) -> Document:
     components = document.get("components")
     if isinstance(components, dict) and isinstance(components.get("securitySchemes"), dict):
         found.schemes = components["securitySchemes"]
+    found.servers = _servers(document)
     paths = document.get("paths")
     if not isinstance(paths, dict):
         raise DocumentRefused("The document has no paths.")
@@ -217,8 +227,8 @@ def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema],
     if "requestBody" in operation:
         body = operation["requestBody"]
         body = resolve(document, body["$ref"]) if "$ref" in body else body
-        media, schema = _body(schemas, body)
-        add(BODY, schema, Place(BODY, BODY, media=media), body.get("required") is True)
+        media, schema, parts = _body(schemas, body)
+        add(BODY, schema, Place(BODY, BODY, media=media, parts=parts), body.get("required") is True)
     whole: Schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     if schemas.defs:
         whole["$defs"] = schemas.defs
@@ -230,9 +240,10 @@ def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema],
         description=str(operation.get("description", "") or operation.get("summary", "")),
         input_schema=whole,
         places=places,
-        servers=_servers(document, item, operation),
+        servers=_servers(operation, item, document),
         security=_security(document, operation),
         deprecated=operation.get("deprecated") is True,
+        tags=tuple(str(tag) for tag in operation.get("tags") or ()),
     )
 
 
@@ -251,6 +262,8 @@ def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
     where, name = parameter["in"], str(parameter["name"])
     if where not in _STYLES:
         raise SchemaRefused(f"The parameter {name!r} is in {str(where)[:20]!r}, where none can be put.")
+    if where == "header" and (name.lower() in _NOT_SET or not _FIELD_NAME.fullmatch(name)):
+        raise SchemaRefused(f"The header {name[:40]!r} is not one that a caller sets.")
     media = ""
     if "content" in parameter:
         [(media, content)] = parameter["content"].items()
@@ -269,16 +282,37 @@ def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
     return converted, Place(where, name, style, explode, media)
 
 
-def _body(schemas: Schemas, body: Schema) -> tuple[str, Any]:
-    """The first kind of body that can be sent, with its schema."""
+def _body(schemas: Schemas, body: Schema) -> tuple[str, Any, dict[str, dict[str, Any]]]:
+    """The first kind of body that can be sent, with its schema and what is special about its fields."""
     offered = {str(media).partition(";")[0].strip().lower(): content for media, content in body["content"].items()}
     media = next((one for one in offered if _is_json(one)), None) or next((m for m in _BODIES if m in offered), None)
     if media is None:
         raise SchemaRefused(f"Its body is {', '.join(offered) or 'of no kind'}, which is not sent.")
     schema = schemas.converted(offered[media].get("schema", {}))
+    parts = {} if _is_json(media) else _fields(schemas, schema, offered[media].get("encoding", {}))
     if body.get("description") and isinstance(schema, dict):
         schema = {**schema, "description": str(body["description"])}
-    return media, schema
+    return media, schema, parts
+
+
+def _fields(schemas: Schemas, schema: Any, encoding: dict[str, Schema]) -> dict[str, dict[str, Any]]:
+    """What is special about the fields of a form."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, said in encoding.items():
+        kept = {key: said[key] for key in ("style", "explode", "contentType") if key in said}
+        if kept.get("style", "form") not in _KNOWN_STYLES["query"]:
+            raise SchemaRefused(f"The field {name!r} has the style {str(kept['style'])[:20]!r}, which is not known.")
+        if "style" in kept:
+            kept["explode"] = bool(kept.get("explode", kept["style"] == "form"))
+        found[name] = kept
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema = schemas.defs[schema["$ref"].removeprefix("#/$defs/")]
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    for name, one in properties.items():
+        items = one.get("items", one) if isinstance(one, dict) else {}
+        if isinstance(items, dict) and items.get("format") == "binary":
+            found.setdefault(name, {})["file"] = True
+    return found
 
 
 def _is_json(media: str) -> bool:
@@ -286,8 +320,9 @@ def _is_json(media: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def _servers(document: dict[str, Any], item: Schema, operation: Schema) -> tuple[str, ...]:
-    for level in (operation, item, document):
+def _servers(*levels: Schema) -> tuple[str, ...]:
+    """Those of the first level that names any."""
+    for level in levels:
         servers = level.get("servers")
         if isinstance(servers, list) and servers:
             return tuple(_filled(server) for server in servers if isinstance(server, dict) and "url" in server)
