@@ -90,9 +90,7 @@ def signature(uses: Mapping[str, str], schemes: Mapping[str, Any], ask: AskForTo
     return found
 
 
-def _sign(
-    found: Signature, name: str, scheme: dict[str, Any], credential: str, value: str, ask: AskForToken
-) -> None:
+def _sign(found: Signature, name: str, scheme: dict[str, Any], credential: str, value: str, ask: AskForToken) -> None:
     kind, http = scheme.get("type"), str(scheme.get("scheme", "")).lower()
     if kind == "apiKey":
         own = str(scheme.get("name", ""))

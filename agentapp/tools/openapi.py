@@ -38,7 +38,9 @@ _KNOWN_STYLES = {
 # The standard says that these are not given as parameters.
 _NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
 # These say how a request is sent, and where to: whoever sets them sends another request.
-_NOT_SET = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"})
+_NOT_SET = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"}
+)
 _FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 BODY = "body"
@@ -299,7 +301,7 @@ def _fields(schemas: Schemas, schema: Any, encoding: dict[str, Schema]) -> dict[
     """What is special about the fields of a form."""
     found: dict[str, dict[str, Any]] = {}
     for name, said in encoding.items():
-        kept = {key: said[key] for key in ("style", "explode", "contentType") if key in said}
+        kept: dict[str, Any] = {key: said[key] for key in ("style", "explode", "contentType") if key in said}
         if kept.get("style", "form") not in _KNOWN_STYLES["query"]:
             raise SchemaRefused(f"The field {name!r} has the style {str(kept['style'])[:20]!r}, which is not known.")
         if "style" in kept:

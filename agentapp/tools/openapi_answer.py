@@ -105,9 +105,7 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
             return ToolResult(data=_parsed(answer.text), metadata=metadata)
         except (ValueError, RecursionError):
             message = "The server said that it answers in JSON, and what it answered is not JSON."
-            return ToolResult(
-                "fatal_error", answer.text[:_SAID_CHARS], message, Reason.TOOL_RESULT_INVALID, metadata
-            )
+            return ToolResult("fatal_error", answer.text[:_SAID_CHARS], message, Reason.TOOL_RESULT_INVALID, metadata)
     if _is_text(answer.media):
         return ToolResult(data=answer.text, metadata=metadata)
     what = f"{len(answer.content)} bytes of {answer.media or 'no kind that it names'}"

@@ -41,13 +41,14 @@ class Outgoing:
         return f"{self.url}?{'&'.join(f'{name}={value}' for name, value in self.query)}"
 
 
-def made(location: str, wire: Mapping[str, Any], arguments: Mapping[str, Any]) -> Outgoing:
-    """The request of one call to the server at `location`. Raises InvalidArguments for what cannot be written."""
+def made(wire: Mapping[str, Any], arguments: Mapping[str, Any]) -> Outgoing:
+    """The request of one call. `wire` is as `openapi_source.wire_of` makes it. Raises InvalidArguments for what cannot
+    be written.
+    """
     places = {own: Place(**place) for own, place in wire["places"].items()}
     given = [(places[own], value) for own, value in arguments.items() if own in places]
     path, _, fixed = str(wire["path"]).partition("#")[0].partition("?")
-    base = str(wire.get("server") or location).rstrip("/")
-    found = Outgoing(str(wire["method"]).upper(), f"{base}{_path(path, given)}")
+    found = Outgoing(str(wire["method"]).upper(), f"{str(wire['server']).rstrip('/')}{_path(path, given)}")
     found.query = [(name, value) for name, _, value in (pair.partition("=") for pair in fixed.split("&")) if name]
     names = {place.name for place in places.values() if place.where == "query"} | {name for name, _ in found.query}
     for place, value in given:
