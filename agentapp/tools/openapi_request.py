@@ -82,7 +82,7 @@ def _path(template: str, given: list[tuple[Place, Any]]) -> str:
         return values[match[1]]
 
     found = re.sub(r"\{([^}]+)\}|[^{]+", lambda m: filled(m) if m[1] else quote(m[0], safe=_LITERAL), template)
-    if any(_leads_away(segment) for segment in found.split("/")):
+    if _leads_away(found):
         raise InvalidArguments("A part of the path would lead to another place than the operation's.")
     return found if found.startswith("/") else f"/{found}"
 
@@ -91,7 +91,7 @@ def _segment(place: Place, value: Any) -> str:
     texts = _flat(_json(value) if place.media else value, place.explode)
     if not texts or any(text == "" for _, text in texts):
         raise InvalidArguments(f"{place.name} is empty, and it is a part of the path.")
-    if any(_leads_away(piece) for _, text in texts for piece in re.split(r"[/\\]", text)):
+    if any(_leads_away(text) for _, text in texts):
         raise InvalidArguments(f"{place.name} would lead out of its place in the path.")
     written = [_paired(key, text) for key, text in texts]
     if place.style == "simple":
@@ -104,13 +104,14 @@ def _segment(place: Place, value: Any) -> str:
     return "".join(f";{text}" if key else f";{name}={text}" for (key, _), text in zip(texts, written, strict=True))
 
 
-def _leads_away(segment: str) -> bool:
-    """Whether a part of a path is one that a server, or something before it, takes for a way up."""
+def _leads_away(text: str) -> bool:
+    """Whether there is a part in it that a server, or something before it, takes for a way up."""
     for _ in range(4):
-        segment, before = unquote(segment), segment
-        if re.sub(r"[\t\r\n\x00]|;.*", "", segment.strip()) in (".", ".."):
+        text, before = unquote(text), text
+        parts = (re.sub(r"[\t\r\n\x00]|;.*", "", part).strip() for part in re.split(r"[/\\]", text))
+        if any(part in (".", "..") for part in parts):
             return True
-        if segment == before:
+        if text == before:
             return False
     return True  # nobody encodes a name so often
 
