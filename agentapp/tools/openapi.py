@@ -5,7 +5,7 @@ What cannot be taken over whole is left out with the reason: an operation is nev
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ MAX_NODES = 3_000_000
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # What every provider of models takes as a function's name.
 _NAME_CHARS = 64
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_NAME_CHARS}}}")
 # By the method alone: what it does is for a person to say.
 _EFFECTS = {
     "get": EffectClass.READ, "head": EffectClass.READ, "options": EffectClass.READ, "trace": EffectClass.READ,
@@ -198,10 +199,15 @@ def _name(place: tuple[str, str, Schema, Schema], names: set[str], prefix: str) 
     path, method, _, operation = place
     said = str(operation.get("operationId") or f"{method}_{path}")
     legal = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}{said}")).strip("_-") or method
-    found, number = legal[:_NAME_CHARS], 2
-    while found in names:
+    return unused_name(legal, names)
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """The name, or one like it that is not taken."""
+    found, number = name[:_NAME_CHARS], 2
+    while found in taken:
         ending = f"_{number}"
-        found, number = legal[: _NAME_CHARS - len(ending)] + ending, number + 1
+        found, number = name[: _NAME_CHARS - len(ending)] + ending, number + 1
     return found
 
 

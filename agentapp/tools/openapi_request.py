@@ -42,8 +42,9 @@ class Outgoing:
 
 
 def made(wire: Mapping[str, Any], arguments: Mapping[str, Any]) -> Outgoing:
-    """The request of one call. `wire` is as `openapi_source.wire_of` makes it. Raises InvalidArguments for what cannot
-    be written.
+    """The request of one call; `wire` is as `openapi_contract.wire_of` makes it.
+
+    Raises InvalidArguments for what cannot be written.
     """
     places = {own: Place(**place) for own, place in wire["places"].items()}
     given = [(places[own], value) for own, value in arguments.items() if own in places]

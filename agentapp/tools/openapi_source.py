@@ -20,7 +20,6 @@ from agentapp.reasons import Reason
 from agentapp.tools import credentials, openapi_answer, openapi_request, outbound
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext
 from agentapp.tools.credentials import Signature
-from agentapp.tools.openapi import Operation
 from agentapp.tools.openapi_answer import MAX_ANSWER_BYTES, Answer
 from agentapp.tools.openapi_request import Outgoing
 from agentapp.tools.results import ToolError
@@ -36,22 +35,6 @@ _FOLLOWED = frozenset({"GET", "HEAD"})
 # Until here nothing has been sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_TOKEN_BYTES = 64 * 1024
-
-
-def wire_of(operation: Operation, base: str, document_servers: tuple[str, ...]) -> dict[str, Any]:
-    """How a call of it reaches its server, as its tool's row keeps it. `base` is the address of the service."""
-    own = operation.servers and operation.servers != document_servers
-    return {
-        "method": operation.method,
-        "server": urljoin(f"{base.rstrip('/')}/", operation.servers[0]) if own else base,
-        "path": operation.path,
-        "places": {name: _spare(dataclasses.asdict(place)) for name, place in operation.places.items()},
-        "security": [sorted(one) for one in operation.security],
-    }
-
-
-def _spare(place: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in place.items() if value or name in ("where", "name")}
 
 
 def make(row: Row) -> Tool:
