@@ -13,6 +13,7 @@ import yaml
 
 from agentapp.tools.openapi_schema import Schema, SchemaRefused, Schemas, resolve
 from agentapp.tools.schema import InvalidSchema, validator
+from approvals.digest import storable_json
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
@@ -20,6 +21,8 @@ from approvals.policy import DEFAULT_RISK
 MAX_BYTES = 20_000_000
 # An alias of YAML stands for what it names: a small text can be a document of any size.
 MAX_NODES = 3_000_000
+# What a text of it may hold that no database keeps, as it is escaped.
+_UNSTORABLE = re.compile(r"\\(0|x00|u0000|u[dD][89a-fA-F])")
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # What every provider of models takes as a function's name.
 _NAME_CHARS = 64
@@ -136,7 +139,8 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if not re.match(r"3\.[01](\.|$)", version):
         named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
         raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
-    return found
+    is_storable = not _UNSTORABLE.search(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+    return found if is_storable else dict(storable_json(found))
 
 
 def _loaded(text: str | bytes) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentapp import importing
-from agentapp.importing import Choice, Given, Plan
+from agentapp.importing import planning, writing
+from agentapp.importing.planning import Choice, Given, Plan
 from agentapp.management.differences import print_changes
 from agentapp.refused import Refused
 from approvals import ledger
@@ -39,9 +39,9 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         try:
-            planned = importing.plan(_given(options))
+            planned = planning.plan(_given(options))
             chosen = _chosen(planned, options)
-            done = importing.write(
+            done = writing.write(
                 planned,
                 chosen,
                 ledger.actor_of(None, "import_openapi"),
@@ -64,7 +64,7 @@ def _given(options: dict[str, Any]) -> Given:
     where = options["document"]
     is_url = "://" in where
     return Given(
-        text=importing.fetch(where) if is_url else Path(where).read_bytes(),
+        text=planning.fetch(where) if is_url else Path(where).read_bytes(),
         name=options["name"],
         location=options["location"],
         origin=where if is_url else "",
@@ -74,7 +74,7 @@ def _given(options: dict[str, Any]) -> Given:
 
 def _chosen(planned: Plan, options: dict[str, Any]) -> dict[str, Choice]:
     tags, patterns = set(options["tag"]), options["operation"]
-    chosen = importing.preset(planned)
+    chosen = planning.preset(planned)
     for one in planned.proposed:
         named = any(fnmatch.fnmatchcase(one.operation.name, p) or fnmatch.fnmatchcase(one.key, p) for p in patterns)
         if options["all"] or named or tags & set(one.operation.tags):

@@ -1,18 +1,12 @@
-"""Tools of OpenAPI documents, picked by a person: a document and what is there already → a plan → rows.
+"""A document and what is there already → what an import would come to. Nothing is stored."""
 
-Nothing an import does makes a tool less careful than it was: the effect class that somebody set, or that was guessed
-before, only rises. A changed contract is a new version, and requests about the old one are set aside.
-"""
-
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 from urllib.parse import urljoin
 
 import httpx2
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.text import slugify
 
 from agentapp import contracts
@@ -22,7 +16,6 @@ from agentapp.refused import Refused
 from agentapp.tools import base, credentials, openapi, outbound
 from agentapp.tools.openapi import Document, Operation
 from agentapp.tools.openapi_contract import tool_of
-from approvals import configuration
 from approvals.digest import canonical
 from approvals.models import EffectClass
 from approvals.policy import DEFAULT_RISK
@@ -122,15 +115,6 @@ class Plan:
         return list(self.source.schemes or credentials.WELL_KNOWN)
 
 
-@dataclass(frozen=True)
-class Imported:
-    """What an import did: what changed, and how many open requests it set aside."""
-
-    source: ToolSource
-    changes: list[configuration.Change] = field(default_factory=list)
-    voided: int = 0
-
-
 def fetch(url: str) -> bytes:
     """A document from an address, through the guard. Raises Refused."""
     try:
@@ -145,23 +129,30 @@ def fetch(url: str) -> bytes:
 
 def plan(given: Given) -> Plan:
     """What importing a document would come to. Raises Refused for one that cannot be read, or has no address."""
-    try:
-        document = openapi.read(given.text, given.prefix)
-    except openapi.DocumentRefused as refused:
-        raise Refused("document_refused", str(refused), "document") from refused
+    document = _read(given.text, given.prefix)
     name = given.name or slugify(document.title)[:80] or "api"
     source = ToolSource.objects.filter(name=name).first()
     if source is not None and source.kind != KIND:
         raise Refused("name_taken", f"There is another source named {name}: give this one another name.", "name")
     source = source or ToolSource(name=name, kind=KIND)
+    prefix = given.prefix or str(source.details.get("prefix", ""))
+    if prefix != given.prefix:
+        document = _read(given.text, prefix)
     source.location = _location(given, source, document)
     source.origin = given.origin or source.origin
-    source.details = {"title": document.title, "version": document.version, "prefix": given.prefix}
+    source.details = {"title": document.title, "version": document.version, "prefix": prefix}
     source.schemes = document.schemes
     rows = list(source.tools.all()) if not source._state.adding else []
     proposed = _proposed(document, source, rows)
     kept = {one.row.pk for one in proposed if one.row is not None}
     return Plan(source, document, proposed, [row for row in rows if row.pk not in kept and row.missing_since is None])
+
+
+def _read(text: str | bytes, prefix: str) -> Document:
+    try:
+        return openapi.read(text, prefix)
+    except openapi.DocumentRefused as refused:
+        raise Refused("document_refused", str(refused), "document") from refused
 
 
 def _location(given: Given, source: ToolSource, document: Document) -> str:
@@ -211,96 +202,6 @@ def _effects(operation: Operation, row: Tool | None) -> tuple[str, str]:
 def stronger(one: str, other: str) -> str:
     """Of two effect classes the one that does more harm."""
     return other if is_weaker(one, other) else one
-
-
-# --- The import --------------------------------------------------------------------------------
-
-
-def write(
-    planned: Plan,
-    chosen: Mapping[str, Choice],
-    actor: str,
-    named: Mapping[str, str] | None = None,
-    dry_run: bool = False,
-) -> Imported:
-    """Make tools of the chosen operations, by their keys; those of its source that are not chosen are gone.
-
-    `named` are credentials by their scheme. Raises Refused, and has then changed nothing.
-    """
-    source = planned.source
-    source.credentials = _credentials(planned, source.credentials if named is None else dict(named))
-    tools = [_chosen(planned, key, choice) for key, choice in chosen.items()]
-    _check_names(planned, [tool.name for tool in tools])
-    try:
-        with configuration.transaction(dry_run):
-            changes = [configuration.save(source, actor)]
-            changes += contracts.write(source, tools, actor)
-            changes += _raise_effects(planned, chosen, actor)
-            listed = [tool.name for tool in tools]
-            changes += contracts.mark_missing(listed, Tool.objects.filter(source=source), actor)
-            voided = contracts.outdated().count()
-    except ImproperlyConfigured as taken:
-        raise Refused("name_taken", str(taken)) from taken
-    if not dry_run:
-        voided = contracts.void_outdated()
-    return Imported(source, [change for change in changes if change], voided)
-
-
-def _credentials(planned: Plan, named: dict[str, str]) -> dict[str, str]:
-    for scheme, name in named.items():
-        if scheme not in planned.schemes:
-            raise Refused("unknown_scheme", f"The document knows no {scheme!r}, only {', '.join(planned.schemes)}.")
-        if not credentials.NAME.fullmatch(name):
-            message = f"{name[:40]!r} is no name of a credential: capital letters, digits and underscores, as in SHOP."
-            raise Refused("invalid_credential", message, "credentials")
-    return named
-
-
-def _chosen(planned: Plan, key: str, choice: Choice) -> base.Tool:
-    one = planned.by_key.get(key)
-    if one is None:
-        raise Refused("unknown_operation", f"The document has no operation {key[:200]}.")
-    if choice.effect_class not in EffectClass.values:
-        raise Refused("invalid_effect", f"{choice.effect_class[:40]!r} is no effect class.")
-    if is_weaker(choice.effect_class, one.effect_class):
-        message = f"{key} is taken to be {one.effect_class}. An import makes that no less; the page of its tool can."
-        raise Refused("weaker_effect", message)
-    if one.row is not None:
-        if choice.name != one.row.name:
-            raise Refused("name_kept", f"{key} is {one.row.name} already, which rules and agents name.")
-        return one.tool
-    if not openapi.NAME.fullmatch(choice.name):
-        raise Refused("invalid_name", f"{choice.name[:80]!r} is no name that every model's provider takes.")
-    return tool_of(
-        one.operation,
-        choice.name,
-        choice.effect_class,  # type: ignore[arg-type]
-        planned.source.location,
-        planned.document.servers,
-    )
-
-
-def _check_names(planned: Plan, names: Collection[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise Refused("name_taken", f"Two of the tools would be named {name}.")
-        seen.add(name)
-    others = Tool.objects.filter(name__in=seen).exclude(source__name=planned.source.name)
-    if other := others.select_related("source").first():
-        raise Refused("name_taken", f"{other.name} is a tool of {other.source.name}: give this one another name.")
-
-
-def _raise_effects(planned: Plan, chosen: Mapping[str, Choice], actor: str) -> list[configuration.Change | None]:
-    """Effect classes that a person, or what the document says by now, made stronger."""
-    raised: list[configuration.Change | None] = []
-    for key, choice in chosen.items():
-        row = planned.by_key[key].row
-        if row is not None and is_weaker(row.effect_class, choice.effect_class):
-            stored = Tool.objects.get(pk=row.pk)
-            stored.effect_class = choice.effect_class
-            raised.append(configuration.save(stored, actor))
-    return raised
 
 
 def preset(planned: Plan) -> dict[str, Choice]:
