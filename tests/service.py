@@ -184,7 +184,8 @@ class Service:
 
     def _check(self, asked: Asked, name: str, schema: dict[str, Any], value: Any) -> None:
         # References of a schema lead into the document, so it stands in it.
-        whole = {**schema, "components": self.document.get("components", {})}
+        refers = "$ref" in json.dumps(schema)
+        whole = {**schema, "components": self.document.get("components", {})} if refers else schema
         for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(value):
             asked.problems.append(f"{name}: {str(error).splitlines()[0][:200]}")
 

@@ -69,8 +69,8 @@ class DocumentForm(forms.Form):
         label="Address of the service", required=False, max_length=500,
         help_text="Where calls go, as in https://api.shop.example/v2. Empty: as the document says.",
     )  # fmt: skip
-    prefix = forms.RegexField(
-        r"^[A-Za-z0-9_-]*$", required=False, max_length=40,
+    beginning = forms.RegexField(
+        r"^[A-Za-z0-9_-]*$", label="Names begin with", required=False, max_length=40,
         help_text="What the name of each tool begins with, as in shop_.",
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ class DocumentForm(forms.Form):
         said = self.cleaned_data
         file, url = said["file"], said["url"]
         text = planning.fetch(url) if url else file.read() if file else said["text"]
-        return Given(text, said["name"], said["location"], url, said["prefix"])
+        return Given(text, said["name"], said["location"], url, said["beginning"])
 
 
 @admin.register(ToolSource)
@@ -106,7 +106,7 @@ class ToolSourceAdmin(RecordedAdmin):
     search_help_text = "Name or address."
     readonly_fields = ["kind", "location", "origin", "details", "schemes"]
 
-    def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
         shown = ["name", "kind", "location", "enabled"]
         if obj is not None and obj.kind == planning.KIND:
             shown += ["origin", "details", "schemes", "credentials", "hosts"]
@@ -189,8 +189,9 @@ class ToolSourceAdmin(RecordedAdmin):
         except Refused as refused:
             return refused.message
         aside = f" {done.voided} open requests were set aside: their runs ask again." if done.voided else ""
-        changed = f"{len(done.changes)} row{'s' if len(done.changes) != 1 else ''} changed."
-        messages.success(request, f"{len(kept.choices)} operations are tools of {done.source.name}. {changed}{aside}")
+        count = len(kept.choices)
+        said = "1 operation is a tool" if count == 1 else f"{count} operations are tools"
+        messages.success(request, f"{said} of {done.source.name}.{aside}")
         return ""
 
     def _picking(self, request: HttpRequest, kept: PendingImport, picking: Picking, problem: str = "") -> HttpResponse:
@@ -221,4 +222,4 @@ def _initial(source: ToolSource | None) -> dict[str, str]:
     if source is None:
         return {}
     prefix = str(source.details.get("prefix", ""))
-    return {"name": source.name, "location": source.location, "url": source.origin, "prefix": prefix}
+    return {"name": source.name, "location": source.location, "url": source.origin, "beginning": prefix}

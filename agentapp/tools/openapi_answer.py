@@ -56,15 +56,13 @@ def result_of(answer: Answer, *, writes: bool, now: datetime | None = None) -> T
         message = f"The server cannot do it now ({status}), and did nothing."
         wait = retry_after(answer.headers.get("retry-after", ""), now or datetime.now(UTC))
         return _failure("retryable_error", answer, message, Reason.TOOL_FAILURE, retry_after=wait)
-    if status in (400, 422):
-        return _failure("refused", answer, f"The server refused the arguments ({status}).", Reason.INVALID_ARGUMENTS)
     if status in (401, 403):
         message = f"The server did not let us in ({status}), and did nothing. A person must look at the credentials."
         return _failure("fatal_error", answer, message, Reason.TOOL_FAILURE)
-    if status in (404, 410):
-        return _failure("fatal_error", answer, f"The server has no such thing ({status}).", Reason.TOOL_FAILURE)
-    if status < 500 or status in (501, 505):
-        return _failure("fatal_error", answer, f"The server refused it ({status}).", Reason.TOOL_FAILURE)
+    if status < 500:
+        return _of_refusal(answer)
+    if status in (501, 505):
+        return _failure("fatal_error", answer, f"The server does not do that ({status}).", Reason.TOOL_FAILURE)
     if writes:
         message = f"The server failed in the middle ({status}): it may have done it."
         return _failure("fatal_error", answer, message, Reason.OUTCOME_UNKNOWN)
@@ -123,6 +121,15 @@ def _of_redirect(answer: Answer, *, writes: bool) -> ToolResult:
     unsaid = writes and answer.status in (300, 301, 302)
     reason = Reason.OUTCOME_UNKNOWN if unsaid else Reason.TOOL_FAILURE
     return ToolResult("fatal_error", {"location": where}, message, reason, _facts(answer))
+
+
+def _of_refusal(answer: Answer) -> ToolResult:
+    """What is wrong with this one call. It is no failure of the server, so that no breaker counts it."""
+    status = answer.status
+    if status in (400, 422):
+        return _failure("refused", answer, f"The server refused the arguments ({status}).", Reason.INVALID_ARGUMENTS)
+    said = "has no such thing" if status in (404, 410) else "refused it"
+    return _failure("refused", answer, f"The server {said} ({status}).", Reason.TOOL_FAILURE)
 
 
 def _failure(
