@@ -40,9 +40,10 @@ def configured(ada: User, settings: Any) -> None:
         with ledger.transaction():
             breakers.failed(breakers.Thing("tool", "pay_out"), "timeout: no answer in 20 s")
     imported(shop(a="get", b="get", c="post"))
-    changed = shop(a="get", b=("get", {"description": "Longer."}), d="delete")
-    pending.keep(Given(changed.replace('"responses"', '"tags": ["orders"], "responses"')), ada)
-    pending.keep(Given(json.dumps(document("github")), name="github"), ada)
+    unsent = {"requestBody": {"content": {"application/pdf": {}}}}
+    tagged = {"tags": ["orders"], "deprecated": True, "summary": "Take an order away"}
+    changed = shop(a="get", b=("get", {"description": "Longer."}), d=("delete", tagged), e=("post", unsent))
+    pending.keep(Given(changed), ada)
 
 
 def pages() -> dict[str, str]:
