@@ -73,6 +73,10 @@ class DocumentForm(forms.Form):
         r"^[A-Za-z0-9_-]*$", label="Names begin with", required=False, max_length=40,
         help_text="What the name of each tool begins with, as in shop_.",
     )  # fmt: skip
+    checks_answers = forms.BooleanField(
+        label="Check answers", required=False,
+        help_text="An answer that is not as the document declares is a failure. Many documents are not that exact.",
+    )  # fmt: skip
 
     def clean_file(self) -> Any:
         file = self.cleaned_data["file"]
@@ -91,7 +95,7 @@ class DocumentForm(forms.Form):
         said = self.cleaned_data
         file, url = said["file"], said["url"]
         text = planning.fetch(url) if url else file.read() if file else said["text"]
-        return Given(text, said["name"], said["location"], url, said["beginning"])
+        return Given(text, said["name"], said["location"], url, said["beginning"], said["checks_answers"])
 
 
 @admin.register(ToolSource)
@@ -218,8 +222,14 @@ def _check_may_import(request: HttpRequest) -> None:
         raise PermissionDenied("This needs the right to change tools.")
 
 
-def _initial(source: ToolSource | None) -> dict[str, str]:
+def _initial(source: ToolSource | None) -> dict[str, Any]:
     if source is None:
         return {}
-    prefix = str(source.details.get("prefix", ""))
-    return {"name": source.name, "location": source.location, "url": source.origin, "beginning": prefix}
+    said = source.details
+    return {
+        "name": source.name,
+        "location": source.location,
+        "url": source.origin,
+        "beginning": said.get("prefix", ""),
+        "checks_answers": said.get("checks_answers", False),
+    }

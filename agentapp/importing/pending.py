@@ -34,6 +34,7 @@ def keep(given: Given, user: User) -> PendingImport:
         location=planned.source.location,
         origin=given.origin,
         prefix=given.prefix,
+        checks_answers=planned.source.details["checks_answers"],
         summary=_summary(planned),
         listing=[_listed(one) for one in planned.proposed],
         choices={key: _as_row(choice) for key, choice in planning.preset(planned).items()},
@@ -55,7 +56,7 @@ def choose(pending: PendingImport, shown: Collection[str], ticked: Mapping[str, 
 
 def take(pending: PendingImport, actor: str, named: Mapping[str, str]) -> Imported:
     """Import what was picked. Raises Refused; the document is then still there."""
-    given = Given(pending.text, pending.name, pending.location, pending.origin, pending.prefix)
+    given = Given(pending.text, pending.name, pending.location, pending.origin, pending.prefix, pending.checks_answers)
     if not pending.choices:
         raise Refused("nothing_chosen", "Pick at least one operation.")
     chosen = {key: Choice(row["name"], row["effect"]) for key, row in pending.choices.items()}

@@ -22,11 +22,12 @@ from approvals.policy import DEFAULT_RISK
 
 KIND = ToolSource.Kind.OPENAPI
 FETCH_SECONDS = 30.0
+MAX_LOCATION = 500
 State = Literal["new", "changed", "same"]
 # What of a contract people compare, and how it is called.
 _PARTS = {
-    "description": "Description", "input_schema": "Arguments", "wire": "Request", "title_template": "Title",
-    "sentence_template": "Sentence", "declared_effect_class": "Effect as guessed",
+    "description": "Description", "input_schema": "Arguments", "output_schema": "Result", "wire": "Request",
+    "title_template": "Title", "sentence_template": "Sentence", "declared_effect_class": "Effect as guessed",
 }  # fmt: skip
 
 
@@ -43,6 +44,8 @@ class Given:
     """Where the document was read from."""
     prefix: str = ""
     """What the name of each tool begins with."""
+    checks_answers: bool | None = None
+    """An answer that is not as the document declares is a failure. None: as before, and at first it is not."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +132,21 @@ def fetch(url: str) -> bytes:
 
 def plan(given: Given) -> Plan:
     """What importing a document would come to. Raises Refused for one that cannot be read, or has no address."""
-    document = _read(given.text, given.prefix)
+    document = _read(given, given.prefix, given.checks_answers or False)
     name = given.name or slugify(document.title)[:80] or "api"
     source = ToolSource.objects.filter(name=name).first()
     if source is not None and source.kind != KIND:
         raise Refused("name_taken", f"There is another source named {name}: give this one another name.", "name")
     source = source or ToolSource(name=name, kind=KIND)
     prefix = given.prefix or str(source.details.get("prefix", ""))
-    if prefix != given.prefix:
-        document = _read(given.text, prefix)
+    checks = given.checks_answers
+    checks = bool(source.details.get("checks_answers")) if checks is None else checks
+    if prefix != given.prefix or checks != bool(given.checks_answers):
+        document = _read(given, prefix, checks)
     source.location = _location(given, source, document)
     source.origin = given.origin or source.origin
-    source.details = {"title": document.title, "version": document.version, "prefix": prefix}
+    said = {"title": document.title, "version": document.version}
+    source.details = {**said, "prefix": prefix, "checks_answers": checks}
     source.schemes = document.schemes
     rows = list(source.tools.all()) if not source._state.adding else []
     proposed = _proposed(document, source, rows)
@@ -148,9 +154,9 @@ def plan(given: Given) -> Plan:
     return Plan(source, document, proposed, [row for row in rows if row.pk not in kept and row.missing_since is None])
 
 
-def _read(text: str | bytes, prefix: str) -> Document:
+def _read(given: Given, prefix: str, answers: bool) -> Document:
     try:
-        return openapi.read(text, prefix)
+        return openapi.read(given.text, prefix, answers)
     except openapi.DocumentRefused as refused:
         raise Refused("document_refused", str(refused), "document") from refused
 
@@ -163,7 +169,7 @@ def _location(given: Given, source: ToolSource, document: Document) -> str:
         url = httpx2.URL(location)
     except httpx2.InvalidURL:
         url = httpx2.URL("")
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or len(location) > MAX_LOCATION:
         found = f"{location[:100]!r} is none" if location else "the document names none"
         raise Refused("invalid_location", f"Give the service's address, beginning with https://: {found}.", "location")
     if url.userinfo or url.query or url.fragment or "{" in location:

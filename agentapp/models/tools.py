@@ -180,6 +180,7 @@ class PendingImport(models.Model):
     location = models.CharField(max_length=500)
     origin = models.URLField(max_length=500, blank=True)
     prefix = models.CharField(max_length=40, blank=True)
+    checks_answers = models.BooleanField(default=False)
     summary = models.JSONField()
     listing = models.JSONField(help_text="Its operations, as they are shown.")
     choices = models.JSONField(default=dict, help_text="Those that are picked: by its key the name and effect of each.")

@@ -3,6 +3,7 @@
 What cannot be taken over whole is left out with the reason: an operation is never read with a parameter missing.
 """
 
+import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -84,6 +85,8 @@ class Operation:
     security: tuple[frozenset[str], ...] = ()
     deprecated: bool = False
     tags: tuple[str, ...] = ()
+    output_schema: Schema | None = None
+    """What its server answers with, where that was asked for and is JSON."""
 
     @property
     def effect_class(self) -> EffectClass:
@@ -116,10 +119,13 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
 
-def read(text: str | bytes, prefix: str = "") -> Document:
-    """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused."""
+def read(text: str | bytes, prefix: str = "", answers: bool = False) -> Document:
+    """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused.
+
+    `answers`: what its servers answer is read, too.
+    """
     try:
-        return _read(_parsed(text), prefix)
+        return _read(_parsed(text), prefix, answers)
     except RecursionError as error:
         raise DocumentRefused("The document is nested too deeply.") from error
 
@@ -160,7 +166,7 @@ def _nodes(value: Any) -> Iterator[None]:
         left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
 
 
-def _read(document: dict[str, Any], prefix: str) -> Document:
+def _read(document: dict[str, Any], prefix: str, answers: bool) -> Document:
     info = document.get("info") if isinstance(document.get("info"), dict) else {}
     found = Document(str(info.get("title", "")), str(info.get("version", "")))  # type: ignore[union-attr]
     components = document.get("components")
@@ -180,6 +186,8 @@ def _read(document: dict[str, Any], prefix: str) -> Document:
         for method in METHODS if isinstance(item, dict) else ():
             if isinstance(item.get(method), dict):
                 _take(document, found, names, (str(path), method, item, item[method]), prefix)
+    if answers:
+        found.operations = [_with_answer(document, one) for one in found.operations]
     return found
 
 
@@ -330,6 +338,32 @@ def _fields(schemas: Schemas, schema: Any, encoding: dict[str, Schema]) -> dict[
 def _is_json(media: str) -> bool:
     kind = media.partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
+
+
+def _with_answer(document: dict[str, Any], operation: Operation) -> Operation:
+    """With what its server answers, where that is known of each success and can be checked."""
+    item = document["paths"][operation.path]
+    item = resolve(document, item["$ref"]) if "$ref" in item else item
+    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"), of_answers=True)
+    try:
+        kinds = [
+            _answer(schemas, resolve(document, said["$ref"]) if "$ref" in said else said)
+            for status, said in item[operation.method].get("responses", {}).items()
+            if str(status).startswith("2")
+        ]
+        whole: Schema = {"anyOf": kinds, **({"$defs": schemas.defs} if schemas.defs else {})}
+        validator(whole)
+    except (SchemaRefused, InvalidSchema, KeyError, TypeError, AttributeError, ValueError):
+        return operation  # what cannot be read cannot be checked
+    return dataclasses.replace(operation, output_schema=whole) if kinds else operation
+
+
+def _answer(schemas: Schemas, response: Schema) -> Any:
+    """The schema of one kind of success: nothing, JSON, or anything."""
+    content = response.get("content") or {}
+    if not content:
+        return {"type": "null"}
+    return schemas.converted(next(iter(content.values())).get("schema", {})) if all(map(_is_json, content)) else True
 
 
 def _servers(*levels: Schema) -> tuple[str, ...]:

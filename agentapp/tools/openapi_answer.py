@@ -136,7 +136,7 @@ def _failure(
     status: ResultStatus, answer: Answer, message: str, reason: Reason, retry_after: float | None = None
 ) -> ToolResult:
     said = _said(answer)
-    if said and status == "refused":
+    if said and (status == "refused" or reason == Reason.OUTCOME_UNKNOWN):
         message = f"{message} It said: {said}"
     return ToolResult(status, said or None, message, reason, _facts(answer), retry_after=retry_after)
 

@@ -24,10 +24,11 @@ def tool_of(operation: Operation, name: str, effect: Effect, base: str, servers:
         name=name,
         description=_described(operation),
         input_schema=operation.input_schema,
+        output_schema=operation.output_schema,
         function=_calls_nothing,
         contract=None,
         effect=effect,
-        title=_literal(_line(operation.summary)[:_MAX_TITLE_CHARS]) or f"{operation.method.upper()} {_path(operation)}",
+        title=_title(operation),
         sentence=_sentence(operation, str(httpx2.URL(wire["server"]).host)),
         wire=wire,
         claims={"summary": operation.summary, "tags": list(operation.tags), "deprecated": operation.deprecated},
@@ -63,6 +64,12 @@ def _described(operation: Operation) -> str:
 
 
 # --- What people read --------------------------------------------------------------------------
+
+
+def _title(operation: Operation) -> str:
+    title = _literal(_line(operation.summary)[:_MAX_TITLE_CHARS])
+    title = title or f"{operation.method.upper()} {_path(operation)}"
+    return title if len(title) <= 2 * _MAX_TITLE_CHARS else ""  # people then read the tool's name
 
 
 def _sentence(operation: Operation, host: str) -> str:

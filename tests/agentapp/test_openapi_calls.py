@@ -32,8 +32,8 @@ def github(clerk: Clerk, settings: Any) -> Iterator[Service]:
     service.close()
 
 
-def offer(clerk: Clerk, service: Service, names: Collection[str]) -> None:
-    planned = planning.plan(Given(json.dumps(service.document), name="github", location=service.url))
+def offer(clerk: Clerk, service: Service, names: Collection[str], **more: Any) -> None:
+    planned = planning.plan(Given(json.dumps(service.document), name="github", location=service.url, **more))
     picked = {one.key: one.choice for one in planned.proposed if one.tool.name in names}
     writing.write(planned, picked, "test")
     rows = Tool.objects.filter(source__name="github")
@@ -155,6 +155,20 @@ def test_a_write_with_a_key_is_asked_again_with_the_same_key(clerk: Clerk, githu
     keys = {one.headers["idempotency-key"] for one in github.asked}
     assert (len(github.asked), len(keys)) == (2, 1)
     assert clerk.execution(run, "a").result_status == "ok"
+
+
+def test_an_answer_that_is_not_as_declared_is_a_failure_where_answers_are_checked(
+    clerk: Clerk, github: Service, dana: User
+) -> None:
+    offer(clerk, github, {"issues_get", MAKE}, checks_answers=True)
+    run = clerk.run(
+        calls(call("a", "issues_get", owner="a", repo="b", issue_number=1), call("b", MAKE, **ISSUE)), says("x")
+    )
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    read, write = clerk.execution(run, "a"), clerk.execution(run, "b")
+    assert [(one.result_status, one.reason) for one in (read, write)] == [("fatal_error", "tool_result_invalid")] * 2
+    assert "The call ran" in told(write)
 
 
 # --- Where it may not go -----------------------------------------------------------------------

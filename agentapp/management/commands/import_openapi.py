@@ -1,7 +1,7 @@
 """Make tools of the operations of an OpenAPI document, as the admin's page does."""
 
 import fnmatch
-from argparse import ArgumentParser
+from argparse import ArgumentParser, BooleanOptionalAction
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="", help="Of the source. Else made from the document's title.")
         parser.add_argument("--location", default="", help="The service's address, where the document's is not right.")
         parser.add_argument("--prefix", default="", help="What the name of each tool begins with.")
+        parser.add_argument(
+            "--check-answers", action=BooleanOptionalAction, default=None,
+            help="An answer that is not as the document declares is a failure. Else as before; at first it is none.",
+        )  # fmt: skip
         parser.add_argument("--all", action="store_true", help="Take every operation.")
         parser.add_argument("--tag", action="append", default=[], help="Take the operations with this tag.")
         parser.add_argument(
@@ -69,6 +73,7 @@ def _given(options: dict[str, Any]) -> Given:
         location=options["location"],
         origin=where if is_url else "",
         prefix=options["prefix"],
+        checks_answers=options["check_answers"],
     )
 
 

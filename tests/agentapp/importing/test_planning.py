@@ -80,7 +80,7 @@ def test_what_is_not_said_is_taken_from_the_document() -> None:
     planned = plan(shop(look="get"))
     source = planned.source
     assert (source.name, source.location, source.kind) == ("the-shop", "https://shop.example/v1", "openapi")
-    assert source.details == {"title": "The Shop", "version": "2", "prefix": ""}
+    assert source.details == {"title": "The Shop", "version": "2", "prefix": "", "checks_answers": False}
     assert planned.is_new
     assert not Tool.objects.exists()
 
@@ -156,6 +156,16 @@ def test_a_document_read_anew_says_what_is_new_changed_and_gone() -> None:
 def test_a_prefix_lasts() -> None:
     imported(shop(a="get"), prefix="shop_")
     assert [one.tool.name for one in plan(shop(a="get", b="get")).proposed] == ["shop_a", "shop_b"]
+
+
+def test_what_is_said_of_answers_lasts_until_it_is_said_otherwise() -> None:
+    answer = {"responses": {"200": {"content": {"application/json": {"schema": {"type": "integer"}}}}}}
+    text = shop(a=("get", dict(answer)))
+    assert imported(text).proposed[0].tool.output_schema is None
+    [changed] = imported(text, checks_answers=True).proposed
+    assert [label for label, *_ in changed.parts] == ["Result"]
+    assert [one.state for one in plan(text).proposed] == ["same"]
+    assert [one.state for one in plan(text, checks_answers=False).proposed] == ["changed"]
 
 
 def test_an_operation_that_has_moved_keeps_its_tool_and_rises_with_its_method() -> None:
