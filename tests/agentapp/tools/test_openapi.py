@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentapp.tools import openapi
@@ -301,6 +301,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON, JSON, JSON)
 def test_whatever_is_written_is_read_or_left_out(parameter: Any, body: Any, schema: Any) -> None:
     """Never an error of ours, and never a schema that arguments cannot be checked by."""

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, unquote
 
 import httpx2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentapp.tools.openapi_request import Outgoing, made
@@ -140,6 +140,7 @@ def test_whatever_else_is_in_a_segment_is_encoded(value: str) -> None:
     assert not set(written) & set("/?#\\ ;&@")
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1))
 def test_a_path_goes_where_the_template_says_or_nowhere(value: str) -> None:
     try:
@@ -153,6 +154,7 @@ def test_a_path_goes_where_the_template_says_or_nowhere(value: str) -> None:
     assert "?" not in raw
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), min_size=1), st.text(max_size=5))
 def test_a_query_says_what_was_given_and_nothing_else(value: dict[str, str], other: str) -> None:
     places = {"color": place("query", "deepObject", True), "n": place("query", "form", True, "n")}
