@@ -353,5 +353,8 @@ LOGGING = {
     "filters": {"links": {"()": "agentapp.logs.WithoutLinks"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
+    # Of a request to the outside they write its address and the headers of its answer: either can hold a secret.
+    "loggers": {
+        name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")
+    },
 }

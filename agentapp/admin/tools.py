@@ -11,8 +11,8 @@ from django.utils.safestring import SafeString
 from agentapp.admin import tool_parts
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
-from agentapp.models import Tool, ToolSource
-from approvals.admin import RecordedAdmin, SwitchedAdmin
+from agentapp.models import Tool
+from approvals.admin import SwitchedAdmin
 
 
 class ToolForm(forms.ModelForm):
@@ -206,21 +206,3 @@ class ToolAdmin(SwitchedAdmin):
             )
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
             messages.warning(request, f"The code of {obj.name} declares it {obj.declared_effect_class}.")
-
-
-class ToolSourceForm(forms.ModelForm):
-    class Meta:
-        help_texts = {"name": "As people read it, on lists and on its breaker."}
-
-
-@admin.register(ToolSource)
-class ToolSourceAdmin(RecordedAdmin):
-    form = ToolSourceForm
-    about = "The modules tools are read from. They are named in TOOL_MODULES."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
-    list_display = ["name", "kind", "location"]
-    readonly_fields = ["kind", "location"]
-    fields = ["name", "kind", "location"]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # sources are named in TOOL_MODULES
