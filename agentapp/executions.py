@@ -15,6 +15,7 @@ from django.db.models import F
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolExecution
 from agentapp.reasons import Reason
+from agentapp.tools.control import checked_control
 from agentapp.tools.results import KEPT_CHARS, MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS
 from approvals import ledger, people
 from approvals.clock import Now
@@ -102,12 +103,8 @@ def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> To
     execution = _row(run, step, 0, Proposal(call, refusal=result))
     execution.effect_class, execution.consequential = EffectClass.READ, False
     execution.save(force_insert=True)
-    data = {
-        "step": step.number,
-        "execution": str(execution.pk),
-        "message": execution.message[:500],
-        "attempts": failure.attempts,
-    }
+    data = {"step": step.number, "execution": str(execution.pk), "message": execution.message[:500]}
+    data |= {"attempts": failure.attempts}
     kind = failure.reason.removeprefix("decision_")
     ledger.record(ledger.run_chain(run.pk), f"decision.{kind}_failed", data)
     return execution
@@ -173,7 +170,7 @@ def repeat(execution: ToolExecution) -> None:
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
-    """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
+    """Store the results of calls; what they ask of the conversation, `steering` heeds. Raises Overtaken where one has an answer already: it is not overwritten."""
     rows = []
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)
@@ -371,7 +368,7 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.message = storable(result.message)[:MAX_RESULT_CHARS]
     execution.result_text = _kept(result.data, MAX_RESULT_CHARS)
     execution.artifact_text = "" if result.artifact is None else _kept(result.artifact, MAX_ARTIFACT_CHARS)
-    execution.control = {name: value for name, value in storable_json(result.control).items() if name != TOOK_EFFECT}
+    execution.control = {n: v for n, v in checked_control(storable_json(result.control)).items() if n != TOOK_EFFECT}
     execution.retry_after = result.retry_after
     execution.metadata = storable_json(result.metadata)
     execution.trust = result.trust or execution.trust
