@@ -162,7 +162,7 @@ def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]
 
 
 def current_run(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
-    """What was said before, and this run step by step. What earlier runs did is left out, unless the driver keeps it."""
+    """What was said before, and this run step by step. What earlier ones did: where the driver keeps it."""
     yield from _went_before(earlier.messages, _kept_steps(run, earlier))
     yield UserMessage(run.input)
     yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)

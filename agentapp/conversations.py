@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -139,6 +140,20 @@ def set_mode(conversation: Conversation, mode: str, run: Run, actor: str) -> Non
     Conversation.objects.filter(pk=conversation.pk).update(mode=mode, person_wanted="", person_wanted_at=None)
     what = "conversation.taken_over" if mode == Conversation.Mode.MANUAL else "conversation.handed_back"
     ledger.record(chain(conversation.pk), what, {"run": str(run.pk)}, actor)
+
+
+def open_channel(conversation: Conversation, actor: str) -> bool:
+    """Let a program speak with the customer in a conversation. The caller holds its lock. False: it does already."""
+    changed = Conversation.objects.filter(pk=conversation.pk, has_channel=False).update(has_channel=True)
+    if changed:
+        ledger.record(chain(conversation.pk), "conversation.channel_opened", actor=actor)
+    return bool(changed)
+
+
+def said_lately(conversation: Conversation) -> int:
+    """How many messages of the customer came within a minute."""
+    since = Now() - timedelta(minutes=1)
+    return conversation.messages.filter(role=Message.Role.USER, created_at__gt=since).count()
 
 
 def want_person(conversation: Conversation, by: str, facts: Mapping[str, str], actor: str = ledger.SYSTEM) -> bool:

@@ -170,7 +170,7 @@ def repeat(execution: ToolExecution) -> None:
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
-    """Store the results of calls; what they ask of the conversation, `steering` heeds. Raises Overtaken where one has an answer already: it is not overwritten."""
+    """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
     rows = []
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)

@@ -282,6 +282,12 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             decisions.supersede(approval, stale)
             executions.set_aside(execution, stale)
             return
+        if not refusal and recheck.people_next(execution, approval, ruling):
+            if decisions.consume(approval):
+                executions.set_aside(execution, "The customer has confirmed it; people decide now.")
+            else:
+                decisions.expire(approval.pk)
+            return
         refusal = refusal or recheck.circuit_open(state, tool)
         if refusal is not None:
             decisions.supersede(approval, refusal.message)

@@ -70,6 +70,7 @@ class ApprovalOut(BaseModel):
 
     id: uuid.UUID
     reference: str
+    kind: str = Field(description="`authorization`, by people; or `confirmation`, by the customer of the conversation.")
     run: uuid.UUID
     agent: str
     route: str | None

@@ -223,8 +223,8 @@ def _conflict(approval: Approval) -> dict[str, Any]:
     }
     decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
     if decision is not None:
-        user = decision.user
-        members["decided_by"] = {"username": user.get_username(), "name": user.get_full_name() or user.get_username()}
+        username = decision.user.get_username() if decision.user is not None else None
+        members["decided_by"] = {"username": username, "name": decision.who}
         members["decision"] = {
             "id": str(decision.pk),
             "type": decision.type,

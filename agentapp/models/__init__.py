@@ -2,7 +2,7 @@
 
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending
-from agentapp.models.conversations import Conversation, Message
+from agentapp.models.conversations import Conversation, CustomerLink, Message
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
 from agentapp.models.tools import Tool, ToolSource
@@ -12,6 +12,7 @@ __all__ = [
     "ApiToken",
     "Breaker",
     "Conversation",
+    "CustomerLink",
     "Draft",
     "KillSwitch",
     "Message",
