@@ -319,6 +319,7 @@ def _shown(approval: Approval) -> dict[str, Any]:
     return {
         "id": approval.pk,
         "reference": approval.reference,
+        "kind": approval.kind,
         "run": approval.run_id,
         "agent": approval.agent,
         "route": approval.route or None,

@@ -9,6 +9,7 @@ from agentapp.console import (
     batch,
     chat,
     controls,
+    customer_talk,
     focus,
     inbox,
     notices,
@@ -70,6 +71,9 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/evidence/", asking.evidence, name="approval_evidence"),
     path("approvals/<uuid:approval_id>/reveal/", asking.reveal, name="reveal"),
     path("approvals/<uuid:approval_id>/presence/", asking.presence, name="presence"),
+    # For customers, who have no account here. Under ASGI the stream is answered by `api.customer_stream`.
+    path("talk/<str:signed>/", customer_talk.talk, name="customer_talk"),
+    path("talk/<str:signed>/events/", customer_talk.no_stream, name="customer_stream"),
     path("outcomes/<uuid:execution_id>/", outcome.resolve, name="outcome"),
     path("switches/", controls.controls, name="switches"),
     path("switches/<uuid:switch_id>/release/", controls.release, name="switch_release"),

@@ -302,8 +302,8 @@ def test_the_database_refuses_a_decision_of_nobody_and_one_of_two(clerk, access,
     for changes in ({"customer": ""}, {"user": dana}):
         with pytest.raises(IntegrityError), transaction.atomic():
             Decision.objects.filter(pk=decision.pk).update(**changes)
+    decision.pk = uuid.uuid4()
     with pytest.raises(IntegrityError), transaction.atomic():
-        decision.pk = uuid.uuid4()
         decision.save(force_insert=True)
 
 

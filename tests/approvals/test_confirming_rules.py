@@ -83,4 +83,6 @@ ANYBODY = "a person with the right to decide, never whoever started the run"
 )
 def test_the_words_say_who_is_asked(risk, who):
     words = in_words(Rule(name="r", verdict="ask", risk=risk, answered_by="customer"))
-    assert words == f"Any call waits for the customer of the conversation{who} If nobody decides in time, it is rejected."
+    assert (
+        words == f"Any call waits for the customer of the conversation{who} If nobody decides in time, it is rejected."
+    )
