@@ -134,7 +134,7 @@ def test_a_customer_follows_their_conversation(clerk, access, bearer):
             await stream.until(lambda s: ("agent", "It is paid.") in s.said)
             await beside(customers.ask_for_person, access)
             await stream.until(lambda s: s.latest["mode"]["mode"] == "manual")
-            assert not [word for word in (b"account", b"pay-confirmed", b"run_") if word in stream.body]
+            assert not [word for word in (b"arguments", b"pay-confirmed", b"run_") if word in stream.body]
 
     play(scene)
 

@@ -176,7 +176,7 @@ def test_a_link_is_no_good_when_whoever_made_it_may_no_longer_act(page: str, cus
 
 def test_the_page_stays_with_whoever_has_its_address(page: str, customer: Client) -> None:
     headers = customer.get(page).headers
-    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Referrer-Policy"] == "same-origin"
     assert "no-store" in headers["Cache-Control"]
     assert headers["X-Robots-Tag"] == "noindex, nofollow"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
