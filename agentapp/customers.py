@@ -2,17 +2,20 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.utils import timezone
 
-from agentapp import auth, conversations, deciding, starting
-from agentapp.models import Agent, ApiToken, Conversation, Run
+from agentapp import auth, conversations, customer_links, deciding, starting
+from agentapp.models import Agent, ApiToken, Conversation, CustomerLink, Run
 from agentapp.refused import Refused
 from approvals import decisions, ledger
 from approvals.digest import storable
 from approvals.models import Approval, ApprovalKind, DecisionType
 
+MAX_LINK_HOURS = 24 * 30
 _NO_REQUEST = "There is nothing of this name to confirm here."
 
 
@@ -77,6 +80,23 @@ def of_program(conversation_id: uuid.UUID, user: User, token: ApiToken) -> Acces
     if not auth.may_start(user):
         raise Refused("forbidden", "Speaking for a customer needs the right to start runs.")
     return Access(found, user, f"token {token.name}", token)
+
+
+def of_staff(conversation: Conversation, user: User) -> Access:
+    """A conversation in the hands of somebody who may speak in it, to make a way in for its customer. They answer
+    nothing in the customer's place: only a link or a program's token comes with a customer's words.
+    """
+    if not auth.may_start(user) or not auth.may_join(user, conversation):
+        raise Refused("forbidden", "Making links needs the right to start runs in this conversation.")
+    return Access(conversation, user, "console")
+
+
+def make_link(access: Access, hours: int) -> CustomerLink:
+    """A link for the customer. What is said through it begins runs in the name of whoever makes it."""
+    if not 1 <= hours <= MAX_LINK_HOURS:
+        raise Refused("invalid", f"A link is good for 1 to {MAX_LINK_HOURS} hours.", "hours")
+    expires_at = timezone.now() + timedelta(hours=hours)
+    return customer_links.make(access.conversation, access.user, expires_at, ledger.actor_of(access.user, access.via))
 
 
 def write(access: Access, text: str, expected_version: int | None = None, key: str = "") -> starting.Started:

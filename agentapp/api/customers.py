@@ -4,12 +4,11 @@ Answers show a conversation as its customer may see it.
 """
 
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import HttpResponse
 from django.urls import reverse
-from django.utils import timezone
 from ninja import Header, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
@@ -24,7 +23,6 @@ from approvals import ledger
 router = Router(tags=["Customers"])
 
 SCOPE = "conversations:write"
-MAX_LINK_HOURS = 24 * 30
 _Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 
 
@@ -67,7 +65,7 @@ class LinkIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"hours": 24}]})
 
-    hours: Annotated[int, Field(strict=True, ge=1, le=MAX_LINK_HOURS)] = 24
+    hours: Annotated[int, Field(strict=True, ge=1, le=customers.MAX_LINK_HOURS)] = 24
 
 
 class LinkOut(BaseModel):
@@ -213,11 +211,9 @@ def hand_over_conversation(request: ApiRequest, conversation_id: uuid.UUID) -> C
 def make_customer_link(request: ApiRequest, conversation_id: uuid.UUID, body: LinkIn) -> Status[LinkOut]:
     """A page of ours in which the customer talks and confirms, without an account. Give it to nobody else."""
     access = _access(request, conversation_id)
-    expires_at = timezone.now() + timedelta(hours=body.hours)
-    actor = ledger.actor_of(access.user, access.via)
-    link = customer_links.make(access.conversation, access.user, expires_at, actor)
+    link = customers.make_link(access, body.hours)
     path = reverse("customer_talk", args=[customer_links.signed(link)])
-    return Status(201, LinkOut(id=link.pk, url=request.build_absolute_uri(path), expires_at=expires_at))
+    return Status(201, LinkOut(id=link.pk, url=request.build_absolute_uri(path), expires_at=link.expires_at))
 
 
 @router.delete(
