@@ -333,6 +333,7 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
         ruling=proposal.ruling,
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
+        variable=proposal.call.variable,
         was_blocked=proposal.was_blocked,
         proposed_at=Now(),
     )

@@ -7,7 +7,10 @@ _RUNS_READ = ["agentapp.view_run", "agentapp.view_step", "agentapp.view_toolexec
 _CONTROLS = ["agentapp.engage_killswitch", "agentapp.view_killswitch", "agentapp.view_breaker"]
 _CONFIGURE = [
     f"{app}.{verb}_{model}"
-    for app, models in {"agentapp": ["agent", "route", "tool", "toolsource"], "approvals": ["rule", "channel"]}.items()
+    for app, models in {
+        "agentapp": ["agent", "route", "contextvariable", "tool", "toolsource"],
+        "approvals": ["rule", "channel"],
+    }.items()
     for model in models
     for verb in ("add", "change", "delete", "view")
 ]

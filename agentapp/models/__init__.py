@@ -6,11 +6,13 @@ from agentapp.models.conversations import Conversation, CustomerLink, Message
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
 from agentapp.models.tools import Tool, ToolSource
+from agentapp.models.variables import ContextVariable
 
 __all__ = [
     "Agent",
     "ApiToken",
     "Breaker",
+    "ContextVariable",
     "Conversation",
     "CustomerLink",
     "Draft",

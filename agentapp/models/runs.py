@@ -272,6 +272,7 @@ class ToolExecution(models.Model):
     cost = models.DecimalField(max_digits=12, decimal_places=6, default=Decimal(0))
     trust = models.CharField(max_length=20, choices=Tool.Trust, default=Tool.Trust.UNTRUSTED)
     evidence_ref = models.CharField(max_length=200, blank=True)
+    variable = models.CharField(max_length=80, blank=True, help_text="The context variable whose value it read.")
     subrun = models.OneToOneField(
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )
