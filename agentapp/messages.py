@@ -21,6 +21,8 @@ class ToolCall:
     id: str
     name: str
     arguments_text: str
+    variable: str = ""
+    """The context variable that a driver refreshes by it; empty for what the model itself asked for."""
 
 
 @dataclass(frozen=True)

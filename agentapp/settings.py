@@ -48,6 +48,8 @@ UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # An approval that the workers could not use in this time is asked again.
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
+# A customer who writes faster is asked to wait.
+CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
 # How long a request that a person claimed stays theirs without their doing anything.
 CLAIM_SECONDS = env_count("CLAIM_SECONDS", 600)
 # What a rejection offers to pick, before "Other".

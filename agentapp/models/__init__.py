@@ -2,7 +2,7 @@
 
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending
-from agentapp.models.conversations import Conversation, Message
+from agentapp.models.conversations import Conversation, CustomerLink, Message
 from agentapp.models.guidelines import (
     Guideline,
     GuidelineMatch,
@@ -14,12 +14,15 @@ from agentapp.models.guidelines import (
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
 from agentapp.models.tools import PendingImport, Tool, ToolSource
+from agentapp.models.variables import ContextVariable
 
 __all__ = [
     "Agent",
     "ApiToken",
     "Breaker",
+    "ContextVariable",
     "Conversation",
+    "CustomerLink",
     "Draft",
     "Guideline",
     "GuidelineMatch",
