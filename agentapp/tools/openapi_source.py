@@ -35,6 +35,7 @@ _FOLLOWED = frozenset({"GET", "HEAD"})
 # Until here nothing has been sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_TOKEN_BYTES = 64 * 1024
+_MARGIN_SECONDS = 0.5
 
 
 def make(row: Row) -> Tool:
@@ -72,7 +73,8 @@ class _Call:
 
     def __post_init__(self) -> None:
         left = (self.context.deadline - datetime.now(UTC)).total_seconds()
-        self.seconds = max(left, 0.001)
+        # A little less than the caller waits: who gives up here knows whether anything was sent.
+        self.seconds = max(left - min(_MARGIN_SECONDS, left / 10), 0.001)
         self.until = time.monotonic() + self.seconds
 
     def result(self, arguments: Mapping[str, Any]) -> ToolResult:
