@@ -6,6 +6,7 @@ It reads the document by itself, so that it knows nothing of how the product rea
 import json
 import re
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,11 +86,12 @@ class Service:
             content = json.dumps({"problems": asked.problems}).encode()
         else:
             status, said, content = self.declared(asked)
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(content)), **said}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(content if handler.command != "HEAD" else b"")
+        with suppress(ConnectionError):  # whoever asked may have heard enough
+            handler.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **said}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
+            handler.wfile.write(content if handler.command != "HEAD" else b"")
 
     def declared(self, asked: Asked, status: str = "") -> tuple[int, dict[str, str], bytes]:
         """What the document declares for a request: the first success, or this status."""

@@ -50,8 +50,8 @@ class ToolForm(forms.ModelForm):
 @admin.register(Tool)
 class ToolAdmin(SwitchedAdmin):
     form = ToolForm
-    about = "What agents can do here. Contracts come from code; what is safe is yours to set."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
+    about = "What agents can do here. Contracts come from code or from documents; what is safe is yours to set."
+    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or import an OpenAPI document."
     actions = ["switch_on", "switch_off", "always_ask"]
     list_display = ["name", "effect", "asks", "words", "enabled", "is_there", "source", "owner"]
     list_filter = ["enabled", "effect_class", "approval_mode", "source"]

@@ -385,6 +385,10 @@ def _filled(server: Schema) -> str:
 
 
 def _security(document: dict[str, Any], operation: Schema) -> tuple[frozenset[str], ...]:
-    """Which credentials it takes: any of these sets. Empty: none."""
-    said = operation.get("security", document.get("security", []))
+    """Which credentials it takes: any of these sets. Empty: none. Where nothing is said, any scheme or none."""
+    said = operation.get("security", document.get("security"))
+    if said is None:
+        components = document.get("components")
+        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
+        said = [*({name: []} for name in schemes), {}] if isinstance(schemes, dict) and schemes else []
     return tuple(frozenset(str(name) for name in one) for one in said if isinstance(one, dict))

@@ -35,6 +35,7 @@ _FOLLOWED = frozenset({"GET", "HEAD"})
 # Until here nothing has been sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_TOKEN_BYTES = 64 * 1024
+_MARGIN_SECONDS = 0.5
 
 
 def make(row: Row) -> Tool:
@@ -72,7 +73,8 @@ class _Call:
 
     def __post_init__(self) -> None:
         left = (self.context.deadline - datetime.now(UTC)).total_seconds()
-        self.seconds = max(left, 0.001)
+        # A little less than the caller waits: who gives up here knows whether anything was sent.
+        self.seconds = max(left - min(_MARGIN_SECONDS, left / 10), 0.001)
         self.until = time.monotonic() + self.seconds
 
     def result(self, arguments: Mapping[str, Any]) -> ToolResult:
@@ -140,21 +142,22 @@ class _Call:
 
     def _once(self, asking: httpx2.Client, request: httpx2.Request, most: int = MAX_ANSWER_BYTES) -> Answer:
         response = asking.send(request, stream=True, follow_redirects=False)
+        content = bytearray()
         try:
-            parts: list[bytes] = []
-            size, complete = 0, True
             for part in response.iter_raw():
-                parts.append(part[: most - size])
-                size += len(part)
-                if size > most:
-                    complete = False
+                content += part
+                if len(content) > most:
                     break
                 if time.monotonic() > self.until:
                     raise httpx2.ReadTimeout("the answer took too long", request=request)
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status_code, headers, b"".join(parts), complete)
+        except httpx2.HTTPError:
+            if response.status_code < httpx2.codes.BAD_REQUEST:
+                raise
+            # That it was refused is known, if not all that was said about it.
         finally:
             response.close()
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, headers, bytes(content[:most]), complete=len(content) <= most)
 
     def _broken_off(self, error: httpx2.HTTPError) -> ToolResult:
         """The line went dead after the request may have been sent."""

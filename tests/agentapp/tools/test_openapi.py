@@ -249,6 +249,8 @@ def test_servers_and_credentials_are_those_of_the_nearest_that_names_them() -> N
     more = {"servers": servers, "security": [{"key": []}, {}]}
     assert operation({}, **more).servers == ("https://eu.shop.example/v1",)
     assert operation({}, **more).security == (frozenset({"key"}), frozenset())
+    unsaid = operation({}, components={"securitySchemes": {"key": {}, "token": {}}})
+    assert unsaid.security == (frozenset({"key"}), frozenset({"token"}), frozenset())
     own = operation({"servers": [{"url": "https://other.example"}], "security": []}, **more)
     assert (own.servers, own.security) == (("https://other.example",), ())
 

@@ -276,6 +276,12 @@ def test_a_line_that_breaks_in_the_answer(shop: Service) -> None:
             assert call(row_of(shop, name), GIVEN[name]).status == "retryable_error"
 
 
+def test_a_refusal_is_known_also_where_the_line_breaks_in_its_words(shop: Service) -> None:
+    shop.answers = [says(404, b"gone", "text/plain", Content_Length="100")]
+    result = call(row_of(shop, WRITE), GIVEN[WRITE])
+    assert (result.status, result.data) == ("refused", "gone")
+
+
 @pytest.mark.parametrize("name", [READ, WRITE])
 def test_a_server_that_is_not_there_has_done_nothing(shop: Service, name: str) -> None:
     row = row_of(shop, name)
