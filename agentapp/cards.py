@@ -10,8 +10,9 @@ from django.db.models import Q
 
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.tools import python_source, sentences
+from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
+from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from approvals import standing
 from approvals.cards import Card
@@ -109,7 +110,7 @@ def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:
 
     A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed.
     """
-    implementation = python_source.get(tool.name)
+    implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
         return ""
     try:

@@ -1,9 +1,11 @@
 """What settings are read with: one variable of the environment at a time, each with its own words for what is wrong."""
 
+import ipaddress
 import os
 import re
 import zoneinfo
 from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -37,6 +39,10 @@ def read_count(raw: str) -> int:
 
 def read_list(raw: str) -> list[str]:
     return [item.strip() for item in raw.split(",") if item.strip()]
+
+
+def read_networks(raw: str) -> list[IPv4Network | IPv6Network]:
+    return [ipaddress.ip_network(item) for item in read_list(raw)]
 
 
 def read_reasons(raw: str) -> list[str]:

@@ -30,9 +30,9 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
 from agentapp.state import RunState
-from agentapp.tools import python_source
 from agentapp.tools.base import Cancelled
 from agentapp.tools.results import checked
+from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -360,7 +360,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
 
 def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, attempt: int) -> ToolResult:
     """One attempt at a tool, in its time. Every way it can end becomes a result."""
-    implementation = python_source.get(tool.name)
+    implementation = implementation_of(tool)
     if implementation is None:
         return ToolResult(
             status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."

@@ -182,7 +182,7 @@ def _disclosed(situation: Situation, name: str) -> Tool:
         )
     known = situation.configuration.tools.get(name)
     stopped = situation.configuration.switch_of_tool(name)
-    if known is not None and (stopped or not known.enabled or known.missing_since is not None):
+    if known is not None and (stopped or not known.is_in_use):
         raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
     raise _Refused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 

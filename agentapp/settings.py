@@ -16,6 +16,7 @@ from agentapp.environment import (
     env_count,
     env_list,
     read_choice,
+    read_networks,
     read_provider_ids,
     read_reasons,
     read_redis_url,
@@ -41,6 +42,8 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools"])
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
+# Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
+OUTBOUND_NETWORKS = env("OUTBOUND_NETWORKS", read_networks(""), read_networks, "networks with commas between them")
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # An approval that the workers could not use in this time is asked again.

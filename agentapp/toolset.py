@@ -35,8 +35,7 @@ class Configuration:
             name: tool
             for name, tool in self.tools.items()
             if name in names
-            and tool.enabled
-            and tool.missing_since is None
+            and tool.is_in_use
             and agent_tools.asks_agent(tool) == (name in self.subagents)
             and not self.switch_of_tool(name)
         }

@@ -17,7 +17,7 @@ from django.core.cache import caches
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-from agentapp import actions, loop, tool_sync
+from agentapp import actions, contracts, loop
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.roles import ensure_roles
 from agentapp.tools import base, python_source
@@ -257,7 +257,7 @@ def install_tools(module: str) -> dict[str, Tool]:
     source, _ = ToolSource.objects.get_or_create(name=module.replace(".", "-"), location=module)
     rows = {}
     for declared in python_source.modules()[module]:
-        columns = tool_sync.first_safety_columns(declared) | tool_sync.contract_columns(declared)
+        columns = contracts.first_safety_columns(declared) | contracts.contract_columns(declared)
         rows[declared.name] = Tool.objects.create(source=source, name=declared.name, **columns)
     return rows
 

@@ -10,8 +10,8 @@ from django.utils.safestring import SafeString
 
 from agentapp.admin import tool_parts
 from agentapp.admin.parts import answer, part
+from agentapp.contracts import is_weaker
 from agentapp.models import Tool, ToolSource
-from agentapp.tool_sync import is_weaker
 from approvals.admin import RecordedAdmin, SwitchedAdmin
 
 

@@ -12,10 +12,32 @@ from approvals.models import EffectClass
 
 
 class ToolSource(models.Model):
+    """Where tools come from. Secrets are not kept here: `credentials` names them, the environment holds them."""
+
+    class Kind(models.TextChoices):
+        PYTHON = "python", "Python module"
+        OPENAPI = "openapi", "OpenAPI document"
+        MCP = "mcp", "MCP server"
+        AGENT = "agent", "Agents that others may ask"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=80, unique=True)
-    kind = models.CharField(max_length=20, choices=[("python", "Python module")], default="python")
-    location = models.CharField(max_length=300, help_text="The module's dotted name.")
+    kind = models.CharField(max_length=20, choices=Kind, default=Kind.PYTHON)
+    location = models.CharField(
+        max_length=500,
+        help_text="A module's dotted name; the address of a service; of an MCP server its address, or stdio: and the "
+        "name of its command in MCP_COMMANDS.",
+    )
+    enabled = models.BooleanField(default=True, help_text="The tools of a disabled source are offered to no model.")
+    origin = models.URLField(max_length=500, blank=True, help_text="Where its document was read from.")
+    details = models.JSONField(default=dict, blank=True, help_text="What it says of itself, as its title and version.")
+    schemes = models.JSONField(default=dict, blank=True, help_text="The ways in which it wants to be shown who asks.")
+    credentials = models.JSONField(
+        default=dict, blank=True, help_text='For each of these a credential by name, as in {"token": "shop"}.'
+    )
+    hosts = models.JSONField(
+        default=list, blank=True, help_text="The hosts that its tools may ask. Empty: that of its address alone."
+    )
 
     class Meta:
         ordering = ["name"]
@@ -65,6 +87,17 @@ class Tool(models.Model):
         default=False, help_text="Its result is the run's answer; the model adds nothing."
     )
     version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
+    wire = models.JSONField(
+        default=dict, blank=True, help_text="How a call reaches its source, where that is no code of ours."
+    )
+    claims = models.JSONField(
+        default=dict, blank=True, help_text="What its source says of it beyond that. It is believed in nothing."
+    )
+    waiting_contract = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="A contract its source has changed to. The tool is out of use until a person has looked at it.",
+    )
     missing_since = models.DateTimeField(null=True, blank=True, help_text="Set when its source no longer lists it.")
 
     # Safety, from admins.
@@ -127,3 +160,9 @@ class Tool(models.Model):
     @property
     def consequential(self) -> bool:
         return self.effect_class != EffectClass.READ
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it may be offered and called: switched on, as is its source, there, and as people know it."""
+        there = self.missing_since is None and self.waiting_contract is None
+        return self.enabled and self.source.enabled and there

@@ -116,6 +116,10 @@ class Tool:
     """Of one call, in US dollars."""
     result_max_kb: int = 16
     stop_on_failure: bool = False
+    wire: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """How a call reaches a source that is no code of ours. A part of the contract: it says what is asked of whom."""
+    claims: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What a source says of it beyond its contract."""
     response: Response = "content"
     on_error: Wording = False
     """What the model reads of a ToolError: False and True its own text, else this text or what this function says."""
@@ -149,6 +153,7 @@ class Tool:
             "return_direct": self.return_direct,
             # What does not name its target keeps the version it had.
             **({"confirm": self.confirm} if self.confirm else {}),
+            **({"wire": dict(self.wire)} if self.wire else {}),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agentapp.tools import sentences
 from agentapp.tools.base import Tool
+from agentapp.tools.sources import Row
 
 
 def modules() -> dict[str, list[Tool]]:
@@ -27,6 +28,11 @@ def modules() -> dict[str, list[Tool]]:
 def get(name: str) -> Tool | None:
     """The tool of this name. None: no module of TOOL_MODULES has it."""
     return _by_name(tuple(settings.TOOL_MODULES)).get(name)
+
+
+def of_row(row: Row) -> Tool | None:
+    """See `sources.implementation_of`."""
+    return get(row.name)
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ import yaml
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 
-from agentapp import tool_sync
+from agentapp import contracts, tool_sync
 from agentapp.configuration_file import ConfigurationRefused, dump, load
 from agentapp.configuration_file.loading import MODELS
 from agentapp.configuration_file.shape import LINKS, SECTIONS
@@ -173,7 +173,7 @@ def test_a_dump_says_every_column_an_entry_may_say() -> None:
 
 def test_the_file_covers_every_setting_of_its_tables() -> None:
     own = {"id", "name", "version", "agent", "source"}
-    contract = set(tool_sync.contract_columns(next(iter(tool_sync.python_source.modules().values()))[0]))
+    contract = set(contracts.contract_columns(next(iter(tool_sync.python_source.modules().values()))[0]))
     for section, shape in SECTIONS.items():
         columns = {field.name for field in MODELS[section]._meta.concrete_fields} - own
         assert columns - contract - set(shape.__annotations__) == set(), section

@@ -3,7 +3,7 @@
 import pytest
 
 from agentapp.answers import answer
-from agentapp.models import Route, Tool
+from agentapp.models import Route, Tool, ToolSource
 from approvals.models import Rule
 from tests.clerk_tools import EFFECTS
 from tests.conftest import call, calls, says
@@ -81,6 +81,21 @@ def test_a_switched_off_tool_is_refused_and_says_so(clerk):
     Tool.objects.filter(name="pay").update(enabled=False)
     run = clerk.run(calls(call("a", "pay", account="ana", amount=1)), says("ok"))
     assert clerk.execution(run, "a").reason == "tool_disabled"
+
+
+@pytest.mark.parametrize("contract", [{}, {"description": "Pays whoever asks."}])
+def test_a_tool_whose_changed_contract_nobody_has_looked_at_is_out_of_use(clerk, contract):
+    Tool.objects.filter(name="pay").update(waiting_contract=contract)
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)), says("ok"))
+    assert clerk.execution(run, "a").reason == "tool_disabled"
+    assert "pay" not in run.steps.get(number=1).disclosed_tools
+
+
+def test_the_tools_of_a_source_that_is_switched_off_are_out_of_use(clerk):
+    ToolSource.objects.update(enabled=False)
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=1)), says("ok"))
+    assert clerk.execution(run, "a").reason == "tool_disabled"
+    assert run.steps.get(number=1).disclosed_tools == []
 
 
 def test_a_denied_call_is_refused_with_the_rules_words(clerk):

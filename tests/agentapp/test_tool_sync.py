@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import models
 from django.utils import timezone
 
-from agentapp import executions, runs, tool_sync
+from agentapp import contracts, executions, runs, tool_sync
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.tools import base, python_source
@@ -295,7 +295,7 @@ def test_a_module_that_cannot_be_read_is_named_and_nothing_is_written(settings: 
 
 def test_a_sync_writes_every_contract_column_and_no_safety_column() -> None:
     columns = {field.name for field in Tool._meta.get_fields() if isinstance(field, models.Field)}
-    contract, safety = tool_sync.contract_columns(pay()), tool_sync.first_safety_columns(pay())
+    contract, safety = contracts.contract_columns(pay()), contracts.first_safety_columns(pay())
     assert not set(contract) & set(safety)
     untouched = columns - set(contract) - set(safety) - {"id", "name", "source"}
     assert untouched == {"enabled", "approval_mode", "max_calls_per_run", "questions"}

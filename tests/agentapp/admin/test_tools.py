@@ -8,7 +8,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import tool_sync
+from agentapp import contracts, tool_sync
 from agentapp.models import Tool, ToolSource
 from approvals import ledger
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
@@ -48,7 +48,7 @@ def test_safety_settings_are_changed_and_recorded(staff: Client, url: str) -> No
 
 
 def test_the_contract_cannot_be_changed_by_any_request(staff: Client, url: str) -> None:
-    before = tool_sync.contract_columns(tool_sync.python_source.get("pay_out"))  # type: ignore[arg-type]
+    before = contracts.contract_columns(tool_sync.python_source.get("pay_out"))  # type: ignore[arg-type]
     save(staff, url, description="harmless", version="1", input_schema="{}", declared_effect_class="read", name="x")
     tool = Tool.objects.get(name="pay_out")
     assert {name: getattr(tool, name) for name in before} == before

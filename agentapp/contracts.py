@@ -1,0 +1,136 @@
+"""Contracts into rows, whatever their source: the only writer of the contract columns of Tool.
+
+What an admin set is never touched. A contract that changed is a new version, and requests about
+the old one are set aside: their runs ask again.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from agentapp import agent_tools, executions, runs, tasks
+from agentapp.models import Tool, ToolExecution, ToolSource
+from agentapp.tools import base
+from approvals import configuration, decisions, ledger
+from approvals.models import Approval, EffectClass
+
+WHY_VOID = "The tool's contract has changed."
+
+
+# From what changes nothing to what cannot be taken back.
+_BY_SEVERITY = [str(value) for value in EffectClass.values]
+
+
+class NameTaken(ImproperlyConfigured):
+    """Another source has a tool of that name."""
+
+
+def is_weaker(effect_class: str, than: str) -> bool:
+    """Whether the first says that a call does less harm than the second does."""
+    return _BY_SEVERITY.index(effect_class) < _BY_SEVERITY.index(than)
+
+
+def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[configuration.Change]:
+    """Write the contracts of tools of one source. Inside `configuration.transaction`.
+
+    Raises NameTaken where another kind of source has a tool of that name: what it was set to was set for another.
+    """
+    changes = []
+    for tool in tools:
+        row = Tool.objects.select_related("source").filter(name=tool.name).first()
+        if row is not None and row.source.kind != source.kind:
+            of = "the tool that asks an agent" if agent_tools.asks_agent(row) else f"a tool of {row.source.name}"
+            raise NameTaken(f"{source.location}: {tool.name!r} is the name of {of}.")
+        if row is None:
+            row = Tool(name=tool.name, **first_safety_columns(tool))
+        row.source = source
+        for column, value in contract_columns(tool).items():
+            setattr(row, column, value)
+        changes.append(configuration.save(row, actor))
+    return [change for change in changes if change]
+
+
+def mark_missing(listed: Collection[str], among: QuerySet[Tool], actor: str) -> list[configuration.Change]:
+    """Say of the tools that their source no longer lists that they are gone."""
+    changes = []
+    for row in among.filter(missing_since=None).exclude(name__in=listed):
+        row.missing_since = timezone.now()
+        changes.append(configuration.save(row, actor))
+    return [change for change in changes if change]
+
+
+def contract_columns(tool: base.Tool) -> dict[str, Any]:
+    """The columns that belong to code."""
+    return {
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "title_template": tool.title,
+        "sentence_template": tool.sentence,
+        "effects_template": [dataclasses.asdict(line) for line in tool.effects],
+        "button_template": tool.button,
+        "confirm_template": tool.confirm,
+        "declared_effect_class": tool.effect or "",
+        "takes_snapshot": tool.snapshot is not None,
+        "output_schema": tool.output_schema,
+        "business_key_template": tool.business_key,
+        "return_direct": tool.return_direct,
+        "wire": dict(tool.wire),
+        "claims": dict(tool.claims),
+        "waiting_contract": None,
+        "version": tool.version,
+        "missing_since": None,
+    }
+
+
+def first_safety_columns(tool: base.Tool) -> dict[str, Any]:
+    """What a new row begins with. A tool that does not say what it does is taken to do the worst."""
+    return {
+        "effect_class": tool.effect or EffectClass.IRREVERSIBLE,
+        "timeout_seconds": tool.timeout,
+        "max_attempts": tool.max_attempts,
+        "idempotency": tool.idempotency,
+        "repeatable": tool.repeatable,
+        "additional_arguments": tool.additional_arguments,
+        "cost_per_call": tool.cost,
+        "result_max_kb": tool.result_max_kb,
+        "stop_on_failure": tool.stop_on_failure,
+        "trust": tool.trust,
+        "locked_fields": list(tool.locked),
+        "secret_fields": list(tool.secret),
+        "owner": tool.owner,
+    }
+
+
+def void_outdated() -> int:
+    """Set aside the open requests about contracts that have changed. How many there were.
+
+    Each with its own lock on its run, outside any transaction; what a crash leaves is found by the next call.
+    """
+    return sum(_set_aside(approval) for approval in outdated())
+
+
+def outdated() -> QuerySet[Approval]:
+    """Open requests about a contract that is no longer the tool's."""
+    changed = Tool.objects.filter(name=OuterRef("tool")).exclude(version=OuterRef("tool_version"))
+    return Approval.objects.filter(Exists(changed), state__in=Approval.OPEN, used_at__isnull=True)
+
+
+def _set_aside(approval: Approval) -> bool:
+    """Void one request and let its run ask again. False: it was closed or used just now."""
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        if run is None or not decisions.supersede(approval, WHY_VOID):
+            return False
+        execution = ToolExecution.objects.filter(approval=approval, state=ToolExecution.State.WAITING).first()
+        if execution is not None:
+            executions.set_aside(execution, WHY_VOID)
+        # At once; the worker looks again under the lock.
+        runs.wake(run, runs.with_configuration().get(pk=run.pk).database_now)  # type: ignore[attr-defined]
+        transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    return True

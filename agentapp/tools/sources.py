@@ -1,0 +1,51 @@
+"""The code behind a tool's row, by the kind of its source."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from django.utils.module_loading import import_string
+
+from agentapp.tools.base import Tool
+
+# For each kind of source what makes a tool of a row of it.
+MAKERS: dict[str, str] = {
+    "python": "agentapp.tools.python_source.of_row",
+}
+
+
+class Source(Protocol):
+    """Of a source's row, what its tools need to reach it."""
+
+    name: str
+    kind: str
+    location: str
+    schemes: Any
+    credentials: Any
+    hosts: Any
+
+
+class Row(Protocol):
+    """Of a tool's row, what calls of it need."""
+
+    name: str
+    description: str
+    input_schema: Any
+    output_schema: Any
+    wire: Any
+    idempotency: str
+    timeout_seconds: int
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def consequential(self) -> bool: ...
+
+
+def implementation_of(row: Row) -> Tool | None:
+    """What is run for a call of this tool. None: there is no code for it here."""
+    path = MAKERS.get(row.source.kind)
+    if path is None:
+        return None
+    make: Callable[[Row], Tool | None] = import_string(path)
+    return make(row)
