@@ -1,0 +1,98 @@
+"""Where an MCP server is reached: a command that the settings name, or an address on the web. Says nothing of how."""
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from agentapp.tools.outbound import Outside
+
+STDIO = "stdio:"
+CREDENTIAL = "CREDENTIAL_"
+# Anything in a header but printable ASCII would end it, or be read otherwise at the other end.
+_SENDABLE = re.compile(r"[\x20-\x7e]+")
+
+
+class NotSetUp(Exception):
+    """A source cannot be reached as it is configured; the message says why, for the person who configured it."""
+
+
+class Source(Protocol):
+    """Of a source's row, what says where its server is."""
+
+    name: str
+    location: str
+    credentials: Any
+    hosts: Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """A server that is started here, with this environment and no other."""
+
+    words: tuple[str, ...]
+    folder: str
+    environment: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server, with what it is shown. Equal ones share a connection."""
+
+    source: str
+    command: Command | None = None
+    url: str = ""
+    bearer: str = field(default="", repr=False)
+    outside: Outside = field(default_factory=Outside)
+
+
+def of_source(source: Source) -> Target:
+    """Where a source's server is, and what it is shown. Raises NotSetUp."""
+    problem = problem_of(source.location)
+    if problem:
+        raise NotSetUp(problem)
+    if source.location.startswith(STDIO):
+        return Target(source.name, command=_command(source.location.removeprefix(STDIO)))
+    hosts = frozenset(source.hosts or [_host(source.location)])
+    outside = Outside(hosts, tuple(settings.OUTBOUND_NETWORKS))
+    return Target(source.name, url=source.location, bearer=_bearer(source.credentials), outside=outside)
+
+
+def problem_of(location: str) -> str:
+    """What is wrong with the location of an MCP server; empty when nothing is."""
+    if location.startswith(STDIO):
+        name = location.removeprefix(STDIO)
+        return "" if name in settings.MCP_COMMANDS else f"MCP_COMMANDS has no command {name!r}."
+    parts = urlsplit(location)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "Give an address that starts with https://, or a command of MCP_COMMANDS."
+    if parts.username or parts.password:
+        return "The address holds a name or a password: give them as a credential."
+    return ""
+
+
+def _command(name: str) -> Command:
+    configured = settings.MCP_COMMANDS[name]
+    inherited = {variable: os.environ[variable] for variable in configured["inherit"] if variable in os.environ}
+    environment = inherited | configured["environment"]
+    return Command(tuple(configured["command"]), configured["cwd"], tuple(sorted(environment.items())))
+
+
+def _bearer(credentials: Any) -> str:
+    """The token that a request is sent with; empty when the source names none."""
+    name = credentials.get("bearer", "") if isinstance(credentials, dict) else ""
+    if not name:
+        return ""
+    token = os.environ.get(CREDENTIAL + name, "").strip()
+    if not token:
+        raise NotSetUp(f"The credential {CREDENTIAL}{name} is not set here.")
+    if not _SENDABLE.fullmatch(token):
+        raise NotSetUp(f"The credential {CREDENTIAL}{name} is not one line of plain letters.")
+    return token
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".").lower()
