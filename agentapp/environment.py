@@ -48,7 +48,7 @@ def read_networks(raw: str) -> list[IPv4Network | IPv6Network]:
 
 
 def read_commands(raw: str) -> dict[str, dict[str, Any]]:
-    """Commands by name, each with its words, folder, environment, and the variables it takes over from ours."""
+    """Commands by name, each with its words, its folder and what its environment is made of."""
     found = json.loads(raw)
     if not isinstance(found, dict):
         raise ValueError("It is an object in JSON.")
@@ -58,14 +58,17 @@ def read_commands(raw: str) -> dict[str, dict[str, Any]]:
 def _command(name: str, described: Any) -> dict[str, Any]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,59}", name):
         raise ValueError(f"{name!r} is not a name of small letters, digits and dashes.")
-    if not isinstance(described, dict) or set(described) - {"command", "cwd", "environment", "inherit"}:
-        raise ValueError(f"{name} is an object with command, and perhaps cwd, environment and inherit.")
-    command = {"cwd": "/", "environment": {}, "inherit": ["PATH"], **described}
-    words, environment = command.get("command"), command["environment"]
+    usual = {"command": [], "cwd": "/", "environment": {}, "inherit": ["PATH"], "credentials": {}}
+    if not isinstance(described, dict) or set(described) - set(usual):
+        raise ValueError(f"{name} is an object of {', '.join(usual)}.")
+    command = {**usual, **described}
+    words = command["command"]
     if not _are_texts(words) or not words:
         raise ValueError(f"The command of {name} is a list of words.")
-    if not isinstance(environment, dict) or not _are_texts([*environment, *environment.values()]):
-        raise ValueError(f"The environment of {name} is an object of texts.")
+    for key in ("environment", "credentials"):
+        texts = command[key]
+        if not isinstance(texts, dict) or not _are_texts([*texts, *texts.values()]):
+            raise ValueError(f"The {key} of {name} is an object of texts.")
     if not _are_texts(command["inherit"]) or not _are_texts([command["cwd"]]):
         raise ValueError(f"Of {name}, inherit is a list of names and cwd a folder.")
     return command

@@ -47,7 +47,7 @@ ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 OUTBOUND_NETWORKS = env("OUTBOUND_NETWORKS", read_networks(""), read_networks, "networks with commas between them")
 # The commands of MCP servers that are started here. Nothing else names one: whoever does runs programs on this machine.
 MCP_COMMANDS = env("MCP_COMMANDS", read_commands("{}"), read_commands, "an object of commands in JSON")
-# How often every MCP server is asked for its tools anew.
+# How often every MCP server is asked for its tools anew. 0: only when somebody says so.
 SOURCE_REFRESH_SECONDS = env_count("SOURCE_REFRESH_SECONDS", 300)
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
@@ -240,6 +240,13 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
 }
+if SOURCE_REFRESH_SECONDS:
+    CELERY_BEAT_SCHEDULE["sources"] = {
+        "task": "agentapp.refreshing.refresh_sources",
+        "schedule": float(SOURCE_REFRESH_SECONDS),
+    }
+# Tasks that stand above `agentapp.tasks`, which is found by itself.
+CELERY_IMPORTS = ["agentapp.refreshing"]
 # What several web processes must count together: failed sign-ins. Without Redis there is one process.
 _IN_PROCESS = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 _IN_REDIS = {

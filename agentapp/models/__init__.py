@@ -5,7 +5,7 @@ from agentapp.models.controls import Breaker, KillSwitch, Spending
 from agentapp.models.conversations import Conversation, Message
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
-from agentapp.models.tools import Tool, ToolSource
+from agentapp.models.tools import SourceHealth, Tool, ToolSource
 
 __all__ = [
     "Agent",
@@ -20,6 +20,7 @@ __all__ = [
     "Run",
     "SavedView",
     "SetupToken",
+    "SourceHealth",
     "Spending",
     "Step",
     "Tool",

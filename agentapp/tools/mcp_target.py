@@ -47,6 +47,8 @@ class Target:
     url: str = ""
     bearer: str = field(default="", repr=False)
     outside: Outside = field(default_factory=Outside)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What is taken out of every answer."""
 
 
 def of_source(source: Source) -> Target:
@@ -55,10 +57,13 @@ def of_source(source: Source) -> Target:
     if problem:
         raise NotSetUp(problem)
     if source.location.startswith(STDIO):
-        return Target(source.name, command=_command(source.location.removeprefix(STDIO)))
+        return _of_command(source.name, settings.MCP_COMMANDS[source.location.removeprefix(STDIO)])
     hosts = frozenset(source.hosts or [_host(source.location)])
     outside = Outside(hosts, tuple(settings.OUTBOUND_NETWORKS))
-    return Target(source.name, url=source.location, bearer=_bearer(source.credentials), outside=outside)
+    name = source.credentials.get("bearer", "") if isinstance(source.credentials, dict) else ""
+    bearer = _credential(name) if name else ""
+    secrets = frozenset({bearer} - {""})
+    return Target(source.name, url=source.location, bearer=bearer, outside=outside, secrets=secrets)
 
 
 def problem_of(location: str) -> str:
@@ -74,24 +79,22 @@ def problem_of(location: str) -> str:
     return ""
 
 
-def _command(name: str) -> Command:
-    configured = settings.MCP_COMMANDS[name]
+def _of_command(source: str, configured: dict[str, Any]) -> Target:
     inherited = {variable: os.environ[variable] for variable in configured["inherit"] if variable in os.environ}
-    environment = inherited | configured["environment"]
-    return Command(tuple(configured["command"]), configured["cwd"], tuple(sorted(environment.items())))
+    secrets = {variable: _credential(name) for variable, name in configured["credentials"].items()}
+    environment = inherited | configured["environment"] | secrets
+    command = Command(tuple(configured["command"]), configured["cwd"], tuple(sorted(environment.items())))
+    return Target(source, command=command, secrets=frozenset(secrets.values()))
 
 
-def _bearer(credentials: Any) -> str:
-    """The token that a request is sent with; empty when the source names none."""
-    name = credentials.get("bearer", "") if isinstance(credentials, dict) else ""
-    if not name:
-        return ""
-    token = os.environ.get(CREDENTIAL + name, "").strip()
-    if not token:
+def _credential(name: str) -> str:
+    """The credential of this name, from the environment and nowhere else. Raises NotSetUp."""
+    value = os.environ.get(CREDENTIAL + name, "").strip()
+    if not value:
         raise NotSetUp(f"The credential {CREDENTIAL}{name} is not set here.")
-    if not _SENDABLE.fullmatch(token):
+    if not _SENDABLE.fullmatch(value):
         raise NotSetUp(f"The credential {CREDENTIAL}{name} is not one line of plain letters.")
-    return token
+    return value
 
 
 def _host(url: str) -> str:
