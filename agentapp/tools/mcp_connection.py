@@ -79,6 +79,7 @@ class Connection:
         self._listing: Listing | None = None
         self._ready, self._closing = asyncio.Event(), asyncio.Event()
         self._problem: Unreachable | None = None
+        self._why_ended = ""
         self._uses, self._touched = 0, time.monotonic()
         self._retired, self._heeding = False, False
 
@@ -123,7 +124,7 @@ class Connection:
         client, found, cursor = self._open_client(), list[types.Tool](), None
         async with self._used():
             for _ in range(MAX_PAGES):
-                page = await _asked(client.list_tools(cursor=cursor))
+                page = await self._asked(client.list_tools(cursor=cursor))
                 found += page.tools
                 if page.next_cursor is None:
                     break
@@ -145,10 +146,27 @@ class Connection:
         parameters = types.CallToolRequestParams(name=call.tool, arguments=call.arguments, _meta=call.meta or None)  # type: ignore[arg-type]
         async with self._used():
             call.sent.set()
-            answer = await _asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
+            answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
         if isinstance(answer, types.InputRequiredResult):
             raise Refused("It asks for something in between, which nobody gives it here.")
         return answer
+
+    async def _asked[T](self, request: Awaitable[T]) -> T:
+        """What the server answers, or what is known of the request without an answer."""
+        try:
+            return await request
+        except MCPError as error:
+            closed = error.error.code == types.CONNECTION_CLOSED
+            message = (closed and self._why_ended) or error.error.message[:MAX_MESSAGE]
+            if error.error.code in (Trouble.NOT_SENT, Trouble.NOT_ALLOWED, Trouble.FORGOTTEN):
+                raise Unreachable(message) from error
+            if error.error.code in _NOT_TAKEN_UP:
+                raise Refused(message) from error
+            raise Lost(message) from error
+        except ValidationError as error:
+            raise Lost("Its answer is not as the protocol has it.") from error
+        except Exception as error:  # the SDK gives up in many ways, and after each the answer is missing
+            raise Lost(self._why_ended or f"The connection broke off ({type(error).__name__}).") from error
 
     def _open_client(self) -> Client:
         if self.closed or self._client is None:
@@ -186,7 +204,7 @@ class Connection:
                     listening.cancel()
                     await asyncio.gather(listening, return_exceptions=True)
         except Exception as error:  # whatever the SDK or a server comes up with ends this connection alone
-            self._problem = _problem(error)
+            self._problem = _problem(error, self._why_ended)
         finally:
             self.closed = True
             self._ready.set()
@@ -197,9 +215,9 @@ class Connection:
         client = await stack.enter_async_context(mcp_http.client(self.target))
         return streamable_http_client(self.target.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES)
 
-    def _ended(self) -> None:
+    def _ended(self, why: str) -> None:
         """The server's process has said its last."""
-        self.closed = True
+        self.closed, self._why_ended = True, why
         self._closing.set()
 
     async def _until_idle(self) -> None:
@@ -243,30 +261,14 @@ class Connection:
 _keepers: set["asyncio.Task[None]"] = set()
 
 
-async def _asked[T](request: Awaitable[T]) -> T:
-    """What the server answers, or what is known of the request without an answer."""
-    try:
-        return await request
-    except MCPError as error:
-        message = error.error.message[:MAX_MESSAGE]
-        if error.error.code in (Trouble.NOT_SENT, Trouble.NOT_ALLOWED, Trouble.FORGOTTEN):
-            raise Unreachable(message) from error
-        if error.error.code in _NOT_TAKEN_UP:
-            raise Refused(message) from error
-        raise Lost(message) from error
-    except ValidationError as error:
-        raise Lost("Its answer is not as the protocol has it.") from error
-    except Exception as error:  # the SDK gives up in many ways, and after each the answer is missing
-        raise Lost(f"The connection broke off ({type(error).__name__}).") from error
-
-
-def _problem(error: Exception) -> Unreachable:
+def _problem(error: Exception, why_ended: str) -> Unreachable:
     """Why a connection could not be opened, for people."""
     while isinstance(error, ExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, MCPError):
+        ended = error.error.code == types.CONNECTION_CLOSED
         final = error.error.code in (Trouble.NOT_ALLOWED, Trouble.REFUSED)
-        return Unreachable(error.error.message[:MAX_MESSAGE], final=final)
+        return Unreachable((ended and why_ended) or error.error.message[:MAX_MESSAGE], final=final)
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return Unreachable(f"Its command could not be started ({error.strerror}).", final=True)
     return Unreachable(f"It could not be greeted ({type(error).__name__}).")

@@ -28,8 +28,8 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream
 
 
 @asynccontextmanager
-async def started(command: Command, ended: Callable[[], None]) -> AsyncIterator[Streams]:
-    """A running server and the two streams the SDK talks to it by; `ended` is called when it has said its last.
+async def started(command: Command, ended: Callable[[str], None]) -> AsyncIterator[Streams]:
+    """A running server and the two streams the SDK talks to it by; `ended` is told when it has said its last, and why.
 
     Raises OSError where it cannot be started.
     """
@@ -52,10 +52,10 @@ async def started(command: Command, ended: Callable[[], None]) -> AsyncIterator[
             group.cancel_scope.cancel()
 
 
-async def _hear(process: Process, heard: MemoryObjectSendStream[Incoming], ended: Callable[[], None]) -> None:
+async def _hear(process: Process, heard: MemoryObjectSendStream[Incoming], ended: Callable[[str], None]) -> None:
     """Hand on each line that is a message. The end of the output, or a line without end, is the end of it all."""
     assert process.stdout is not None
-    waiting = bytearray()
+    waiting, why = bytearray(), "The server has ended."
     try:
         async with heard:
             while True:
@@ -67,12 +67,12 @@ async def _hear(process: Process, heard: MemoryObjectSendStream[Incoming], ended
                     del waiting[: end + 1]
                     await _hand_on(line, heard)
                 if len(waiting) > MAX_LINE_BYTES:
-                    log.warning("An MCP server sent a line of more than %s bytes and is stopped", MAX_LINE_BYTES)
+                    why = f"The server sent more than {MAX_LINE_BYTES} bytes at once and was stopped."
                     return
     except _GONE:
         return
     finally:
-        ended()
+        ended(why)
 
 
 async def _hand_on(line: bytes, heard: MemoryObjectSendStream[Incoming]) -> None:
