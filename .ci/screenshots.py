@@ -25,6 +25,8 @@ FOLDER = ROOT / "docs" / "screenshots"
 DESIGN = FOLDER / "design"
 sys.path.insert(0, str(ROOT))
 os.environ["DEBUG"], os.environ["DJANGO_SETTINGS_MODULE"] = "true", "agentapp.settings"
+# The page for a new password is there where mail can be sent. None is.
+os.environ["EMAIL_HOST"] = "mail.invalid"
 # Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 for name in ("DATABASE_URL", "REDIS_URL"):
@@ -33,6 +35,19 @@ for name in ("DATABASE_URL", "REDIS_URL"):
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 QUALITY = 40
 SIZES = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+
+
+ERASURE = "Ticket 88160: erase my data\n\nAna Pereira asks to have all that is known about her erased."
+ERASING: dict[str, Any] = {
+    "text": "Ana asks to be erased, and writes from the address on her account.",
+    "tool_calls": [
+        {
+            "id": "erase",
+            "name": "delete_customer_data",
+            "arguments": {"customer_id": "40117", "reason": "Asked for it in ticket 88160"},
+        }
+    ],
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,9 @@ def search_refund(page: Any) -> None:
 
 PICTURES = (
     Picture("signin", "Sign in", "/login/", person="", main=True),
+    Picture("reset", "A new password by mail", "/login/reset/", person=""),
+    Picture("reset-asked", "A new password: what was sent", "/login/reset/asked/", person=""),
+    Picture("reset-refused", "A new password: a link that no longer works", "/login/reset/1-used-up/", person=""),
     Picture("inbox", "Inbox", "/inbox/", main=True),
     Picture("inbox-mine", "Inbox: nothing is mine", "/inbox/?view=mine", person="marco"),
     Picture("inbox-decided", "Inbox: decided", "/inbox/?view=decided"),
@@ -78,6 +96,7 @@ PICTURES = (
     Picture("approval-reject", "A request: rejecting", "/approvals/{refund}/", then=press("r")),
     Picture("approval-diff", "A request: what an edit changes", "/approvals/{refund}/?view=diff"),
     Picture("approval-json", "A request as JSON", "/approvals/{refund}/?view=json"),
+    Picture("approval-critical", "A critical request: approving", "/approvals/{critical}/", then=press("a")),
     Picture("approval-own", "A request of one's own run", "/approvals/{refund}/", person="sam"),
     Picture("approval-injected", "A request with words from outside", "/approvals/{injected}/"),
     Picture("approval-asked", "A request: the agent was asked", "/approvals/{asked}/"),
@@ -159,12 +178,14 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     question = asked(start(DAMAGED_KETTLE))
     actions.ask_agent(question.pk, "Did Ana ask for a replacement before?", people["dana"])
     held = asked(start(INJECTED_TICKET))
+    critical = asked(start(replace(DAMAGED_KETTLE, input=ERASURE, route="", script=[ERASING])))
     actions.claim_request(address.pk, people["marco"])
     return {
         "refund": str(refund.pk),
         "injected": str(injected.pk),
         "asked": str(question.pk),
         "held": str(held.pk),
+        "critical": str(critical.pk),
         "done": str(carried_out.pk),
         "rejected": str(rejected.pk),
         "waiting_run": str(refund.run_id),
