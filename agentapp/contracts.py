@@ -58,8 +58,9 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
 
 
 def promises_the_same(row: Tool, tool: base.Tool) -> bool:
-    """Whether a row says of a tool what its source says now."""
-    return _promise(tool) == {column: getattr(row, column) for column in _promise(tool)}
+    """Whether a row says of a tool what its source says now. Where that source is, an admin has said."""
+    kept = {column: getattr(row, column) for column in _promise(tool)}
+    return {**kept, "wire": {**kept["wire"], "server": ""}} == {**_promise(tool), "wire": {**tool.wire, "server": ""}}
 
 
 def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.Change | None:

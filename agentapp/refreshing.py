@@ -68,6 +68,7 @@ def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECOND
     let_go_of_database()
     try:
         refreshed = _write(source, mcp_source.listed(source, seconds), actor)
+        contracts.void_outdated()
     except mcp_source.CannotBeAsked as error:
         refreshed = Refreshed(problem=str(error))
     except (contracts.NameTaken, IntegrityError) as error:

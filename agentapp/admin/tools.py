@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
-from agentapp.admin import tool_parts
+from agentapp.admin import mcp, tool_parts
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
 from agentapp.models import Tool, ToolSource
@@ -48,7 +48,7 @@ class ToolForm(forms.ModelForm):
 
 
 @admin.register(Tool)
-class ToolAdmin(SwitchedAdmin):
+class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     form = ToolForm
     about = "What agents can do here. Contracts come from code; what is safe is yours to set."
     when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
@@ -60,6 +60,8 @@ class ToolAdmin(SwitchedAdmin):
     search_help_text = "Name, description or owner."
     readonly_fields = [
         "name",
+        "new_contract",
+        "server_says",
         "source",
         "description",
         "card",
@@ -122,9 +124,13 @@ class ToolAdmin(SwitchedAdmin):
         ),
     ]
 
-    @admin.display(boolean=True, description="In code")
+    def get_fieldsets(self, request: HttpRequest, obj: Tool | None = None) -> Any:
+        return [*self.server_fieldsets(obj), *super().get_fieldsets(request, obj)]
+
+    @admin.display(boolean=True, description="As known")
     def is_there(self, tool: Tool) -> bool:
-        return tool.missing_since is None
+        """Whether its source has it, and as people know it."""
+        return tool.missing_since is None and tool.waiting_contract is None
 
     @admin.display(description="Effect", ordering="effect_class")
     def effect(self, tool: Tool) -> str:
@@ -169,6 +175,7 @@ class ToolAdmin(SwitchedAdmin):
     def get_urls(self) -> list[Any]:
         return [
             path("<path:object_id>/card/", self.admin_site.admin_view(self.card_view), name="tool_card"),
+            *self.contract_urls(),
             *super().get_urls(),
         ]
 
@@ -214,13 +221,28 @@ class ToolSourceForm(forms.ModelForm):
 
 
 @admin.register(ToolSource)
-class ToolSourceAdmin(RecordedAdmin):
+class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
     form = ToolSourceForm
-    about = "The modules tools are read from. They are named in TOOL_MODULES."
+    about = "Where tools are read from: modules named in TOOL_MODULES, and servers that list them."
     when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
-    list_display = ["name", "kind", "location"]
-    readonly_fields = ["kind", "location"]
-    fields = ["name", "kind", "location"]
+    change_list_template = "admin/sources/change_list.html"
+    actions = ["check_now"]
+    list_display = ["name", "kind", "location", "enabled", "health", "asked"]
+    list_select_related = ["health"]
+    readonly_fields = ["kind", "location", "details", "health", "asked"]
+
+    def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
+        shown = ["name", "kind", "location", "enabled"]
+        if obj is not None and obj.kind == ToolSource.Kind.MCP:
+            shown += ["health", "asked", "details", "credentials", "hosts"]
+        return shown
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        may = request.user.has_perm("agentapp.add_toolsource")
+        return super().changelist_view(request, {"may_add_server": may, **(extra_context or {})})
+
+    def get_urls(self) -> list[Any]:
+        return [*self.server_urls(), *super().get_urls()]
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # sources are named in TOOL_MODULES
+        return False  # modules are named in TOOL_MODULES, servers have a page of their own
