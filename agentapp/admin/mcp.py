@@ -107,7 +107,7 @@ class McpSources:
     message_user: Any
 
     @admin.display(description="Health", ordering="health__ok")
-    def health(self, source: ToolSource) -> str:
+    def how_it_fares(self, source: ToolSource) -> str:
         """How the last look at it went."""
         found = _health_of(source)
         if found is None:

@@ -227,14 +227,14 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
     when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
     change_list_template = "admin/sources/change_list.html"
     actions = ["check_now"]
-    list_display = ["name", "kind", "location", "enabled", "health", "asked"]
+    list_display = ["name", "kind", "location", "enabled", "how_it_fares", "asked"]
     list_select_related = ["health"]
-    readonly_fields = ["kind", "location", "details", "health", "asked"]
+    readonly_fields = ["kind", "location", "details", "how_it_fares", "asked"]
 
     def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
         shown = ["name", "kind", "location", "enabled"]
         if obj is not None and obj.kind == ToolSource.Kind.MCP:
-            shown += ["health", "asked", "details", "credentials", "hosts"]
+            shown += ["how_it_fares", "asked", "details", "credentials", "hosts"]
         return shown
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
