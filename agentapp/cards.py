@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from agentapp.deadline import DeadlineExceeded, within
+from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
@@ -72,7 +73,7 @@ def build(
         button=sentences.button(tool, shown, snapshot),
         locked_fields=list(tool.locked_fields),
         secret_fields=list(tool.secret_fields),
-        evidence=evidence(run, steps),
+        evidence=evidence(run, steps, execution),
         explanation=_cut(steps[-1].step.text, MAX_EXPLANATION_CHARS),
         snapshot_text=snapshot_text,
         difference=_difference(asked.replaces, snapshot_text),
@@ -121,8 +122,8 @@ def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:
         return canonical({"unavailable": f"{type(error).__name__}: {error}"[:300]})
 
 
-def evidence(run: Run, steps: list[StepRows]) -> list[dict[str, Any]]:
-    """What was on the table when the model proposed the call: the input and the results before it."""
+def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[str, Any]]:
+    """What was on the table when the call was proposed: the input, results before it, guidelines that ask for it."""
     items: list[dict[str, Any]] = [
         {
             "kind": "message",
@@ -152,7 +153,26 @@ def evidence(run: Run, steps: list[StepRows]) -> list[dict[str, Any]]:
                 "step": next(rows.step.number for rows in steps if execution in rows.executions),
             }
         )
+    items += _guidelines(run, call)
     return [{"n": number, **item} for number, item in enumerate(items, start=1)]
+
+
+def _guidelines(run: Run, call: ToolExecution) -> list[dict[str, Any]]:
+    """The guidelines that had the call proposed, as the run keeps them. What a model says of them is no evidence."""
+    if call.evaluation is None:
+        return []
+    kept = Guidelines.read(run.agent_snapshot.get("guidance", {})).by_name
+    return [
+        {
+            "kind": "guideline",
+            "title": guideline.name,
+            "body": _cut(guideline.words, MAX_EVIDENCE_CHARS),
+            "trust": "trusted_system",
+            "version": guideline.version,
+        }
+        for name in call.evaluation.guidelines
+        if (guideline := kept.get(name)) is not None
+    ]
 
 
 def _cut(text: str, most: int) -> str:

@@ -13,7 +13,8 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, Route, Tool
+from agentapp.guidance import extensions
+from agentapp.models import Agent, Guideline, Route, Tool
 from approvals import append_only, channels
 from approvals.models import Channel, Event, Rule
 
@@ -129,6 +130,24 @@ def rows_name_code_that_exists(databases: Sequence[str] | None = None, **kwargs:
             message = f"The channel {channel.name!r} is not set up rightly: {first}."
             found.append(Error(message, id="countersign.E013"))
     return found
+
+
+@register(Tags.database)
+def guidance_names_code_that_exists(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Guidelines name matchers and tools name choices; without them a run of an agent that follows guidelines fails."""
+    if not _has_tables("default", Guideline, Tool) or "default" not in (databases or []):
+        return []
+    named = [
+        (f"The guideline {row} is matched by code. ", row.python)
+        for row in Guideline.objects.filter(enabled=True, matcher=Guideline.Matcher.PYTHON).select_related("agent")
+    ]
+    named += [
+        (f"The tool {name!r} takes its choices of {parameter!r} from code. ", declared["choice_provider"])
+        for name, parameters in Tool.objects.filter(missing_since=None).values_list("name", "parameters")
+        for parameter, declared in parameters.items()
+        if declared.get("choice_provider")
+    ]
+    return [Error(what + wrong, id="countersign.E014") for what, path in named if (wrong := extensions.problem(path))]
 
 
 @register(Tags.database)

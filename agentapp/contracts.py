@@ -112,6 +112,8 @@ def contract_columns(tool: base.Tool) -> dict[str, Any]:
         "output_schema": tool.output_schema,
         "business_key_template": tool.business_key,
         "return_direct": tool.return_direct,
+        "parameters": {name: dict(declared) for name, declared in tool.parameters.items()},
+        "overlap": tool.overlap,
         "wire": dict(tool.wire),
         "claims": dict(tool.claims),
         "waiting_contract": None,

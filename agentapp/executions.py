@@ -4,7 +4,7 @@ The caller is inside `ledger.transaction()` and holds the lock on the run's row.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from django.db.models import F
 
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
-from agentapp.models import Run, Step, Tool, ToolExecution
+from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.results import KEPT_CHARS, MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS
 from approvals import ledger, people
@@ -74,9 +74,11 @@ class Outcome:
     """The attempts that failed: {"attempt", "status", "reason", "message", "at"}."""
 
 
-def propose(run: Run, step: Step, proposals: Sequence[Proposal]) -> list[ToolExecution]:
-    """Store a step's calls, each in the state its checks gave it."""
-    executions = [_row(run, step, index, proposal) for index, proposal in enumerate(proposals)]
+def propose(
+    run: Run, step: Step, proposals: Sequence[Proposal], reasons: Mapping[str, ToolEvaluation] | None = None
+) -> list[ToolExecution]:
+    """Store a step's calls, each in the state its checks gave it. `reasons`: by call why guidelines had it proposed."""
+    executions = [_row(run, step, at, each, (reasons or {}).get(each.call.id)) for at, each in enumerate(proposals)]
     ToolExecution.objects.bulk_create(executions)
     for execution, proposal in zip(executions, proposals, strict=True):
         record(execution, "proposed", {"arguments_digest": execution.arguments_digest, "ruling": execution.ruling})
@@ -102,14 +104,9 @@ def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> To
     execution = _row(run, step, 0, Proposal(call, refusal=result))
     execution.effect_class, execution.consequential = EffectClass.READ, False
     execution.save(force_insert=True)
-    data = {
-        "step": step.number,
-        "execution": str(execution.pk),
-        "message": execution.message[:500],
-        "attempts": failure.attempts,
-    }
     kind = failure.reason.removeprefix("decision_")
-    ledger.record(ledger.run_chain(run.pk), f"decision.{kind}_failed", data)
+    data = {"step": step.number, "execution": str(execution.pk), "message": execution.message[:500]}
+    ledger.record(ledger.run_chain(run.pk), f"decision.{kind}_failed", {**data, "attempts": failure.attempts})
     return execution
 
 
@@ -319,7 +316,9 @@ def result_value(execution: ToolExecution) -> Any:
     return json.loads(execution.result_text) if execution.result_text else None
 
 
-def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
+def _row(
+    run: Run, step: Step, index: int, proposal: Proposal, evaluation: ToolEvaluation | None = None
+) -> ToolExecution:
     tool, refusal = proposal.tool, proposal.refusal
     execution = ToolExecution(
         run=run,
@@ -336,6 +335,7 @@ def _row(run: Run, step: Step, index: int, proposal: Proposal) -> ToolExecution:
         ruling=proposal.ruling,
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
+        evaluation=evaluation,
         was_blocked=proposal.was_blocked,
         proposed_at=Now(),
     )

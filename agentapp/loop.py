@@ -6,7 +6,6 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError
@@ -18,6 +17,7 @@ from agentapp import (
     conversations,
     endings,
     executions,
+    guidance_rows,
     lease,
     limits,
     points,
@@ -26,18 +26,16 @@ from agentapp import (
     waiting,
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
-from agentapp.compilers import compile_messages
-from agentapp.drivers.base import ModelError, StepRequest
+from agentapp.drivers.base import ModelError
 from agentapp.executor import settle
 from agentapp.history import BrokenHistory
 from agentapp.hooks import HookFailed
 from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
-from agentapp.models import Run
+from agentapp.models import Run, Tool
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
-from agentapp.runtime import admit_agent, driver_of
+from agentapp.runtime import admit_agent, decide
 from agentapp.state import RunState
-from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import StepRows
 from approvals import ledger
 
@@ -219,7 +217,7 @@ def _take_step(state: RunState) -> bool:
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
     try:
-        reply = _ask(state, disclosed, may_call=may_call)
+        reply = decide(state, disclosed, may_call=may_call)
     except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError):
         raise
     except Exception:
@@ -228,7 +226,7 @@ def _take_step(state: RunState) -> bool:
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
     reply = replace(reply, tool_calls=tuple(guarded.calls))
-    callable_now = disclosed if may_call else {}
+    callable_now = _offered(disclosed, reply) if may_call else {}
     situation = Situation(state.run, state.configuration, callable_now, state.steps)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
     with ledger.transaction():
@@ -250,11 +248,18 @@ def _take_step(state: RunState) -> bool:
         if reply.failure is not None:
             rows = StepRows(step, [executions.record_failed_decision(state.run, step, reply.failure)])
         else:
-            rows = StepRows(step, executions.propose(state.run, step, proposals))
+            reasons = guidance_rows.record(state.run, step, reply.guidance) if reply.guidance else {}
+            rows = StepRows(step, executions.propose(state.run, step, proposals, reasons))
     state.steps.append(rows)
     _add_usage(state.run, reply)
     points.tokens_reported(state, reply)
     return _conclude(state)
+
+
+def _offered(disclosed: dict[str, Tool], reply: Reply) -> dict[str, Tool]:
+    """What the step could call: where guidelines decide, only what they asked for."""
+    offered = disclosed if reply.guidance is None else reply.guidance.offered
+    return {name: tool for name, tool in disclosed.items() if name in offered}
 
 
 def _was_last(state: RunState) -> bool:
@@ -313,21 +318,6 @@ def _record_failed_step(state: RunState, started_at: datetime) -> None:
         state.steps.append(StepRows(step, []))
         _add_usage(state.run, reply)
         points.after_step(state)
-
-
-def _ask(state: RunState, disclosed: dict[str, Any], *, may_call: bool) -> Reply:
-    """The driver's decision. No transaction is open here."""
-    run = state.run
-    request = StepRequest(
-        run_id=str(run.pk),
-        step=len(state.earlier.kept) + run.step_count + 1,
-        agent=run.agent_snapshot,
-        script=run.script,
-        messages=compile_messages(run, state.conversation(), state.steps),
-        tools=tuple(specs(disclosed)),
-        tool_choice=tool_choice(run, disclosed, any(rows.executions for rows in state.history)) if may_call else "none",
-    )
-    return driver_of(state).next_step(request)
 
 
 def _add_usage(run: Run, reply: Reply) -> None:

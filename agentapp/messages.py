@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
+from agentapp.considered import Guidance
+
 # What one reply can have taken; more is a mistake, and would not fit the columns.
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 100_000
@@ -85,6 +87,8 @@ class Reply:
     """What the model thought, where a driver has it say so apart from its text."""
     failure: DecisionFailure | None = None
     notes: tuple[Note, ...] = ()
+    guidance: Guidance | None = None
+    """What was looked at before it was decided, where guidelines decide."""
 
 
 @dataclass(frozen=True)

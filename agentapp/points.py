@@ -132,24 +132,55 @@ def tokens_reported(state: RunState, reply: Reply) -> None:
 
 def inference(state: RunState, request: llm.Request, ask: Callable[[llm.Request], Reply]) -> Reply:
     """A model's reply to a request, both as hooks make them."""
+    asked = inference_begins(state, request)
+    try:
+        reply = ask(asked.request)
+    except llm.ModelError as error:
+        inference_failed(state, asked, error)
+        raise
+    return inference_ends(state, asked, reply)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A question as it goes to a model. `id` is empty where nobody looks at it."""
+
+    request: llm.Request
+    id: str = ""
+
+
+def inference_begins(state: RunState, request: llm.Request) -> Inference:
+    """A question that is about to be put, as hooks make it."""
     if not observe.is_watched() and not any(
         state.hooks.at(point) for point in ("before_inference_request", "after_inference_response")
     ):
-        return ask(request)
+        return Inference(request)
     run, step, about = state.run, state.run.step_count + 1, uuid.uuid4().hex
     before = hooks.BeforeInferenceRequest(run=facts(run), step=step, inference_id=about, request=request)
     asked, _ = _run(state, "before_inference_request", lambda: before)
     request = asked.request if asked else request
     observe.emit("inference.started", run.pk, {"inference": about, "step": step, "request": request})
-    try:
-        reply = ask(request)
-    except llm.ModelError as error:
-        observe.emit("inference.failed", run.pk, {"inference": about, "step": step, "message": str(error)})
-        raise
-    after = hooks.AfterInferenceResponse(run=facts(run), step=step, inference_id=about, request=request, reply=reply)
+    return Inference(request, about)
+
+
+def inference_failed(state: RunState, asked: Inference, error: llm.ModelError) -> None:
+    """A question that got no reply."""
+    if asked.id:
+        data = {"inference": asked.id, "step": state.run.step_count + 1, "message": str(error)}
+        observe.emit("inference.failed", state.run.pk, data)
+
+
+def inference_ends(state: RunState, asked: Inference, reply: Reply) -> Reply:
+    """The reply to a question, as hooks make it."""
+    if not asked.id:
+        return reply
+    run, step = state.run, state.run.step_count + 1
+    after = hooks.AfterInferenceResponse(
+        run=facts(run), step=step, inference_id=asked.id, request=asked.request, reply=reply
+    )
     answered, _ = _run(state, "after_inference_response", lambda: after)
     reply = _honest(reply, answered.reply) if answered else reply
-    observe.emit("inference.completed", run.pk, {"inference": about, "step": step, "reply": reply})
+    observe.emit("inference.completed", run.pk, {"inference": asked.id, "step": step, "reply": reply})
     return reply
 
 

@@ -5,9 +5,13 @@ from django.db.models import Q
 
 _RUNS_READ = ["agentapp.view_run", "agentapp.view_step", "agentapp.view_toolexecution", "agentapp.view_conversation"]
 _CONTROLS = ["agentapp.engage_killswitch", "agentapp.view_killswitch", "agentapp.view_breaker"]
+_CONFIGURED = {
+    "agentapp": ["agent", "route", "tool", "toolsource", "guideline", "guidelinerelation", "toolrelation"],
+    "approvals": ["rule", "channel"],
+}
 _CONFIGURE = [
     f"{app}.{verb}_{model}"
-    for app, models in {"agentapp": ["agent", "route", "tool", "toolsource"], "approvals": ["rule", "channel"]}.items()
+    for app, models in _CONFIGURED.items()
     for model in models
     for verb in ("add", "change", "delete", "view")
 ]

@@ -7,7 +7,7 @@ normal. Functions that take a lease token raise LeaseLost when the run is no lon
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -204,6 +204,7 @@ def record_step(
         disclosed_tools=list(disclosed),
         provider_parts=storable_json(reply.provider_parts),
         finish_reason=storable(reply.finish_reason)[:40],
+        asked=_asked(reply),
         cost=usage.cost,
         started_at=started_at,
         finished_at=finished_at,
@@ -220,6 +221,12 @@ def record_step(
     for note in reply.notes:
         ledger.record(ledger.run_chain(run.pk), f"step.{note.type}", {"step": number, **storable_json(note.data)})
     return step
+
+
+def _asked(reply: Reply) -> list[dict[str, Any]]:
+    """What models were asked for, where a step took more than one reply."""
+    asked = reply.guidance.asked if reply.guidance else ()
+    return [{**asdict(each), "cost": None if each.cost is None else str(each.cost)} for each in asked]
 
 
 def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None, why: str = "") -> None:

@@ -1,22 +1,31 @@
 """What a driver is bound to for one drive of a run: the way to its models, behind their breakers."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from django.conf import settings
 from django.db import DatabaseError
 
 from agentapp import breakers, drafts, llm, points
 from agentapp.breakers import Thing
+from agentapp.compilers import compile_messages
+from agentapp.considered import GUIDED
 from agentapp.deadline import let_go_of_database
 from agentapp.drivers import get_driver
-from agentapp.drivers.base import Driver
+from agentapp.drivers.base import Driver, StepRequest
+from agentapp.known import known_to
 from agentapp.llm import ModelError
 from agentapp.messages import Reply
+from agentapp.models import Tool
 from agentapp.state import RunState
+from agentapp.toolset import specs, tool_choice
 from approvals import ledger
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Questions of one step that wait for models at the same time."""
 
 # These say that one request cannot be answered, or cannot be sent from here; not that the model fails.
 _NOT_THE_MODELS = {"rejected", "context_window", "content_filter", "not_configured", "unknown_model"}
@@ -36,6 +45,30 @@ class DriveRuntime:
         watch = self._show if seen and not self.state.hooks.at("after_inference_response") else None
         return points.inference(self.state, request, lambda asked: self._ask(asked, watch))
 
+    def complete_all(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
+        """Ask several questions at once and wait for all. In their order what came of each.
+
+        Hooks and breakers look at one after the other here; only the waiting is done in threads, without a database.
+        """
+        state = self.state
+        asked = [points.inference_begins(state, request) for request in requests]
+        for model in dict.fromkeys(each.request.model for each in asked):
+            slowest = max(each.request.timeout for each in asked if each.request.model == model)
+            _admit(state, breakers.of_model(model), slowest)
+        let_go_of_database()
+        with ThreadPoolExecutor(max_workers=min(len(asked), AT_ONCE) or 1, thread_name_prefix="model") as threads:
+            came = list(threads.map(lambda each: _reply_or_error(each.request), asked))
+        return [self._taken(each, reply) for each, reply in zip(asked, came, strict=True)]
+
+    def _taken(self, asked: points.Inference, reply: Reply | ModelError) -> Reply | ModelError:
+        things = breakers.of_model(asked.request.model)
+        if isinstance(reply, ModelError):
+            _count_failure(things, reply)
+            points.inference_failed(self.state, asked, reply)
+            return reply
+        self._count_success(things)
+        return points.inference_ends(self.state, asked, reply)
+
     def replay(self, request: llm.Request, reply: Reply) -> Reply:
         """Take a reply from a script as if a model had given it."""
         return points.inference(self.state, request, lambda _: reply)
@@ -48,14 +81,15 @@ class DriveRuntime:
             reply = llm.complete(request, watch)
         except ModelError as error:
             self.state.discard_draft()
-            if error.code not in _NOT_THE_MODELS:
-                with ledger.transaction():
-                    breakers.failed(things[0], str(error))
+            _count_failure(things, error)
             raise
+        self._count_success(things)
+        return reply
+
+    def _count_success(self, things: list[Thing]) -> None:
         if breakers.need_a_look(self.state.run):
             with ledger.transaction():
                 breakers.succeeded(self.state.run, things)
-        return reply
 
     def _show(self, text: str) -> None:
         """Let people see what has come so far. That they cannot is no reason to lose the reply."""
@@ -72,9 +106,42 @@ class DriveRuntime:
 def driver_of(state: RunState) -> Driver:
     """The driver of a run, bound for this drive when it is first wanted."""
     if state.driver is None:
-        state.driver = get_driver("scripted" if state.run.script is not None else state.run.agent_snapshot["driver"])
+        named = state.run.agent_snapshot["driver"]
+        # One that follows guidelines does so with a script as well: only what a model would answer stands in it.
+        state.driver = get_driver("scripted" if state.run.script is not None and named != GUIDED else named)
         state.driver.bind(DriveRuntime(state))
     return state.driver
+
+
+def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Reply:
+    """The driver's decision about the next step. No transaction is open here. Raises ModelError."""
+    run = state.run
+    has_called = any(rows.executions for rows in state.history)
+    request = StepRequest(
+        run_id=str(run.pk),
+        step=len(state.earlier.kept) + run.step_count + 1,
+        agent=run.agent_snapshot,
+        script=run.script,
+        messages=compile_messages(run, state.conversation(), state.steps),
+        tools=tuple(specs(disclosed)),
+        tool_choice=tool_choice(run, disclosed, has_called) if may_call else "none",
+        known=known_to(state, disclosed) if run.agent_snapshot["driver"] == GUIDED else None,
+    )
+    return driver_of(state).next_step(request)
+
+
+def _reply_or_error(request: llm.Request) -> Reply | ModelError:
+    """Asked in a thread of its own: what is raised there would take the other replies along."""
+    try:
+        return llm.complete(request)
+    except ModelError as error:
+        return error
+
+
+def _count_failure(things: Sequence[Thing], error: ModelError) -> None:
+    if error.code not in _NOT_THE_MODELS:
+        with ledger.transaction():
+            breakers.failed(things[0], str(error))
 
 
 def admit_agent(state: RunState) -> None:

@@ -44,15 +44,57 @@ REPLY_SCHEMA: dict[str, Any] = {
     },
     "additionalProperties": False,
 }
+# What a model would answer in one step of an agent that follows guidelines.
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_CALLS = {"type": "array", "items": {"type": "object"}, "maxItems": 32}
+GUIDED_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        # By guideline why it holds; or only their names.
+        "matched": {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, _NAMES]},
+        # By tool what becomes of it; or only the arguments of the calls that are needed.
+        "evaluations": {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [
+                    _CALLS,
+                    {
+                        "type": "object",
+                        "properties": {
+                            "state": {
+                                "enum": ["needs_to_run", "data_already_in_context", "cannot_run", "not_applicable"]
+                            },
+                            "calls": _CALLS,
+                            "why": {"type": "string"},
+                        },
+                        "required": ["state"],
+                        "additionalProperties": False,
+                    },
+                ]
+            },
+        },
+        # The reply; or what is said first, and what after each correction.
+        "says": {"anyOf": [{"type": "string"}, {**_NAMES, "minItems": 1}]},
+        # The tools whose acts it claims; or those of each draft.
+        "claims": {"type": "array", "items": {"anyOf": [{"type": "string"}, _NAMES]}},
+        "error": _ERROR,
+        "usage": _USAGE,
+        "answer": REPLY_SCHEMA["properties"]["answer"],
+    },
+    "additionalProperties": False,
+}
 SCRIPT_SCHEMA: dict[str, Any] = {"type": "array", "items": REPLY_SCHEMA, "minItems": 1, "maxItems": 1000}
+
+
+GUIDED_SCRIPT_SCHEMA: dict[str, Any] = {**SCRIPT_SCHEMA, "items": GUIDED_SCHEMA}
 
 
 class ScriptError(ValueError):
     """A script is not a list of replies; the message names the first place."""
 
 
-def check_script(script: object) -> None:
-    """Raises ScriptError unless `script` is a list of replies."""
-    problems = check_arguments(SCRIPT_SCHEMA, script)
+def check_script(script: object, *, is_guided: bool = False) -> None:
+    """Raises ScriptError unless `script` is a list of replies, or of a model's answers where guidelines decide."""
+    problems = check_arguments(GUIDED_SCRIPT_SCHEMA if is_guided else SCRIPT_SCHEMA, script)
     if problems:
         raise ScriptError(f"script/{problems[0].field}: {problems[0].sentence}")

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, runs, tasks, turns
+from agentapp.considered import GUIDED
 from agentapp.models import Agent, ApiToken, Run
 from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
@@ -141,7 +142,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
         raise Refused("forbidden", "Scripted runs are switched off here (ALLOW_SCRIPTED_RUNS).", "script")
     if new.script is not None:
         try:
-            check_script(new.script)
+            check_script(new.script, is_guided=agent.driver == GUIDED)
         except ScriptError as error:
             raise Refused("invalid", str(error), "script") from error
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import Q
+
 from agentapp import agent_tools, switches
 from agentapp.breakers import Thing, of_tool
+from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
-from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
+from agentapp.models import Agent, Breaker, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
 from approvals.models import Channel, Rule
 
 
@@ -118,11 +121,38 @@ _SNAPSHOT = (
 )  # fmt: skip
 
 
+def _guidance(agent: Agent) -> dict[str, Any]:
+    """The guidelines that are on, with how they and the agent's tools relate, as guidance reads them."""
+    on = agent.guidelines.filter(enabled=True)
+    pairs = GuidelineRelation.objects.filter(source__in=on).filter(Q(target__in=on) | Q(tool__isnull=False))
+    overlaps = ToolRelation.objects.filter(kind=ToolRelation.Kind.OVERLAP)
+    return {
+        "guidelines": [
+            {
+                **{name: getattr(row, name) for name in _GUIDELINE},
+                "tools": sorted(tool.name for tool in row.tools.all()),
+            }
+            for row in on.order_by("name").prefetch_related("tools")
+        ],
+        "relations": [
+            {"kind": row.kind, "source": row.source.name, "target": (row.target or row.tool).name}  # type: ignore[union-attr]
+            for row in pairs.select_related("source", "target", "tool").order_by("source__name", "kind", "pk")
+        ],
+        "overlaps": [list(pair) for pair in overlaps.order_by("pk").values_list("source__name", "target__name")],
+    }
+
+
+_GUIDELINE = (
+    "name", "condition", "action", "description", "criticality", "priority", "matcher", "python", "version",
+)  # fmt: skip
+
+
 def snapshot_of(agent: Agent) -> dict[str, Any]:
     """The agent's configuration, as a run keeps it for its whole life. Amounts of money are texts."""
     kept = {name: getattr(agent, name) for name in _SNAPSHOT}
     return {
         **{name: str(value) if isinstance(value, Decimal) else value for name, value in kept.items()},
+        **({"guidance": _guidance(agent)} if agent.driver == GUIDED else {}),
         "tools": sorted(agent.tools.values_list("name", flat=True)),
         "routes": {
             route.name: sorted(tool.name for tool in route.tools.all())

@@ -4,7 +4,8 @@ from typing import Any
 
 from django.db.models import Prefetch
 
-from agentapp.models import Run, Step, ToolExecution
+from agentapp.considered import GUIDED
+from agentapp.models import GuidelineMatch, Run, Step, ToolEvaluation, ToolExecution
 from approvals.models import Decision, Event
 
 # Of a run that answers a call, what its own page shows.
@@ -12,17 +13,32 @@ _SUBRUN_UNREAD = tuple(f"subrun__{name}" for name in ("agent_snapshot", "input",
 
 
 def steps_of(run: Run) -> list[Step]:
-    """A run's steps with their calls, each call with its approval and the decisions about it. Three queries."""
+    """A run's steps with their calls, each call with its approval and the decisions about it. Three queries.
+
+    Where guidelines decide, three more: what each step looked at.
+    """
     decisions = Decision.objects.select_related("user").order_by("decided_at")
-    calls = ToolExecution.objects.select_related("tool", "approval", "subrun__agent").order_by("index")
+    calls = ToolExecution.objects.select_related("tool", "approval", "subrun__agent", "evaluation").order_by("index")
     calls = calls.defer(*_SUBRUN_UNREAD).prefetch_related(Prefetch("approval__decisions", queryset=decisions))
-    return list(run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls)))
+    looked_at = (
+        ["guideline_matches", "tool_evaluations__insights"] if run.agent_snapshot.get("driver") == GUIDED else []
+    )
+    steps = run.steps.order_by("number").prefetch_related(Prefetch("executions", queryset=calls), *looked_at)
+    return list(steps)
 
 
 def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
     """One call with all that is kept of it. One query; who decided about it stands in the timeline."""
-    calls = ToolExecution.objects.select_related("step", "tool", "approval", "replay_of__step", "subrun__agent")
+    calls = ToolExecution.objects.select_related(
+        "step", "tool", "approval", "replay_of__step", "subrun__agent", "evaluation"
+    )  # fmt: skip
     return calls.defer(*_SUBRUN_UNREAD).filter(run=run, step__number=step, index=index).first()
+
+
+def guidance_of(step: Step) -> tuple[list[GuidelineMatch], list[ToolEvaluation]]:
+    """What a step looked at where guidelines decide: guidelines, and tools with what they lack. Three queries."""
+    evaluations = step.tool_evaluations.order_by("index").prefetch_related("insights")
+    return list(step.guideline_matches.order_by("index")), list(evaluations)
 
 
 def steps_upto(run: Run, number: int, before: int = 0) -> list[Step]:

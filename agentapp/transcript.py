@@ -29,7 +29,7 @@ def load_kept(run: Run) -> list[StepRows]:
 def load_steps(run: Run) -> list[StepRows]:
     """All steps of a run with their calls. Two queries, however long the run."""
     steps = {step.pk: StepRows(step, []) for step in run.steps.order_by("number")}
-    calls = run.executions.select_related("tool__source", "replay_of__tool")
+    calls = run.executions.select_related("tool__source", "replay_of__tool", "evaluation")
     for execution in calls.order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
     return list(steps.values())

@@ -15,7 +15,6 @@ from django.db import models, router
 from django.db.models import ProtectedError
 
 from approvals import ledger
-from approvals.models import Rule
 
 # Never written to an event, whatever table they stand in.
 SECRET_FIELDS = frozenset({"password", "digest", "secret"})
@@ -74,7 +73,7 @@ def describe(instance: models.Model) -> dict[str, Any]:
 
 def before(instance: models.Model) -> dict[str, Any] | None:
     """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
-    stored = _stored(instance).select_for_update().first()
+    stored = _stored(instance).select_for_update(of=("self",)).first()
     return describe(stored) if stored is not None else None
 
 
@@ -118,9 +117,10 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         changed = [name for name in now if was is None or was.get(name) != now[name]]
         if not changed:
             return None
-        if isinstance(instance, Rule) and was is not None:
-            instance.version = now["version"] = now["version"] + 1
-            type(instance)._default_manager.filter(pk=instance.pk).update(version=instance.version)
+        if was is not None and _counts_versions(instance):
+            now["version"] += 1
+            _stored(instance).update(version=now["version"])
+            instance.version = now["version"]  # type: ignore[attr-defined]
             changed.append("version")
         change = Change(
             table=instance._meta.label,
@@ -131,6 +131,13 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         )
         _record(change, actor)
     return change
+
+
+def _counts_versions(instance: models.Model) -> bool:
+    """Whether a row has a number that grows with each change of it."""
+    return any(
+        field.name == "version" and isinstance(field, models.IntegerField) for field in instance._meta.concrete_fields
+    )
 
 
 def _with_owners(linked: models.QuerySet[Any]) -> models.QuerySet[Any]:

@@ -14,11 +14,17 @@ import yaml
 from django.core.management import get_commands
 
 from agentapp import hooks, observe
+from agentapp.configuration_file.shape import GuidelineEntry
 from agentapp.drivers import DRIVERS
+from agentapp.drivers.guided import SETTINGS_SCHEMA as GUIDED_SETTINGS
 from agentapp.drivers.react import SETTINGS_SCHEMA
 from agentapp.drivers.react_decision import read_decision
+from agentapp.guidance.guidelines import Guidelines
+from agentapp.guidance.known import Context, Known, Turn
+from agentapp.guidance.planner import PlannedCall
 from agentapp.messages import ToolResult, ToolSpec, UserMessage
 from agentapp.models import Agent
+from agentapp.script import check_script
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
 from tests.conftest import call, calls, says
@@ -109,7 +115,7 @@ def test_the_tools_of_the_tools_page_are_sound(tools_page):
     tools = {name: value for name, value in tools_page.items() if isinstance(value, Tool)}
     assert set(tools) == {
         "get_invoice", "write_off", "tag_invoice", "look_up_debtor", "balance_sheet", "scan", "ArchiveInvoice",
-        "export", "remind", "ask",
+        "export", "remind", "ask", "pay_back",
     }  # fmt: skip
     for tool in tools.values():
         texts = [tool.title, tool.sentence, tool.button, tool.confirm]
@@ -171,9 +177,29 @@ def test_the_driver_of_the_drivers_page_passes_its_own_tests(drivers_page):
     assert len(driver.check_settings({})) == 1
 
 
+def test_the_guidance_code_of_the_drivers_page_does_what_it_says(drivers_page):
+    turn = Turn("run", 1, {"name": "a"}, (), Guidelines(), Known(customer="vip-7"))
+    assert drivers_page["is_vip"](Context.of(turn)) == (True, "The customer is vip-7.")
+    calls = [PlannedCall("1", "refund", {}), PlannedCall("2", "get_order", {})]
+    assert drivers_page["LooksUpFirst"]().on_tools_inferred(Context.of(turn), calls) == calls[1:]
+
+
+def test_the_guided_script_of_the_drivers_page_is_one():
+    [script] = snippets(ROOT / "docs/drivers.md", "json")
+    check_script(json.loads(script), is_guided=True)
+
+
+def test_the_guidelines_of_the_configuration_page_are_shaped_as_a_file_has_them():
+    page = (ROOT / "docs/configuration.md").read_text()
+    assert not [name for name in GuidelineEntry.__annotations__ if f"`{name}`" not in page]
+    guided = yaml.safe_load(snippets(ROOT / "docs/configuration.md", "yaml")[-2])["agents"]["support"]["guidelines"]
+    assert list(guided) == ["order-first", "refund", "chat"]
+    assert {name for entry in guided.values() for name in entry} <= set(GuidelineEntry.__annotations__)
+
+
 def test_the_drivers_page_knows_every_driver_and_every_setting_of_react(drivers_page):
     page = (ROOT / "docs/drivers.md").read_text()
-    names = [*DRIVERS, *SETTINGS_SCHEMA["properties"]]
+    names = [*DRIVERS, *SETTINGS_SCHEMA["properties"], *GUIDED_SETTINGS["properties"]]
     assert not [name for name in names if f"| `{name}` |" not in page]
 
 

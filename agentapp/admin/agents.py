@@ -14,7 +14,7 @@ class AgentForm(forms.ModelForm):
     driver = forms.ChoiceField(
         choices=lambda: [(name, name) for name in DRIVERS],
         initial="tool_calling",
-        help_text="Who decides a step: a model that calls tools, one that writes what it wants, or a script.",
+        help_text="Who decides a step: a model that calls tools or writes what it wants, guidelines, or a script.",
     )
 
     class Meta:

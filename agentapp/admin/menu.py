@@ -8,7 +8,7 @@ from django.urls import reverse
 
 # Tables by their class's name. What stands nowhere here comes last, under "More".
 GROUPS = {
-    "Configuration": ["Agent", "Route", "Tool", "ToolSource", "Rule", "Channel"],
+    "Configuration": ["Agent", "Route", "Guideline", "Tool", "ToolRelation", "ToolSource", "Rule", "Channel"],
     "Stopping": ["Breaker", "KillSwitch"],
     "People and programs": ["User", "Group", "ApiToken"],
     "Records": [

@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from agentapp import actions, auth, lineage, trace, turns
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
+from agentapp.api.guidance import GuidanceOut, guidance_out
 from agentapp.api.paging import Listing, Page, page_of
 from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
+from agentapp.considered import GUIDED
 from agentapp.models import Run, Step
 from agentapp.reasons import StopReason
 
@@ -142,6 +144,7 @@ class StepOut(BaseModel):
     started_at: datetime
     finished_at: datetime
     calls: list[ToolExecutionOut]
+    guidance: GuidanceOut | None = Field(description="Of an agent that follows guidelines: what the step looked at.")
 
 
 class TraceOut(BaseModel):
@@ -254,7 +257,7 @@ def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
     steps = trace.steps_of(run)
     asked = any(call.subrun_id for step in steps for call in step.executions.all())
     cost = lineage.cost_of_family(run).cost if asked else run.cost
-    return TraceOut(run=run_detail(run), steps=[_step_out(step) for step in steps], family_cost=str(cost))
+    return TraceOut(run=run_detail(run), steps=[_step_out(run, step) for step in steps], family_cost=str(cost))
 
 
 def run_out(run: Run) -> RunOut:
@@ -316,7 +319,7 @@ def _shown(run: Run) -> dict[str, Any]:
     }
 
 
-def _step_out(step: Step) -> StepOut:
+def _step_out(run: Run, step: Step) -> StepOut:
     return StepOut(
         number=step.number,
         text=step.text,
@@ -334,6 +337,7 @@ def _step_out(step: Step) -> StepOut:
         started_at=step.started_at,
         finished_at=step.finished_at,
         calls=[execution_out(execution) for execution in step.executions.all()],
+        guidance=guidance_out(step) if run.agent_snapshot.get("driver") == GUIDED else None,
     )
 
 

@@ -12,7 +12,7 @@ from agentapp import actions, auth, executions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked_text
-from agentapp.models import Run, ToolExecution
+from agentapp.models import Run, ToolEvaluation, ToolExecution
 from approvals.masking import masked
 from approvals.models import Approval, Decision
 
@@ -62,6 +62,15 @@ class SubrunOut(BaseModel):
     finished_at: datetime | None
 
 
+class EvaluationOut(BaseModel):
+    """Why a call was proposed, where guidelines decide."""
+
+    state: str
+    mode: str = Field(description="`auto_approved` (no model was asked), `short` or `full` (argument by argument).")
+    guidelines: list[str] = Field(description="Those that asked for the tool. Empty where guidance is open.")
+    rationale: str | None = Field(description="The model's own words: a claim.")
+
+
 class ToolExecutionOut(BaseModel):
     """One proposed call. Secret arguments are masked."""
 
@@ -85,6 +94,7 @@ class ToolExecutionOut(BaseModel):
     evidence_ref: str | None
     allowed_by: str | None = Field(description="What let it run without a person.")
     approval: CallApproval | None
+    evaluation: EvaluationOut | None = Field(description="Of an agent that follows guidelines: why it was proposed.")
     subrun: SubrunOut | None = Field(description="The run that answers it, when the call asks another agent.")
     attempts: int
     outcome_note: str | None
@@ -141,7 +151,7 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
     if not visible.exists():
         raise not_found()
     actions.resolve_outcome(execution_id, body.outcome, body.note, user)
-    rows = ToolExecution.objects.select_related("tool", "approval", "subrun__agent")
+    rows = ToolExecution.objects.select_related("tool", "approval", "subrun__agent", "evaluation")
     return execution_out(rows.prefetch_related("approval__decisions__user").get(pk=execution_id))
 
 
@@ -175,7 +185,7 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
 
 
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
-    """Reads `tool`, `approval`, its decisions, and `subrun` with its agent, which the caller has fetched."""
+    """Reads `tool`, `evaluation`, `approval`, its decisions, and `subrun` with its agent, which the caller fetched."""
     secret = secret_fields_of(execution)
     return ToolExecutionOut(
         id=execution.pk,
@@ -196,6 +206,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,
         approval=_call_approval(execution.approval) if execution.approval else None,
+        evaluation=_evaluation(execution.evaluation) if execution.evaluation else None,
         subrun=_subrun(execution.subrun) if execution.subrun else None,
         attempts=execution.attempts,
         outcome_note=execution.outcome_note or None,
@@ -223,6 +234,15 @@ def decision_out(decision: Decision) -> DecisionOut:
         via=decision.via,
         decided_at=decision.decided_at,
         undone_at=decision.undone_at,
+    )
+
+
+def _evaluation(evaluation: ToolEvaluation) -> EvaluationOut:
+    return EvaluationOut(
+        state=evaluation.state,
+        mode=evaluation.mode,
+        guidelines=evaluation.guidelines,
+        rationale=evaluation.rationale or None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from django.contrib.auth.models import Group
 
+from agentapp.configuration_file import guidelines
 from agentapp.configuration_file.shape import (
     LINKS,
     SECTIONS,
@@ -37,7 +38,7 @@ def dump() -> str:
     """The whole configuration as YAML, in an order that does not depend on the database."""
     data = {
         "groups": {group.name: _group(group) for group in Group.objects.order_by("name")},
-        "tools": {tool.name: _columns(tool, ToolEntry) for tool in Tool.objects.order_by("name")},
+        "tools": {tool.name: _tool(tool) for tool in Tool.objects.order_by("name")},
         "agents": {agent.name: _agent(agent) for agent in Agent.objects.order_by("name")},
         "rules": {rule.name: _with_groups(rule, RuleEntry) for rule in Rule.objects.order_by("order", "name")},
         "channels": {channel.name: _with_groups(channel, ChannelEntry) for channel in Channel.objects.order_by("name")},
@@ -51,7 +52,12 @@ def _agent(agent: Agent) -> dict[str, Any]:
         route.name: {**_columns(route, RouteEntry), "tools": _names(route.tools)}
         for route in agent.routes.order_by("name")
     }
-    return {**_columns(agent, AgentEntry), "tools": _names(agent.tools), "routes": routes}
+    own = {"tools": _names(agent.tools), "routes": routes, "guidelines": guidelines.dump(agent)}
+    return {**_columns(agent, AgentEntry), **own}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {**_columns(tool, ToolEntry), "overlaps": guidelines.overlaps_of(tool)}
 
 
 def _group(group: Group) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from agentapp import agent_settings, agent_tools
+from agentapp.configuration_file import guidelines
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool
@@ -169,7 +170,10 @@ def _wanted_row(
         names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
         wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
         problems += [Problem(f"{path}.{column}", message) for column, message in wrong]
-        problems += _route_problems(path, agent_settings.tools_to_call(row, names), entry)
+        own = agent_settings.tools_to_call(row, names)
+        problems += _route_problems(path, own, entry)
+        wrong = guidelines.problems(entry.get("guidelines", {}), own)
+        problems += [Problem(f"{path}.guidelines.{where}", message) for where, message in wrong]
         asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
         problems += [
             Problem(f"{path}.tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking
@@ -236,6 +240,10 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     changes = [configuration.save(_current(row), actor, many)]
     if "routes" in entry:
         changes += _write_routes(row, entry["routes"], actor)
+    if "guidelines" in entry:
+        changes += guidelines.write(row, entry["guidelines"], actor)
+    if "overlaps" in entry:
+        changes += guidelines.write_overlaps(row, entry["overlaps"], actor)
     return changes
 
 
@@ -256,9 +264,13 @@ def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[conf
         for column, value in columns(plan.entry).items():
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
-    for plan in plans["agents"]:
-        if "routes" in plan.entry:  # again: their routes may name these tools
+        if "overlaps" in plan.entry:
+            changes += guidelines.write_overlaps(row, plan.entry["overlaps"], actor)
+    for plan in plans["agents"]:  # again: their routes and guidelines may name these tools
+        if "routes" in plan.entry:
             changes += _write_routes(plan.row, plan.entry["routes"], actor)
+        if "guidelines" in plan.entry:
+            changes += guidelines.write(plan.row, plan.entry["guidelines"], actor)
     return changes
 
 

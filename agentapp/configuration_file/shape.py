@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from agentapp.models import Agent, Tool
+from agentapp.models import Agent, Guideline, Tool
 from approvals import policy
 from approvals.digest import canonical, parse, storable
 from approvals.models import EffectClass, Risk, Rule, Verdict
@@ -120,12 +120,29 @@ class ToolEntry(TypedDict, total=False):
     secret_fields: list[Text]
     questions: list[Text]
     owner: Text
+    overlaps: list[ToolName]
 
 
 class RouteEntry(TypedDict, total=False):
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     description: Text
     tools: list[ToolName]
+
+
+class GuidelineEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    condition: Text
+    action: Text
+    description: Text
+    criticality: Annotated[str, _among(Guideline.Criticality.values)]
+    priority: int
+    matcher: Annotated[str, _among(Guideline.Matcher.values)]
+    python: Text
+    tools: list[ToolName]
+    enabled: bool
+    entails: list[Text]
+    goes_before: list[Text]
+    looked_at_again_after: list[ToolName]
 
 
 class AgentEntry(TypedDict, total=False):
@@ -167,6 +184,7 @@ class AgentEntry(TypedDict, total=False):
     input_schema: Json
     enabled: bool
     routes: dict[str, Annotated[RouteEntry, BeforeValidator(_nothing_is_empty)]]
+    guidelines: dict[str, Annotated[GuidelineEntry, BeforeValidator(_nothing_is_empty)]]
 
 
 class RuleEntry(TypedDict, total=False):
@@ -207,7 +225,12 @@ SECTIONS: dict[str, Any] = {
     "channels": ChannelEntry,
 }
 # The keys that name rows or hold rows of their own; every other key is a column.
-LINKS = frozenset({"groups", "permissions", "routes", "tools"})
+LINKS = frozenset(
+    {
+        "groups", "permissions", "routes", "tools", "guidelines", "entails", "goes_before", "looked_at_again_after",
+        "overlaps",
+    }
+)  # fmt: skip
 
 
 def columns(entry: Any) -> dict[str, Any]:

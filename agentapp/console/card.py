@@ -160,7 +160,8 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "rule_values": evidence.rule_values(approval),
         "rejections": rejections(),
         "tool_changed": standing == "pending" and not tool_unchanged(approval),
-        "unfounded": bool(approval.explanation) and len(approval.evidence) < 2,
+        "unfounded": bool(approval.explanation)
+        and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
 
 

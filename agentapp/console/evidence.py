@@ -27,6 +27,7 @@ class Item:
     step: int | None = None
     at: datetime | None = None
     took: float | None = None
+    version: int | None = None
     person: User | None = None
     # Where the body is gone: what it was, and since when.
     digest: str = ""
@@ -78,6 +79,7 @@ def _item(row: dict[str, Any]) -> Item:
         step=row.get("step"),
         at=_moment(row.get("at")),
         took=row.get("took"),
+        version=row.get("version"),
         digest=row.get("sha256", "") if "body" not in row else "",
         deleted_at=_moment(row.get("deleted_at")),
     )

@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from agentapp import trace
 from agentapp.answers import answer
+from agentapp.considered import GUIDED
 from agentapp.console import words
 from agentapp.console.json_tree import read
-from agentapp.models import Breaker, Run, Step, Tool, ToolExecution
+from agentapp.models import Breaker, GuidelineMatch, Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
 from approvals.masking import MASK, masked
@@ -90,6 +91,17 @@ class Inspected:
     raw: Sequence[tuple[str, JSON]] = ()
     messages: Sequence[Read] = ()
     breakers: Sequence[Breaker] = ()
+    matches: Sequence[GuidelineMatch] = ()
+    """Where guidelines decide: those the step looked at."""
+    evaluations: Sequence[ToolEvaluation] = ()
+
+    @property
+    def holding(self) -> list[GuidelineMatch]:
+        return [match for match in self.matches if match.matched]
+
+    @property
+    def others(self) -> list[GuidelineMatch]:
+        return [match for match in self.matches if not match.matched]
 
 
 def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row | None:
@@ -145,7 +157,12 @@ def _model_call(run: Run, row: Row, tab: str) -> Inspected | None:
     reason = words.reason(step.error) if step.error else ""
     raw = [("Reply as the provider gave it", _reply(step, list(calls)))] if tab == "raw" else ()
     read = messages_of(run, steps[:-1]) if tab == "messages" else ()
-    return Inspected("model", row, tab=tab, step=step, asked=asked, reason=reason, raw=raw, messages=read)
+    guided = tab == "summary" and run.agent_snapshot.get("driver") == GUIDED
+    matches, evaluations = trace.guidance_of(step) if guided else ([], [])
+    return Inspected(
+        "model", row, tab=tab, step=step, asked=asked, reason=reason, raw=raw, messages=read, matches=matches,
+        evaluations=evaluations,
+    )  # fmt: skip
 
 
 def messages_of(run: Run, steps: Sequence[Step]) -> list[Read]:

@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 from django.utils.module_loading import import_string
 
+from agentapp.considered import GUIDED
 from agentapp.drivers.base import Driver
 
 DRIVERS: dict[str, str] = {
     "tool_calling": "agentapp.drivers.tool_calling.ToolCallingDriver",
     "react": "agentapp.drivers.react.ReactDriver",
+    GUIDED: "agentapp.drivers.guided.GuidedDriver",
     "scripted": "agentapp.drivers.scripted.ScriptedDriver",
 }
 

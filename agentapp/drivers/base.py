@@ -1,10 +1,11 @@
 """The two contracts of a run: a driver decides the next step, an executor runs the calls it asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentapp import llm
+from agentapp.guidance.known import Known
 from agentapp.llm import ModelError
 from agentapp.messages import ChatMessage, Reply, ToolSpec
 
@@ -25,6 +26,8 @@ class StepRequest:
     tools: tuple[ToolSpec, ...]
     tool_choice: str = "auto"
     """"auto", "required", "none" or the name of one tool."""
+    known: Known | None = None
+    """What guidance rests on; None for a driver that does not follow guidelines."""
 
 
 class Runtime(Protocol):
@@ -34,6 +37,10 @@ class Runtime(Protocol):
         """Ask a model and wait for the whole reply. Raises ModelError. `seen`: its text is meant for people as it
         stands, and they may read it while it is written.
         """
+        ...
+
+    def complete_all(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
+        """Ask several questions at once and wait for all. In their order what came of each."""
         ...
 
     def replay(self, request: llm.Request, reply: Reply) -> Reply:

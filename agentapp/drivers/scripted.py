@@ -35,30 +35,32 @@ class ScriptedDriver:
         self.runtime = runtime
 
     def next_step(self, state: StepRequest) -> Reply:
-        return self._replay(state, _reply_of(state))
+        return replayed(self.runtime, state, _reply_of(state))
 
     def in_words(self, state: StepRequest) -> Reply:
         """What the reply whose calls are asked about has as its answer."""
         answer = _reply_of(state).get("answer")
         if answer is None:
             raise ModelError(f"The script has no answer about step {state.step}.", code="script_ended")
-        return self._replay(state, answer)
+        return replayed(self.runtime, state, answer)
 
-    def _replay(self, state: StepRequest, reply: Mapping[str, Any]) -> Reply:
-        if "error" in reply:
-            raise ModelError(reply["error"], code="scripted")
-        calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
-        scripted = Reply(
-            text=reply.get("text", ""),
-            tool_calls=calls,
-            usage=_usage(reply.get("usage", {})),
-            model="scripted",
-            finish_reason="tool_call" if calls else "stop",
-        )
-        if self.runtime is None:
-            return scripted
-        request = llm.Request("scripted", state.agent.get("instructions", ""), state.messages, state.tools)
-        return self.runtime.replay(request, scripted)
+
+def replayed(runtime: Runtime | None, state: StepRequest, reply: Mapping[str, Any]) -> Reply:
+    """One reply of a script, past the hooks that a model's would pass. Raises ModelError where it is an error."""
+    if "error" in reply:
+        raise ModelError(reply["error"], code="scripted")
+    calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
+    scripted = Reply(
+        text=reply.get("text", ""),
+        tool_calls=calls,
+        usage=usage_of(reply.get("usage", {})),
+        model="scripted",
+        finish_reason="tool_call" if calls else "stop",
+    )
+    if runtime is None:
+        return scripted
+    request = llm.Request("scripted", state.agent.get("instructions", ""), state.messages, state.tools)
+    return runtime.replay(request, scripted)
 
 
 def _reply_of(state: StepRequest) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
     return ToolCall(id=call["id"], name=call["name"], arguments_text=arguments)
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
+def usage_of(usage: Mapping[str, Any]) -> Usage:
     return Usage(
         input_tokens=usage.get("input_tokens", 0),
         output_tokens=usage.get("output_tokens", 0),

@@ -3,6 +3,14 @@
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending
 from agentapp.models.conversations import Conversation, Message
+from agentapp.models.guidelines import (
+    Guideline,
+    GuidelineMatch,
+    GuidelineRelation,
+    ToolEvaluation,
+    ToolInsight,
+    ToolRelation,
+)
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
 from agentapp.models.tools import SourceHealth, Tool, ToolSource
@@ -13,6 +21,9 @@ __all__ = [
     "Breaker",
     "Conversation",
     "Draft",
+    "Guideline",
+    "GuidelineMatch",
+    "GuidelineRelation",
     "KillSwitch",
     "Message",
     "Preferences",
@@ -24,6 +35,9 @@ __all__ = [
     "Spending",
     "Step",
     "Tool",
+    "ToolEvaluation",
     "ToolExecution",
+    "ToolInsight",
+    "ToolRelation",
     "ToolSource",
 ]

@@ -53,7 +53,9 @@ class Agent(models.Model):
         default=dict, blank=True, help_text='As in {"temperature": 0, "max_tokens": 800}.'
     )
     driver_settings = models.JSONField(
-        default=dict, blank=True, help_text='For react, as in {"max_retries": 2, "final_via_inference": true}.'
+        default=dict,
+        blank=True,
+        help_text='For react as in {"max_retries": 2}, for guided as in {"max_iterations": 3}.',
     )
     tools = models.ManyToManyField(Tool, blank=True, related_name="agents")
     parallel_tool_calls = models.BooleanField(default=True, help_text="The model may ask for several calls at once.")

@@ -185,6 +185,9 @@ class Step(models.Model):
     cached_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
     cost = models.DecimalField(max_digits=20, decimal_places=8, null=True)
+    asked = models.JSONField(
+        default=list, help_text="What models were asked for in it, where that is more than one reply, and what it took."
+    )
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField()
 
@@ -272,6 +275,10 @@ class ToolExecution(models.Model):
     cost = models.DecimalField(max_digits=12, decimal_places=6, default=Decimal(0))
     trust = models.CharField(max_length=20, choices=Tool.Trust, default=Tool.Trust.UNTRUSTED)
     evidence_ref = models.CharField(max_length=200, blank=True)
+    evaluation = models.ForeignKey(
+        "ToolEvaluation", null=True, on_delete=models.PROTECT, related_name="executions",
+        help_text="Why it was proposed, where guidelines decide.",
+    )  # fmt: skip
     subrun = models.OneToOneField(
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )

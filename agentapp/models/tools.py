@@ -68,6 +68,11 @@ class Tool(models.Model):
         NONE = "none", "None: a lost call is shown to a person, never repeated by itself"
         KEY = "key", "Honours the key: a lost call is repeated with the same key"
 
+    class Overlap(models.TextChoices):
+        NONE = "none", "None: it is looked at alone"
+        AUTO = "auto", "With the tools it overlaps with"
+        ALWAYS = "always", "Always: alone, with all the others named beside it"
+
     class AdditionalArguments(models.TextChoices):
         REJECT = "reject", "Reject the call and tell the model"
         DROP = "drop", "Drop them and run"
@@ -98,6 +103,12 @@ class Tool(models.Model):
     )
     return_direct = models.BooleanField(
         default=False, help_text="Its result is the run's answer; the model adds nothing."
+    )
+    parameters = models.JSONField(
+        default=dict, blank=True, help_text="What is said of its arguments beyond the schema, for agents with guidance."
+    )
+    overlap = models.CharField(
+        max_length=6, choices=Overlap, default=Overlap.AUTO, help_text="How agents with guidance look at it."
     )
     version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
     wire = models.JSONField(

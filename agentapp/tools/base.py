@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from agentapp.messages import StopRun, ToolResult, ToolSpec, Trust
 from agentapp.tools import results, schema
 from agentapp.tools.injection import Injected, NotConfigured, injected_parameters
+from agentapp.tools.parameters import check_parameters
 from agentapp.tools.results import InvalidArguments, Response, ToolError, Wording
 
 __all__ = [
@@ -125,6 +126,10 @@ class Tool:
     """What the model reads of a ToolError: False and True its own text, else this text or what this function says."""
     on_invalid: Wording = False
     """What the model reads of arguments that fit the schema and not the types: False every problem, as on_error."""
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    """For agents with guidance, by argument: what `parameters.PARAMETER_SCHEMA` lists."""
+    overlap: Literal["none", "auto", "always"] = "auto"
+    """How agents with guidance look at it: with the tools it overlaps with; alone; alone with all others in view."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as in a unit test. The runtime calls `run`."""
@@ -153,6 +158,8 @@ class Tool:
             "return_direct": self.return_direct,
             # What does not name its target keeps the version it had.
             **({"confirm": self.confirm} if self.confirm else {}),
+            **({"parameters": {name: dict(said) for name, said in self.parameters.items()}} if self.parameters else {}),
+            **({"overlap": self.overlap} if self.overlap != "auto" else {}),
             **({"wire": dict(self.wire)} if self.wire else {}),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -254,6 +261,8 @@ class Options(TypedDict, total=False):
     response: Response
     on_error: Wording
     on_invalid: Wording
+    parameters: Mapping[str, Mapping[str, Any]]
+    overlap: Literal["none", "auto", "always"]
 
 
 @overload
@@ -296,6 +305,7 @@ def _make(target: Any, options: dict[str, Any]) -> Tool:
     schema.validator(input_schema)
     if options.get("output_schema") is not None:
         schema.validator(options["output_schema"])
+    check_parameters(name, input_schema, options.get("parameters", {}))
     examples = options.pop("examples", [])
     return Tool(
         name=name,

@@ -8,7 +8,8 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 
-from agentapp.models import Agent, Tool, ToolSource
+from agentapp import checks
+from agentapp.models import Agent, Guideline, Tool, ToolSource
 from approvals import append_only
 from approvals.models import Channel, Rule
 
@@ -104,6 +105,20 @@ def test_rows_that_name_code_that_is_not_there_are_named(development: None) -> N
     Channel.objects.create(name="loft", kind="pigeon")
     Channel.objects.create(name="desk", kind="email", config={"to": []})
     assert ids(["default"]) == ["countersign.E011", "countersign.E012", "countersign.E013"]
+
+
+@pytest.mark.django_db
+def test_guidance_that_names_code_that_is_not_there_is_named(development: None) -> None:
+    source = ToolSource.objects.create(name="shop", location="shop.tools")
+    choices = {"account": {"choice_provider": "no.such.choices"}, "amount": {"precedence": 1}}
+    Tool.objects.create(name="pay", source=source, version="1", parameters=choices)
+    support = Agent.objects.create(name="support")
+    Guideline.objects.create(agent=support, name="vip", matcher="python", python="no.such.matcher")
+    Guideline.objects.create(agent=support, name="off", matcher="python", python="no.such.other", enabled=False)
+    assert ids(["default"]) == ["countersign.E014", "countersign.E014"]
+    found = [str(message.msg) for message in checks.guidance_names_code_that_exists(["default"])]
+    assert found[0].startswith("The guideline support/vip is matched by code. no.such.matcher cannot be imported")
+    assert found[1].startswith("The tool 'pay' takes its choices of 'account' from code. no.such.choices cannot be")
 
 
 @pytest.mark.django_db

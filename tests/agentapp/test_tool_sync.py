@@ -1,5 +1,6 @@
 """Contracts come from code; safety belongs to admins; a changed contract voids what was asked about the old one."""
 
+import dataclasses
 import sys
 from io import StringIO
 from types import ModuleType
@@ -52,6 +53,16 @@ def pay(description: str = "Pay.", effect: Any = "irreversible") -> base.Tool:
 
 def sync() -> tool_sync.Synced:
     return tool_sync.sync("test")
+
+
+def test_what_a_tool_says_of_its_parameters_is_part_of_its_contract(changing_module: Any) -> None:
+    plain = pay()
+    declared = dataclasses.replace(plain, parameters={"amount": {"precedence": 1}}, overlap="none")
+    assert declared.version != plain.version
+    changing_module(pay_out=declared)
+    sync()
+    row = Tool.objects.get(name="pay_out")
+    assert (row.parameters, row.overlap, row.version) == ({"amount": {"precedence": 1}}, "none", declared.version)
 
 
 def configuration_events() -> list[Event]:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from agentapp import tool_sync
 from agentapp.admin import menu
-from agentapp.models import Agent, KillSwitch, Preferences, Route, Tool, ToolSource
+from agentapp.models import Agent, Guideline, KillSwitch, Preferences, Route, Tool, ToolRelation, ToolSource
 from approvals.models import Channel, Rule
 from tests.admin_pages import address, configuration_events, save
 from tests.conftest import Clerk, call, calls, says
@@ -35,6 +35,7 @@ def rows(staff: Client) -> dict[type, Any]:
     return {
         Agent: agent,
         Route: Route.objects.create(agent=agent, name="refunds"),
+        Guideline: Guideline.objects.create(agent=agent, name="refunds", condition="they want money back"),
         Tool: Tool.objects.get(name="pay_out"),
         ToolSource: ToolSource.objects.get(),
         Rule: Rule.objects.create(name="r", verdict="ask"),
@@ -49,6 +50,7 @@ def rows(staff: Client) -> dict[type, Any]:
     [
         (Agent, "description", "Answers customers."),
         (Route, "description", "Money back."),
+        (Guideline, "action", "Ask for the order."),
         (Tool, "owner", "Payments"),
         (ToolSource, "name", "payments"),
         (Rule, "description", "Because."),
@@ -150,6 +152,9 @@ def test_no_list_costs_more_than_twelve_queries_however_many_rows(
         clerk.run(calls(call("1", "look_up", what=str(number)), call("2", "label", text=str(number))), says("Done."))
         Rule.objects.create(name=f"r{number}", verdict="ask").groups.set(Group.objects.all())
         Route.objects.create(agent=clerk.agent, name=f"route-{number}")
+        Guideline.objects.create(agent=clerk.agent, name=f"g{number}", action="Be kind.").tools.set(Tool.objects.all())
+        tools = Tool.objects.order_by("name")
+        ToolRelation.objects.create(source=tools[number], target=tools[number + 1])
         Channel.objects.create(name=f"desk-{number}", kind="memory")
     for model in OURS:
         with django_assert_max_num_queries(12):

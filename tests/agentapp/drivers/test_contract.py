@@ -22,8 +22,8 @@ REPLY = {
 }
 
 
-# React reads its decisions from the text; what it makes of one is told in its own tests.
-@pytest.mark.parametrize("name", sorted({*DRIVERS} - {"react"}))
+# React reads its decisions from the text, and guidelines make several questions of one; their own tests tell of that.
+@pytest.mark.parametrize("name", sorted({*DRIVERS} - {"react", "guided"}))
 def test_a_driver_turns_a_state_into_one_reply(name: str, provider: ProviderServer) -> None:
     calls = [(call["id"], call["name"], call["arguments"]) for call in REPLY["tool_calls"]]
     provider.answer(Answer(DIALECT.reply(REPLY["text"], calls)))
@@ -46,7 +46,9 @@ def test_a_driver_that_has_no_reply_raises_a_model_error(name: str, provider: Pr
 
 
 def test_an_unknown_driver_is_refused_with_those_there_are() -> None:
-    with pytest.raises(LookupError, match=r"no driver 'psychic'\. Known drivers: react, scripted, tool_calling"):
+    with pytest.raises(
+        LookupError, match=r"no driver 'psychic'\. Known drivers: guided, react, scripted, tool_calling"
+    ):
         get_driver("psychic")
 
 

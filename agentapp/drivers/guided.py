@@ -1,0 +1,172 @@
+"""Guidelines decide which tools may be called; a model is asked whether and how; one reply ends the run."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentapp import llm
+from agentapp.considered import Guidance
+from agentapp.drivers.base import ModelError, Runtime, StepRequest
+from agentapp.drivers.guided_model import ModelInference
+from agentapp.drivers.guided_script import ScriptedInference
+from agentapp.drivers.react_text import history
+from agentapp.drivers.scripted import replayed
+from agentapp.drivers.timeouts import timeout_of
+from agentapp.guidance import composing, extensions
+from agentapp.guidance.batching import batches
+from agentapp.guidance.guidelines import Guidelines
+from agentapp.guidance.known import Context, Turn
+from agentapp.guidance.planner import PassThrough, Planner
+from agentapp.guidance.preparing import Means, Prepared, at_rest, iterate, merged, seen_by
+from agentapp.messages import Note, Reply, ToolCall
+from agentapp.tools.schema import check_arguments
+
+SETTINGS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "max_iterations": {"type": "integer", "minimum": 1, "maximum": 20},
+        "guidance": {"enum": ["guided", "open"]},
+        "planner": {"type": "string"},
+        "batcher": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True)
+class GuidedSettings:
+    """What an agent's `driver_settings` may say."""
+
+    max_iterations: int = 3
+    """How often guidelines are looked at, and tools called, before the reply is written anyway."""
+    guidance: Literal["guided", "open"] = "guided"
+    """guided: only tools of guidelines that hold are called. open: tools that no guideline is for may be, too."""
+    planner: str = ""
+    batcher: str = ""
+
+
+class GuidedDriver:
+    runtime: Runtime
+
+    @staticmethod
+    def check_settings(settings: object) -> list[str]:
+        """What is wrong with an agent's driver settings, as sentences."""
+        problems = [
+            f"{problem.field} is not a setting of this driver." if problem.kind == "extra" else problem.sentence
+            for problem in check_arguments(SETTINGS_SCHEMA, settings)
+        ]
+        given = settings if isinstance(settings, dict) and not problems else {}
+        paths = [given[name] for name in ("planner", "batcher") if given.get(name)]
+        return [*problems, *filter(None, map(extensions.problem, paths))]
+
+    def bind(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def next_step(self, state: StepRequest) -> Reply:
+        chosen, inference = _settings(state.agent), self._inference(state)
+        turn = _turn(state)
+        planner = _planner(chosen)
+        means = Means(inference, planner, _batcher(chosen), chosen.guidance == "open")
+        called = tuple(call for call in turn.known.calls if call.step == turn.known.step - 1)
+        if called:
+            planner.on_tools_called(Context.of(turn), called)
+        may_look = state.tool_choice != "none" and turn.known.iteration <= chosen.max_iterations
+        if may_look:
+            turn, prepared = _prepare(turn, means, chosen.max_iterations)
+        else:
+            prepared = at_rest(turn)
+        reply = _calls(prepared) if prepared.calls else _words(turn, means, prepared, state, is_cut_off=not may_look)
+        guidance = Guidance(
+            turn.known.iteration, prepared.matches, prepared.evaluations, prepared.offered, tuple(inference.asked)
+        )
+        used_up = turn.known.iteration > chosen.max_iterations
+        cut = (Note("iterations_used_up", {"most": chosen.max_iterations}),) if used_up else ()
+        notes = (*inference.notes, *reply.notes, *cut)
+        model = reply.model or ("scripted" if state.script is not None else state.agent["model"])
+        return dataclasses.replace(reply, usage=inference.usage, guidance=guidance, notes=notes, model=model)
+
+    def in_words(self, state: StepRequest) -> Reply:
+        """An answer to a person, as plain text."""
+        if state.script is not None:
+            return replayed(self.runtime, state, _entry(state).get("answer", {"error": "The script has no answer."}))
+        settings: dict[str, Any] = state.agent["model_settings"]
+        return self.runtime.complete(
+            llm.Request(
+                model=state.agent["model"],
+                instructions=state.agent["instructions"],
+                messages=history(state.messages),
+                settings=settings,
+                timeout=timeout_of(settings),
+            )
+        )
+
+    def _inference(self, state: StepRequest) -> ModelInference | ScriptedInference:
+        if state.script is None:
+            return ModelInference(self.runtime)
+        entry = _entry(state)
+        if "error" in entry:
+            raise ModelError(entry["error"], code="scripted")
+        return ScriptedInference(self.runtime, entry)
+
+
+def _prepare(turn: Turn, means: Means, most: int) -> tuple[Turn, Prepared]:
+    """One iteration, and others where nothing is called and the planner wants another look."""
+    prepared = iterate(turn, means)
+    while (
+        not prepared.calls
+        and turn.known.iteration < most
+        and means.planner.needs_additional_iteration(Context.of(turn))
+    ):
+        turn = seen_by(turn, prepared)
+        prepared = merged(prepared, iterate(turn, means))
+    return turn, prepared
+
+
+def _calls(prepared: Prepared) -> Reply:
+    """The calls, and as words the reasons that the model gave for them."""
+    calls = tuple(
+        ToolCall(call.id, call.tool, json.dumps(call.arguments, ensure_ascii=False)) for call in prepared.calls
+    )
+    ids = {call.id for call in calls}
+    reasons = [each.why for each in prepared.evaluations if each.mode != "auto_approved" and ids & set(each.calls)]
+    return Reply(text="\n".join(filter(None, reasons)), tool_calls=calls, finish_reason="tool_call")
+
+
+def _words(turn: Turn, means: Means, prepared: Prepared, state: StepRequest, *, is_cut_off: bool) -> Reply:
+    evaluations = (*turn.known.evaluations, *prepared.evaluations)
+    counting = list(prepared.resolved.guidelines.values())
+    brief = composing.brief(counting, evaluations, is_cut_off=is_cut_off)
+    seen = bool(state.agent.get("streams"))
+    return composing.compose(turn, means.inference, brief, evaluations, seen=seen)
+
+
+def _turn(state: StepRequest) -> Turn:
+    if state.known is None:
+        raise ModelError("This step comes without what guidance rests on.", code="not_configured")
+    guidelines = Guidelines.read(state.agent.get("guidance") or {})
+    return Turn(state.run_id, state.step, state.agent, state.messages, guidelines, state.known)
+
+
+def _entry(state: StepRequest) -> Mapping[str, Any]:
+    script = state.script or []
+    if not 1 <= state.step <= len(script):
+        raise ModelError(f"The script has no reply for step {state.step}.", code="script_ended")
+    return script[state.step - 1]
+
+
+def _settings(agent: Mapping[str, Any]) -> GuidedSettings:
+    given: Any = agent.get("driver_settings") or {}
+    problems = GuidedDriver.check_settings(given)
+    if problems:
+        raise ModelError(f"The driver settings of the agent: {problems[0]}", code="not_configured")
+    return GuidedSettings(**given)
+
+
+def _planner(chosen: GuidedSettings) -> Planner:
+    return extensions.load(chosen.planner, "The planner")() if chosen.planner else PassThrough()
+
+
+def _batcher(chosen: GuidedSettings) -> Any:
+    return extensions.load(chosen.batcher, "The batcher") if chosen.batcher else batches

@@ -1,0 +1,72 @@
+"""Which candidate tools are looked at together, and with what beside them."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentapp.guidance.known import ToolFacts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tool that may be called now, with the guidelines that ask for it. None: the agent's guidance is open."""
+
+    tool: ToolFacts
+    guidelines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates that are looked at in one question, and the other tools that are named in it."""
+
+    number: int
+    candidates: tuple[Candidate, ...]
+    reference: tuple[ToolFacts, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return [candidate.tool.name for candidate in self.candidates]
+
+
+type Batcher = Callable[[Sequence[Candidate], Sequence[tuple[str, str]]], list[Batch]]
+
+
+def batches(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    """Tools that overlap, directly or through other candidates, together; every other tool alone.
+
+    One whose overlap is `always` is alone with all the others named beside it, one whose overlap is
+    `none` with nothing.
+    """
+    by_name = {candidate.tool.name: candidate for candidate in candidates}
+    pairs = [pair for pair in overlaps if pair[0] in by_name and pair[1] in by_name]
+    for pair in pairs:
+        alone = [name for name in pair if by_name[name].tool.overlap == "none"]
+        if alone:
+            log.warning("%s overlaps with nothing, as it is set; its overlap with others is passed over", alone[0])
+    joined = [pair for pair in pairs if all(by_name[name].tool.overlap == "auto" for name in pair)]
+    made: list[Batch] = []
+    seen: set[str] = set()
+    for name, candidate in by_name.items():
+        if name in seen:
+            continue
+        members = _connected(name, joined)
+        seen |= members
+        together = tuple(each for each in by_name.values() if each.tool.name in members)
+        others = tuple(each.tool for each in by_name.values() if each.tool.name not in members)
+        reference = others if candidate.tool.overlap == "always" else ()
+        made.append(Batch(len(made) + 1, together, reference))
+    return made
+
+
+def _connected(start: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
+    found, pending = {start}, [start]
+    while pending:
+        name = pending.pop()
+        for pair in pairs:
+            if name in pair:
+                new = set(pair) - found
+                found |= new
+                pending += new
+    return found

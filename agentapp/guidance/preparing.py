@@ -1,0 +1,173 @@
+"""One look at the guidelines and their tools: what holds, what follows, which calls come of it."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentapp.considered import Evaluated, Matched
+from agentapp.guidance import batching, candidates, evaluation, extensions, matching
+from agentapp.guidance.batching import Batcher, Candidate
+from agentapp.guidance.evaluation import Choices, Verdict
+from agentapp.guidance.guidelines import Guideline
+from agentapp.guidance.inference import Inference, Question
+from agentapp.guidance.known import Context, Turn
+from agentapp.guidance.planner import PassThrough, PlannedCall, Planner
+from agentapp.guidance.relations import Resolved, resolve
+from agentapp.tools.schema import plain_json
+
+
+@dataclass(frozen=True)
+class Means:
+    """What an agent's preparation is done with."""
+
+    inference: Inference
+    planner: Planner = field(default_factory=PassThrough)
+    batcher: Batcher = batching.batches
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What came of an iteration, or of several within one step."""
+
+    resolved: Resolved
+    matches: tuple[Matched, ...] = ()
+    evaluations: tuple[Evaluated, ...] = ()
+    offered: tuple[str, ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
+
+
+def iterate(turn: Turn, means: Means) -> Prepared:
+    """One iteration. Raises ModelError."""
+    looked_at = matching.to_look_at(turn.guidelines, turn.known)
+    asked = matching.left_to_model(looked_at)
+    judged = means.inference.match(turn, asked) if asked else {}
+    said = matching.match(turn, judged, looked_at)
+    resolved = resolved_of(turn, said)
+    context = Context.of(turn)
+    means.planner.on_guidelines_resolved(context, tuple(resolved.matches.values()))
+    asking = candidates.newly(resolved.guidelines, turn.guidelines, turn.known)
+    found = candidates.candidates(asking, turn.guidelines, turn.known, is_open=means.is_open)
+    evaluations, calls = evaluate(turn, means, found, resolved.guidelines)
+    inferred = {call.id: call for call in calls}
+    chosen = means.planner.on_tools_inferred(context, calls)
+    return Prepared(
+        resolved,
+        matches=on_record(turn, said, resolved),
+        evaluations=tuple(evaluations),
+        offered=tuple(candidate.tool.name for candidate in found),
+        calls=tuple(inferred[call.id] for call in chosen if call.id in inferred),
+    )
+
+
+def at_rest(turn: Turn) -> Prepared:
+    """What counts by now, where nothing more is looked at: results may have brought guidelines along."""
+    resolved = resolved_of(turn)
+    return Prepared(resolved, matches=on_record(turn, (), resolved))
+
+
+def resolved_of(turn: Turn, said: Sequence[Matched] = ()) -> Resolved:
+    """What counts by now: by what is said in this iteration, and for the others by what was said last."""
+    before = matching.latest(turn.known.matches) | matching.latest(said)
+    # What was entailed holds as long as what entails it; it is found anew.
+    held = {name: match for name, match in before.items() if match.matched and match.origin not in _DERIVED}
+    return resolve(turn.guidelines, held, matching.transient_of(turn.known))
+
+
+_DERIVED = ("entailed", "transient")
+
+
+def on_record(turn: Turn, said: Sequence[Matched], resolved: Resolved) -> tuple[Matched, ...]:
+    """What an iteration said, and what it changed about what was said before."""
+    before = matching.latest(turn.known.matches)
+    recorded: dict[str, Matched] = {}
+    for match in said:
+        recorded[match.guideline] = resolved.matches.get(match.guideline, match)
+    for name, match in resolved.matches.items():
+        was = before.get(name)
+        if was is None or not was.matched or was.suppressed_by != match.suppressed_by:
+            recorded.setdefault(name, match)
+    for name, was in before.items():
+        if was.matched and name not in resolved.matches:
+            recorded.setdefault(name, replace(was, matched=False, why="What it followed from no longer holds.", step=0))
+    return tuple(recorded.values())
+
+
+def evaluate(
+    turn: Turn, means: Means, found: Sequence[Candidate], counting: Mapping[str, Guideline]
+) -> tuple[list[Evaluated], list[PlannedCall]]:
+    """Look at the candidates, batch by batch. Without candidates nobody is asked."""
+    if not found:
+        return [], []
+    made = means.batcher(found, turn.guidelines.overlaps)
+    modes = {batch.number: evaluation.mode_of(batch, turn.known.calls) for batch in made}
+    choices = choices_now(turn, found)
+    asked = [
+        Question(batch, modes[batch.number] == "full", counting, choices)
+        for batch in made
+        if modes[batch.number] != "auto_approved"
+    ]
+    answers = means.inference.evaluate(turn, asked) if asked else []
+    verdicts = {question.batch.number: answer for question, answer in zip(asked, answers, strict=True)}
+    evaluations: list[Evaluated] = []
+    calls: list[PlannedCall] = []
+    for batch in made:
+        for candidate in batch.candidates:
+            verdict = verdicts.get(batch.number, {}).get(candidate.tool.name)
+            mode = modes[batch.number]
+            verdict = verdict or (_APPROVED if mode == "auto_approved" else _NOT_NAMED)
+            checked = evaluation.check(candidate, verdict, turn.known.calls, choices)
+            proposed = [
+                PlannedCall(f"call_{uuid.uuid4().hex}", candidate.tool.name, arguments, candidate.guidelines)
+                for arguments in checked.calls
+            ]
+            calls += proposed
+            ids = [call.id for call in proposed]
+            evaluations.append(evaluation.evaluated(batch, candidate, mode, checked, ids))
+    return evaluations, calls
+
+
+_APPROVED = Verdict("needs_to_run", "It reads, takes nothing, and was not called yet.")
+_NOT_NAMED = Verdict("not_applicable", "The model did not name it.")
+
+
+def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
+    """What choice providers allow for this customer."""
+    context = Context.of(turn)
+    allowed = {}
+    for candidate in found:
+        for name, declared in candidate.tool.parameters.items():
+            if path := declared.get("choice_provider"):
+                what = f"The choices of {name} of {candidate.tool.name}"
+                allowed[candidate.tool.name, name] = plain_json(list(extensions.call(path, what, context)))
+    return allowed
+
+
+def merged(first: Prepared, second: Prepared) -> Prepared:
+    """Two iterations of one step as one: the second had the last word."""
+    matches = matching.latest([*first.matches, *second.matches])
+    shifted = len({evaluation.batch for evaluation in first.evaluations})
+    later = (replace(each, batch=each.batch + shifted) for each in second.evaluations)
+    return Prepared(
+        second.resolved,
+        tuple(matches.values()),
+        (*first.evaluations, *later),
+        tuple(dict.fromkeys([*first.offered, *second.offered])),
+        second.calls,
+    )
+
+
+def seen_by(turn: Turn, prepared: Prepared) -> Turn:
+    """The turn of the next iteration of the same step."""
+    known = turn.known
+    matches = tuple(replace(match, step=turn.known.step) for match in prepared.matches)
+    evaluations = tuple(replace(each, step=turn.known.step) for each in prepared.evaluations)
+    return replace(
+        turn,
+        known=replace(
+            known,
+            iteration=known.iteration + 1,
+            matches=(*known.matches, *matches),
+            evaluations=(*known.evaluations, *evaluations),
+        ),
+    )

@@ -1,0 +1,60 @@
+"""Rows → what a driver that follows guidelines is told beside the messages. Reads only."""
+
+from agentapp import guidance_rows
+from agentapp.answers import answer, as_proposed
+from agentapp.guidance.known import Done, Known, ToolFacts
+from agentapp.models import Tool, ToolExecution
+from agentapp.state import RunState
+from approvals.digest import MalformedJSON, parse
+
+TRANSIENT = "transient_guidelines"
+"""What a result brings along in its control, which only a tool's own code can set."""
+
+
+def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
+    """Three queries; none for the first step."""
+    run = state.run
+    begun = run.step_count > 0
+    calls = [_done(execution, rows.step.number, own=True) for rows in state.steps for execution in rows.executions]
+    kept = [_done(execution, 0, own=False) for rows in state.earlier.kept for execution in rows.executions]
+    return Known(
+        step=run.step_count + 1,
+        iteration=run.step_count + 1,
+        tools={name: _facts(tool) for name, tool in disclosed.items()},
+        calls=(*kept, *calls),
+        matches=tuple(guidance_rows.matches_of(run)) if begun else (),
+        evaluations=tuple(guidance_rows.evaluations_of(run)) if begun else (),
+        customer=run.customer,
+        conversation_id=str(run.conversation_id or ""),
+        route=run.route,
+    )
+
+
+def _facts(tool: Tool) -> ToolFacts:
+    return ToolFacts(
+        tool.name,
+        tool.description,
+        tool.input_schema,
+        tool.consequential,
+        tool.overlap,  # type: ignore[arg-type]
+        tool.parameters,
+        tuple(tool.secret_fields),
+    )
+
+
+def _done(execution: ToolExecution, step: int, *, own: bool) -> Done:
+    proposed = as_proposed(execution)
+    try:
+        arguments = parse(proposed.arguments_text or "{}")
+    except MalformedJSON:
+        arguments = None
+    brought = execution.control.get(TRANSIENT, ()) if own else ()
+    return Done(
+        step=step,
+        tool=proposed.name,
+        arguments=arguments if isinstance(arguments, dict) else None,
+        took_effect=execution.took_effect,
+        is_answered=execution.is_answered,
+        told=answer(execution).text if execution.is_answered else "",
+        transient=tuple(item for item in brought if isinstance(item, dict)) if isinstance(brought, list) else (),
+    )

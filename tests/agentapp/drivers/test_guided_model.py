@@ -1,0 +1,260 @@
+"""Guidance by a model behind a provider on the loopback interface: what it is asked, what code makes of its word."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from agentapp import asking
+from agentapp.hooks import AfterInferenceResponse, BeforeInferenceRequest, hook
+from agentapp.models import Agent, Breaker, Run, Tool
+from tests.clerk_tools import effects_of
+from tests.conftest import Clerk
+from tests.guided import Guide
+from tests.wire import DIALECTS, Answer, ProviderServer, Question
+
+DIALECT = DIALECTS["openai"]
+TOOLS = {"look_up": "Tools to decide about:\n\nlook_up:", "pay": "Tools to decide about:\n\npay:"}
+
+
+@pytest.fixture
+def guide(clerk: Clerk) -> Guide:
+    guide = Guide(clerk)
+    Agent.objects.update(model=DIALECT.model)
+    return guide
+
+
+def run(guide: Guide, **more: Any) -> Run:
+    return guide.run_by_model("What is a kettle?", **more)
+
+
+class Mind:
+    """Answers each kind of question by what is said for it, as often as it is asked."""
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+        self.asked: list[str] = []
+        self.temperatures: list[float | None] = []
+        self.lock = threading.Lock()
+
+    def __call__(self, question: Question) -> Answer:
+        kind = kind_of(question)
+        with self.lock:
+            self.asked.append(kind)
+            self.temperatures.append(question.body.get("temperature"))
+            said = self.said[kind]
+            said = said.pop(0) if isinstance(said, list) else said
+        return said if isinstance(said, Answer) else Answer(DIALECT.reply(_text(said)))
+
+
+def kind_of(question: Question) -> str:
+    sent = DIALECT.read(question)
+    if not sent.instructions:  # about the reply alone, and not about the conversation
+        assert "is about to say:" in sent.users[0]
+        return "claims"
+    if "Conditions:" in sent.instructions:
+        return "match"
+    return next((tool for tool, beginning in TOOLS.items() if beginning in sent.instructions), "compose")
+
+
+def _text(said: Any) -> str:
+    return said if isinstance(said, str) else json.dumps(said)
+
+
+def matched(**names: bool) -> Any:
+    return {"guidelines": {name: {"why": f"Because of {name}.", "holds": holds} for name, holds in names.items()}}
+
+
+def short(tool: str, *calls: Any, run: bool = True, **more: Any) -> Any:
+    return {"tools": {tool: {"why": "Needed.", "should_run": run, "calls": list(calls), **more}}}
+
+
+def test_a_cascade_of_structured_questions_ends_in_one_reply(guide: Guide, provider: ProviderServer) -> None:
+    guide.guideline("finding", "Say what it is.", "look_up")
+    guide.guideline("other", "Never said.")
+    mind = Mind(
+        match=[matched(finding=True, other=False), matched(other=False)],
+        look_up=short("look_up", {"what": "kettle", "sudo": 1, "why": "<<__missing__>>"}),
+        compose="It is a kettle.",
+    )
+    provider.answer_with = mind
+    found = run(guide)
+    assert (found.state, found.answer) == ("succeeded", "It is a kettle.")
+    assert mind.asked == ["match", "look_up", "match", "compose"]
+    assert effects_of("look_up") == [{"what": "kettle"}]
+    match, infer, _, compose = [DIALECT.read(question) for question in provider.questions]
+    assert "finding: finding is asked for" in match.instructions
+    assert '"why"' in infer.instructions
+    assert "Asked for by finding: When finding is asked for: Say what it is." in infer.instructions
+    assert "1. When finding is asked for: Say what it is." in compose.instructions
+    assert "Never said" not in compose.instructions
+    assert not any(question.body.get("tools") for question in provider.questions)
+    assert "Observation:" in provider.questions[-1].body["messages"][-1]["content"]
+    first = guide.step(found, 1)
+    assert [(each["purpose"], each["requests"]) for each in first.asked] == [
+        ("match_guidelines", 1),
+        ("infer_tools", 1),
+    ]
+    assert first.input_tokens == sum(each["input_tokens"] for each in first.asked) > 0
+    assert guide.evaluations(found)["look_up"].usage["purpose"] == "infer_tools"
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again_at_other_temperatures(
+    guide: Guide, provider: ProviderServer
+) -> None:
+    guide.guideline("finding", "Say it.")
+    mind = Mind(match=["Well…", {"guidelines": {}}, matched(finding=False)], compose="Hello.")
+    provider.answer_with = mind
+    assert run(guide).answer == "Hello."
+    assert mind.temperatures == [0.15, 0.3, 0.1, None]
+    assert guide.step(Run.objects.get(), 1).asked[0]["requests"] == 3
+
+
+def test_after_three_answers_that_cannot_be_read_the_run_fails_and_says_so(
+    guide: Guide, provider: ProviderServer
+) -> None:
+    guide.guideline("finding", "", "look_up", matcher="always")
+    mind = Mind(look_up=["no", "no", "no", short("look_up", {"what": "late"})])
+    provider.answer_with = mind
+    found = run(guide)
+    assert (found.state, len(mind.asked)) == ("failed", 3)
+    assert "no answer that can be read to a question of infer_tools, in 3 attempts" in found.stop_message
+
+
+@pytest.mark.parametrize(("status", "state", "counted"), [(400, "failed", False), (500, "queued", True)])
+def test_an_error_of_the_provider_is_one_of_the_model_as_for_any_driver(
+    guide: Guide, provider: ProviderServer, status: int, state: str, counted: bool
+) -> None:
+    guide.guideline("finding", "", "look_up")
+    provider.answer_with = Mind(match=Answer(DIALECT.error("No.", "invalid_request_error"), status=status))
+    assert run(guide).state == state
+    assert Breaker.objects.filter(scope=Breaker.Scope.MODEL).exists() is counted
+
+
+def test_batches_are_asked_about_at_the_same_time(guide: Guide, provider: ProviderServer) -> None:
+    guide.guideline("both", "", "look_up", "pay", matcher="always")
+    together = threading.Barrier(2)
+    mind = Mind(
+        look_up=short("look_up", {"what": "a"}), pay=short("pay", run=False), compose="Done.", claims={"claims": []}
+    )
+
+    def answer(question: Question) -> Answer:
+        if kind_of(question) in TOOLS:
+            together.wait(30)  # neither is answered before both are asked
+        return mind(question)
+
+    provider.answer_with = answer
+    assert run(guide).state == "succeeded"
+    assert sorted(mind.asked[:2]) == ["look_up", "pay"]
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        (short("look_up", {"what": "x"}, run=False), "not_applicable"),
+        (short("look_up", {"what": "x"}, already_known=True), "data_already_in_context"),
+        (short("look_up", {"what": "<<__missing__>>"}), "cannot_run"),
+    ],
+)
+def test_a_word_against_running_is_heeded(guide: Guide, provider: ProviderServer, said: Any, state: str) -> None:
+    guide.guideline("finding", "", "look_up", matcher="always")
+    provider.answer_with = Mind(look_up=said, compose="What do you mean?")
+    found = run(guide)
+    assert guide.evaluations(found)["look_up"].state == state
+    assert effects_of("look_up") == []
+
+
+def argument(value: Any, source: str = "customer", state: str = "valid") -> dict[str, Any]:
+    return {"value": value, "source": source, "state": state}
+
+
+WHOLE = {"account": argument("ana"), "amount": argument(5.0)}
+
+
+@pytest.mark.parametrize(
+    ("call", "more", "state"),
+    [
+        (WHOLE, {}, "needs_to_run"),
+        ({"account": argument("ana"), "amount": argument(5.0, "guess")}, {}, "cannot_run"),
+        ({"account": argument("ana"), "amount": argument(-5, state="invalid")}, {}, "cannot_run"),
+        ({"account": argument("ana")}, {}, "cannot_run"),
+        ({"account": argument("ana", "context"), "amount": argument(5.0)}, {}, "cannot_run"),
+        (
+            {"account": argument("ana"), "amount": argument(5.0)},
+            {"same_call_was_made": True},
+            "data_already_in_context",
+        ),
+        ({"account": argument("ana"), "amount": argument(5.0)}, {"better_tool": "look_up"}, "not_applicable"),
+    ],
+)
+def test_a_call_that_changes_the_world_is_looked_at_argument_by_argument(
+    guide: Guide, provider: ProviderServer, call: Any, more: Any, state: str
+) -> None:
+    Tool.objects.filter(name="pay").update(parameters={"account": {"source": "customer"}})
+    guide.guideline("paying", "", "pay", matcher="always")
+    provider.answer_with = Mind(pay=short("pay", call, **more), compose="Tell me more.", claims={"claims": []})
+    found = run(guide)
+    evaluation = guide.evaluations(found)["pay"]
+    assert (evaluation.state, evaluation.mode) == (state, "full")
+    assert found.state == ("waiting" if state == "needs_to_run" else "succeeded")
+    assert "argument" in DIALECT.read(provider.questions[0]).instructions
+
+
+def test_an_ordinary_guideline_stands_in_the_question_about_a_tool(guide: Guide, provider: ProviderServer) -> None:
+    guide.guideline("paying", "", "pay", matcher="always")
+    guide.guideline("consent", "Get their explicit consent first.", matcher="always", condition="money moves")
+    provider.answer_with = Mind(pay=short("pay", run=False), compose="May I?", claims={"claims": []})
+    assert run(guide).answer == "May I?"
+    assert (
+        "consent: When money moves: Get their explicit consent first."
+        in DIALECT.read(provider.questions[0]).instructions
+    )
+
+
+def test_a_reply_that_claims_what_was_not_done_is_written_again(guide: Guide, provider: ProviderServer) -> None:
+    guide.guideline("paying", "", "pay", matcher="always")
+    mind = Mind(
+        pay=short("pay", run=False),
+        compose=["I have paid it.", "I have not paid it."],
+        claims=[{"claims": ["pay"]}, {"claims": []}],
+    )
+    provider.answer_with = mind
+    assert run(guide).answer == "I have not paid it."
+    assert mind.asked == ["pay", "compose", "claims", "compose", "claims"]
+    again = DIALECT.read(provider.questions[3]).instructions
+    assert "The reply says that this was done, and it was not: pay." in again
+
+
+SEEN: list[Any] = []
+
+
+@hook("before_inference_request")
+def note_request(context: BeforeInferenceRequest) -> None:
+    SEEN.append("asked")
+
+
+@hook("after_inference_response")
+def note_reply(context: AfterInferenceResponse) -> None:
+    SEEN.append("answered")
+
+
+def test_hooks_see_the_questions_of_a_step_one_after_the_other(guide: Guide, provider: ProviderServer) -> None:
+    SEEN.clear()
+    Agent.objects.update(hooks=[f"{__name__}.note_request", f"{__name__}.note_reply"])
+    guide.guideline("both", "", "look_up", "pay", matcher="always")
+    no = {"look_up": short("look_up", run=False), "pay": short("pay", run=False)}
+    provider.answer_with = Mind(**no, compose="Done.", claims={"claims": []})
+    assert run(guide).state == "succeeded"
+    assert SEEN == ["asked", "asked", "answered", "answered", "asked", "answered", "asked", "answered"]
+
+
+def test_a_person_who_asks_about_a_call_is_answered_in_words(guide: Guide, provider: ProviderServer, dana: Any) -> None:
+    guide.guideline("paying", "", "pay", matcher="always")
+    provider.answer_with = Mind(pay=short("pay", WHOLE), compose="Because they asked.")
+    found = run(guide)
+    (approval,) = guide.clerk.open(found)
+    asking.ask_agent(approval.pk, "Why?", dana)
+    guide.clerk.drive(found)
+    approval.refresh_from_db()
+    assert approval.questions.get().answer == "Because they asked."
