@@ -19,7 +19,7 @@ from agentapp.models import SourceHealth, Tool, ToolSource
 from agentapp.nudges import source_changed
 from agentapp.tools import mcp_source
 from approvals import configuration, ledger
-from approvals.digest import canonical, sha256
+from approvals.digest import canonical, sha256, storable_json
 
 if TYPE_CHECKING:
     from agentapp.tools.mcp_connection import Listing
@@ -115,7 +115,7 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
         changes += contracts.mark_missing(
             [tool.name for tool in found.tools], Tool.objects.filter(source=source), actor
         )
-        source.details = listing.details
+        source.details = storable_json(listing.details)
         changes.append(configuration.save(source, actor))
     return Refreshed("", [change for change in changes if change], waiting, found.left_out)
 

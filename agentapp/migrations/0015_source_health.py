@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0012_sources'),
+        ('agentapp', '0013_guidance'),
     ]
 
     operations = [

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from agentapp import nudges
 from agentapp.messages import ToolResult
@@ -26,9 +26,11 @@ if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never 
 
     from agentapp.tools.mcp_connection import Call, Listing
 
-MAX_NAME, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 8000, 64 * 1024
+MAX_NAME, MAX_REMOTE_NAME, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 500, 8000, 64 * 1024
 MAX_METADATA_CHARS = 16_000
 REDACTED = "[redacted]"
+# Nobody has said which others it overlaps with, so agents with guidance look at it with all of them in view.
+OVERLAP: Literal["always"] = "always"
 # A server that acts once per key finds it under this name.
 IDEMPOTENCY_KEY = "countersign/idempotency-key"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
@@ -59,6 +61,7 @@ def make(row: Row) -> Tool:
         input_schema=row.input_schema,
         output_schema=row.output_schema,
         wire=row.wire,
+        overlap=OVERLAP,
         function=functools.partial(_call, row),
         contract=None,
     )
@@ -95,7 +98,7 @@ def offered(
     given: set[str] = set()
     seen: set[str] = set()
     for tool in listed:
-        problem = f"{tool.name[:MAX_NAME]} is listed twice." if tool.name in seen else _problem(tool)
+        problem = _problem(tool) or (f"{tool.name[:MAX_NAME]} is listed twice." if tool.name in seen else "")
         seen.add(tool.name)
         if problem:
             left_out.append(problem)
@@ -113,6 +116,7 @@ def _contract(tool: "types.Tool", name: str, location: str) -> Tool:
         **_promise(tool),
         wire={"tool": tool.name, "server": location},
         claims=storable_json({**claims, **({"title": tool.title} if tool.title else {})}),
+        overlap=OVERLAP,
         function=_unbound,
         contract=None,
     )
@@ -130,7 +134,9 @@ def _promise(tool: "types.Tool") -> dict[str, Any]:
 
 def _problem(tool: "types.Tool") -> str:
     """Why a tool cannot be offered; empty when nothing keeps it from that."""
-    name = tool.name[:MAX_NAME]
+    name = storable(tool.name[:MAX_NAME])
+    if tool.name != storable(tool.name) or not 0 < len(tool.name) <= MAX_REMOTE_NAME:
+        return f"{name}: a name like this cannot be kept."
     for words, found in (("arguments", tool.input_schema), ("result", tool.output_schema)):
         if found is None:
             continue

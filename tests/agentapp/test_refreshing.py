@@ -174,12 +174,14 @@ def test_a_server_that_answers_again_is_noted_too(source: ToolSource, settings: 
     assert (health.ok, health.problem, health.failures) == (True, "", 0)
 
 
-def test_what_cannot_be_stored_as_it_is_can_be_noted(db: None, scripted: Scripted) -> None:
-    wrong = {"tools": [{"name": "a\0b", "description": "\0", "inputSchema": {"type": "object"}}]}
-    scripted.at["tools/list"] = lambda request: said(request, wrong)
+def test_what_cannot_be_stored_is_left_out_or_marked(db: None, scripted: Scripted) -> None:
+    names = ["a\0b", "", "x" * 600, "good"]
+    wrong = [{"name": name, "description": "Say \0.", "inputSchema": {"type": "object"}} for name in names]
+    scripted.at["tools/list"] = lambda request: said(request, {"tools": wrong})
     source = ToolSource.objects.create(name="scripted", kind="mcp", location=scripted.url)
-    refresh(source, "test")
-    assert SourceHealth.objects.filter(source=source).exists()
+    found = refresh(source, "test")
+    assert (found.problem, len(found.left_out)) == ("", 3)
+    assert tool("good").description == "Say ␀."
 
 
 def test_every_server_in_use_is_asked_by_a_task_of_its_own(source: ToolSource, monkeypatch: pytest.MonkeyPatch) -> None:

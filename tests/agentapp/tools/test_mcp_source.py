@@ -55,7 +55,7 @@ def test_what_a_server_claims_of_a_tool_is_kept_and_lowers_nothing(started: Peer
     assert note.claims == {"read_only_hint": True}
     assert note.effect is None
     assert note.trust == "untrusted_content"
-    assert note.idempotency == "none"
+    assert (note.idempotency, note.overlap) == ("none", "always")
 
 
 def test_a_tool_gets_a_name_that_every_provider_takes() -> None:
