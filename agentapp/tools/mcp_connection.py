@@ -236,6 +236,7 @@ class Connection:
             return
         try:
             async with client.listen(tools_list_changed=True) as changes:
+                self._listing = None  # what changed before this would be heard of by nobody
                 async for _ in changes:
                     self._tools_changed()
         except Exception:  # the stream has broken off in whatever way; a new connection has a new one

@@ -19,6 +19,9 @@ from agentapp.tools.mcp_source import CannotBeAsked
 from tests.mcp_servers import Answer, Peer, Scripted, command, context, run, said
 from tests.processes import until
 
+# None of it depends on the tests' database.
+pytestmark = pytest.mark.apart
+
 
 def is_alive(pid: int) -> bool:
     try:
@@ -183,8 +186,9 @@ def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, monkeypatch: pytest.M
     told: list[str] = []
     monkeypatch.setattr(nudges, "source_changed", told.append)
     mcp_client.close_all()  # what is kept may have been told of a change just now
-    run(peer.tool("change"), {"note": None})
-    until(lambda: told, "the change to be told")
+    change = peer.tool("change")
+    # Whoever has just connected may not listen yet.
+    until(lambda: run(change, {"note": None}) and told, "the change to be told")
     assert set(told) == {peer.source.name}
 
 

@@ -21,6 +21,9 @@ from tests.conftest import Clerk, call, calls, says
 from tests.mcp_servers import LOOPBACK, answers, context, free_port, run
 from tests.processes import until
 
+# One of them needs a database, and any will do.
+pytestmark = pytest.mark.apart
+
 PEERS = Path(__file__).parents[3] / ".peers/node_modules/@modelcontextprotocol"
 
 

@@ -14,6 +14,9 @@ from agentapp.tools.base import Cancelled, OutcomeUnknown, ToolError
 from tests.mcp_servers import Peer, command, context, run
 from tests.processes import until
 
+# None of it depends on the tests' database.
+pytestmark = pytest.mark.apart
+
 SOURCE = ToolSource(name="files-of-ours", kind="mcp", location="stdio:files")
 ANYTHING = {"type": "object", "properties": {"path": {"type": "string"}}}
 
