@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
@@ -194,8 +195,10 @@ class Scripted:
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(body)), **headers}.items():
                     self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
+                # Whoever has read enough hangs up.
+                with suppress(ConnectionError):
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, *words: object) -> None:
                 pass
