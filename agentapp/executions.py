@@ -171,7 +171,7 @@ def repeat(execution: ToolExecution) -> None:
 
 def finish(outcomes: Sequence[Outcome]) -> None:
     """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
-    rows = []
+    rows = [outcome.execution for outcome in outcomes]
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)
         outcome.execution.attempts = max(outcome.attempts, outcome.execution.attempts)
@@ -181,7 +181,6 @@ def finish(outcomes: Sequence[Outcome]) -> None:
             outcome.execution.raw_result_text = _kept(outcome.raw.data, MAX_RESULT_CHARS)
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
-        rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
         "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
@@ -190,9 +189,10 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         note_failures(outcome.execution, outcome.failures)
+        for note in (outcome.raw or outcome.result).notes:
+            record(outcome.execution, note.type, storable_json(note.data))
         record(outcome.execution, "completed", _result_facts(outcome.execution))
-    failed = [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]
-    if failed:
+    if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
 
 
@@ -300,9 +300,9 @@ def cancel_open(run: Run, why: str) -> int:
 
 
 def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
-    """Note a fact about one call in its run's chain."""
+    """Note a fact about one call in its run's chain. `what` is a whole type where there is a dot in it."""
     subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
-    ledger.record(ledger.run_chain(execution.run_id), f"tool_call.{what}", subject, actor)
+    ledger.record(ledger.run_chain(execution.run_id), what if "." in what else f"tool_call.{what}", subject, actor)
 
 
 def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 # --- Runs and approvals ------------------------------------------------------------------------
 
-TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools"])
+TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools"])
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 # Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
@@ -366,7 +366,11 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {
-        **{name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
+        # Of a request to the outside they write its address and the headers of its answer: either can hold a secret.
+        **{
+            name: {"level": "WARNING"}
+            for name in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")
+        },
         # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
         **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
     },

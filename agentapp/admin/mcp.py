@@ -138,7 +138,7 @@ class McpSources:
         return [path("new-mcp-server/", self.admin_site.admin_view(self.add_server_view), name="toolsource_mcp")]
 
     def add_server_view(self, request: HttpRequest) -> HttpResponse:
-        if not cast(User, request.user).has_perm("agentapp.add_toolsource"):
+        if not may_add(request):
             raise PermissionDenied
         form = ServerForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
@@ -205,6 +205,10 @@ class McpTools:
                 aside = f" {voided} open requests were set aside: their runs ask again." if voided else ""
                 messages.success(request, f"The new contract of {tool.name} holds.{aside}")
         return redirect("admin:agentapp_tool_change", tool.pk)
+
+
+def may_add(request: HttpRequest) -> bool:
+    return cast(User, request.user).has_perm("agentapp.add_toolsource")
 
 
 def in_words(claims: dict[str, Any]) -> list[str]:

@@ -11,8 +11,8 @@ from django.utils.safestring import SafeString
 from agentapp.admin import mcp, tool_parts
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
-from agentapp.models import Tool, ToolSource
-from approvals.admin import RecordedAdmin, SwitchedAdmin
+from agentapp.models import Tool
+from approvals.admin import SwitchedAdmin
 
 
 class ToolForm(forms.ModelForm):
@@ -213,36 +213,3 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
             )
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
             messages.warning(request, f"The code of {obj.name} declares it {obj.declared_effect_class}.")
-
-
-class ToolSourceForm(forms.ModelForm):
-    class Meta:
-        help_texts = {"name": "As people read it, on lists and on its breaker."}
-
-
-@admin.register(ToolSource)
-class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
-    form = ToolSourceForm
-    about = "Where tools are read from: modules named in TOOL_MODULES, and servers that list them."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
-    change_list_template = "admin/sources/change_list.html"
-    actions = ["check_now"]
-    list_display = ["name", "kind", "location", "enabled", "how_it_fares", "asked"]
-    list_select_related = ["health"]
-    readonly_fields = ["kind", "location", "details", "how_it_fares", "asked"]
-
-    def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
-        shown = ["name", "kind", "location", "enabled"]
-        if obj is not None and obj.kind == ToolSource.Kind.MCP:
-            shown += ["how_it_fares", "asked", "details", "credentials", "hosts"]
-        return shown
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        may = request.user.has_perm("agentapp.add_toolsource")
-        return super().changelist_view(request, {"may_add_server": may, **(extra_context or {})})
-
-    def get_urls(self) -> list[Any]:
-        return [*self.server_urls(), *super().get_urls()]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # modules are named in TOOL_MODULES, servers have a page of their own

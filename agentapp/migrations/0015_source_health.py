@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0013_guidance'),
+        ('agentapp', '0014_pending_import'),
     ]
 
     operations = [

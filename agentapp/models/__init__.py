@@ -13,7 +13,7 @@ from agentapp.models.guidelines import (
 )
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
-from agentapp.models.tools import SourceHealth, Tool, ToolSource
+from agentapp.models.tools import PendingImport, SourceHealth, Tool, ToolSource
 
 __all__ = [
     "Agent",
@@ -26,6 +26,7 @@ __all__ = [
     "GuidelineRelation",
     "KillSwitch",
     "Message",
+    "PendingImport",
     "Preferences",
     "Route",
     "Run",

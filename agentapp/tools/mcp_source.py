@@ -17,6 +17,7 @@ from agentapp.messages import ToolResult
 from agentapp.reasons import Reason
 from agentapp.tools import mcp_target, schema
 from agentapp.tools.base import Cancelled, OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.credentials import redacted
 from agentapp.tools.results import of_value
 from agentapp.tools.sources import Row
 from approvals.digest import canonical, storable, storable_json
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never 
 
 MAX_NAME, MAX_REMOTE_NAME, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 500, 8000, 64 * 1024
 MAX_METADATA_CHARS = 16_000
-REDACTED = "[redacted]"
 # Nobody has said which others it overlaps with, so agents with guidance look at it with all of them in view.
 OVERLAP: Literal["always"] = "always"
 # A server that acts once per key finds it under this name.
@@ -208,7 +208,7 @@ def _target(row: Row) -> mcp_target.Target:
     try:
         return mcp_target.of_source(row.source)
     except mcp_target.NotSetUp as error:
-        raise ToolError(f"Nothing was sent: {error} A person must set it up.") from error
+        raise ToolError(f"{error} Nothing was sent; a person must set it up.") from error
 
 
 def _is_as_agreed(row: Row, tool: "types.Tool") -> bool:
@@ -278,7 +278,4 @@ def _shown(error: Exception, target: mcp_target.Target) -> str:
 
 def _without_secrets(value: Any, target: mcp_target.Target) -> Any:
     """The same without what the server was shown: some print whatever they are given."""
-    text = json.dumps(value)
-    for secret in target.secrets:
-        text = text.replace(json.dumps(secret)[1:-1], REDACTED)
-    return json.loads(text)
+    return redacted(value, set(target.secrets))

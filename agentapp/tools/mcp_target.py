@@ -1,19 +1,17 @@
 """Where an MCP server is reached: a command that the settings name, or an address on the web. Says nothing of how."""
 
 import os
-import re
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from agentapp.tools import credentials
 from agentapp.tools.outbound import Outside
+from agentapp.tools.results import ToolError
 
 STDIO = "stdio:"
-CREDENTIAL = "CREDENTIAL_"
-# Anything in a header but printable ASCII would end it, or be read otherwise at the other end.
-_SENDABLE = re.compile(r"[\x20-\x7e]+")
 
 
 class NotSetUp(Exception):
@@ -89,12 +87,10 @@ def _of_command(source: str, configured: dict[str, Any]) -> Target:
 
 def _credential(name: str) -> str:
     """The credential of this name, from the environment and nowhere else. Raises NotSetUp."""
-    value = os.environ.get(CREDENTIAL + name, "").strip()
-    if not value:
-        raise NotSetUp(f"The credential {CREDENTIAL}{name} is not set here.")
-    if not _SENDABLE.fullmatch(value):
-        raise NotSetUp(f"The credential {CREDENTIAL}{name} is not one line of plain letters.")
-    return value
+    try:
+        return credentials.named(name)
+    except ToolError as error:
+        raise NotSetUp(str(error)) from error
 
 
 def _host(url: str) -> str:

@@ -266,7 +266,7 @@ def test_a_credential_that_is_refused_is_said_so_without_it(
 def test_a_credential_of_several_lines_is_not_sent(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CREDENTIAL_SHOP", "one\r\nX-Other: two")
     scripted.source.credentials = {"bearer": "SHOP"}
-    with pytest.raises(CannotBeAsked, match="CREDENTIAL_SHOP is not one line"):
+    with pytest.raises(CannotBeAsked, match="CREDENTIAL_SHOP cannot be sent"):
         mcp_source.listed(scripted.source, 30)
     assert scripted.headers == []
 
