@@ -226,17 +226,17 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     """
     execution, result, given = outcome.execution, outcome.result, outcome.raw or outcome.result
     acted, is_latest = given.took_effect, execution.state in BEGUN and execution.attempts <= attempt
-    kept = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
-    if kept:
+    counts = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
+    if counts:
         finish([outcome])
     elif acted:
         execution.control[TOOK_EFFECT] = True
         if execution.result_text in ("", "null"):
             execution.raw_result_text = kept(given.data, MAX_RESULT_CHARS)
         execution.save(update_fields=["control", "raw_result_text"])
-    said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": kept}
+    said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": counts}
     record(execution, "late_answer", {**said, "message": storable(result.message)[:500]})
-    return kept
+    return counts
 
 
 def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:

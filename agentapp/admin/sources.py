@@ -13,6 +13,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 
+from agentapp.admin import mcp
 from agentapp.admin.picking import Picking
 from agentapp.importing import pending, planning
 from agentapp.importing.planning import Given
@@ -99,25 +100,31 @@ class DocumentForm(forms.Form):
 
 
 @admin.register(ToolSource)
-class ToolSourceAdmin(RecordedAdmin):
+class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
     form = ToolSourceForm
-    about = "Where tools are read from: modules named in TOOL_MODULES, and services that describe themselves."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or import an OpenAPI document."
+    about = (
+        "Where tools are read from: modules named in TOOL_MODULES, and services and servers that describe themselves."
+    )
+    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or add one of the others above."
     change_list_template = "admin/sources/change_list.html"
-    list_display = ["name", "kind", "location", "enabled"]
+    actions = ["check_now"]
+    list_display = ["name", "kind", "location", "enabled", "how_it_fares", "asked"]
+    list_select_related = ["health"]
     list_filter = ["kind", "enabled"]
     search_fields = ["name", "location"]
     search_help_text = "Name or address."
-    readonly_fields = ["kind", "location", "origin", "details", "schemes"]
+    readonly_fields = ["kind", "location", "origin", "details", "schemes", "how_it_fares", "asked"]
 
     def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
         shown = ["name", "kind", "location", "enabled"]
         if obj is not None and obj.kind == planning.KIND:
             shown += ["origin", "details", "schemes", "credentials", "hosts"]
+        if obj is not None and obj.kind == ToolSource.Kind.MCP:
+            shown += ["how_it_fares", "asked", "details", "credentials", "hosts"]
         return shown
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # modules are named in TOOL_MODULES, documents are imported
+        return False  # modules are named in TOOL_MODULES, documents are imported, servers have a page of their own
 
     def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
         source = kwargs.get("obj")
@@ -131,13 +138,15 @@ class ToolSourceAdmin(RecordedAdmin):
         return super().render_change_form(request, context | {"own_tools": tools}, *args, **kwargs)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        return super().changelist_view(request, {"may_import": _may_import(request), **(extra_context or {})})
+        may = {"may_import": _may_import(request), "may_add_server": mcp.may_add(request)}
+        return super().changelist_view(request, {**may, **(extra_context or {})})
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view
         return [
             path("import/", view(self.import_view), name="toolsource_import"),
             path("import/<uuid:key>/", view(self.pick_view), name="toolsource_pick"),
+            *self.server_urls(),
             path("<path:object_id>/import/", view(self.import_view), name="toolsource_import_anew"),
             *super().get_urls(),
         ]

@@ -13,7 +13,7 @@ from agentapp.models.guidelines import (
 )
 from agentapp.models.people import Preferences, SavedView, SetupToken
 from agentapp.models.runs import Draft, Run, Step, ToolExecution
-from agentapp.models.tools import PendingImport, Tool, ToolSource
+from agentapp.models.tools import PendingImport, SourceHealth, Tool, ToolSource
 from agentapp.models.variables import ContextVariable
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Run",
     "SavedView",
     "SetupToken",
+    "SourceHealth",
     "Spending",
     "Step",
     "Tool",

@@ -47,6 +47,19 @@ class ToolSource(models.Model):
         return self.name
 
 
+class SourceHealth(models.Model):
+    """Whether a source could be asked for its tools. Written by `refreshing`."""
+
+    source = models.OneToOneField(ToolSource, on_delete=models.CASCADE, related_name="health", primary_key=True)
+    ok = models.BooleanField()
+    checked_at = models.DateTimeField()
+    problem = models.TextField(blank=True)
+    failures = models.PositiveIntegerField(default=0, help_text="In a row.")
+
+    def __str__(self) -> str:
+        return f"{self.source_id}: {'ok' if self.ok else self.problem}"
+
+
 class Tool(models.Model):
     class ApprovalMode(models.TextChoices):
         RULES = "rules", "As the rules say"

@@ -11,6 +11,7 @@ from agentapp.tools.base import Tool
 MAKERS: dict[str, str] = {
     "python": "agentapp.tools.python_source.of_row",
     "openapi": "agentapp.tools.openapi_source.make",
+    "mcp": "agentapp.tools.mcp_source.make",
 }
 
 

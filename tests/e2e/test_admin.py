@@ -13,7 +13,18 @@ from playwright.sync_api import Page
 from agentapp import auth, breakers, tool_sync
 from agentapp.importing import pending
 from agentapp.importing.planning import Given
-from agentapp.models import Agent, ApiToken, Breaker, KillSwitch, PendingImport, Preferences, Route, Tool, ToolSource
+from agentapp.models import (
+    Agent,
+    ApiToken,
+    Breaker,
+    KillSwitch,
+    PendingImport,
+    Preferences,
+    Route,
+    SourceHealth,
+    Tool,
+    ToolSource,
+)  # fmt: skip
 from approvals import configuration, ledger
 from approvals.models import Channel, Event, Rule
 from tests.admin_pages import address
@@ -35,6 +46,24 @@ def configured(ada: User, settings: Any) -> None:
     configuration.save(rule, "test")
     configuration.save(Channel(name="desk", kind="memory"), "test")
     Tool.objects.filter(name="send_letter").update(missing_since=timezone.now())
+    server = ToolSource(name="files", kind="mcp", location="stdio:files", details={"title": "Files", "version": "1.0"})
+    configuration.save(server, "test")
+    SourceHealth.objects.create(
+        source=server, ok=False, problem="It did not answer within 10 s.", failures=3, checked_at=timezone.now()
+    )
+    promise = {
+        "description": "Write a file, anywhere.",
+        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}, "mode": {"type": "string"}}},
+        "claims": {"destructive_hint": True},
+    }
+    configuration.save(
+        Tool(
+            source=server, name="write_file", description="Write a file.", version="1",
+            input_schema={"type": "object", "properties": {"path": {"type": "string"}}},
+            claims={"title": "Write a file", "read_only_hint": False}, waiting_contract=promise,
+        ),
+        "test",
+    )  # fmt: skip
     auth.issue_token(ada, "nightly import", ["runs:read"], "test")
     for _ in range(3):
         with ledger.transaction():
@@ -74,6 +103,10 @@ def pages() -> dict[str, str]:
         }
     del found["Tool add"]  # tools come from code
     found["a tool that is there"] = address(Tool, "change", Tool.objects.get(name="pay_out").pk)
+    found["a tool whose contract waits"] = address(Tool, "change", Tool.objects.get(name="write_file").pk)
+    server = ToolSource.objects.get(name="files")
+    found["server"] = address(ToolSource, "change", server.pk)
+    found["new server"] = reverse("admin:toolsource_mcp")
     source = ToolSource.objects.get(name="the-shop")
     found["source"] = address(ToolSource, "change", source.pk)
     found["sources"] = address(ToolSource, "changelist")
