@@ -155,7 +155,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
-        steering.heed(run, outcomes)
+        steering.heed(run, reads)
         budgets.pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
@@ -319,7 +319,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
-            steering.heed(run, [outcome])
+            steering.heed(run, [execution])
             budgets.pay(run, outcome.cost)
             breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":

@@ -25,7 +25,7 @@ def keep(outcome: Outcome, attempt: int) -> None:
         cost = outcome.cost if execution.state == ToolExecution.State.EXECUTING else Decimal(0)
         if not executions.finish_late(replace(outcome, execution=execution, cost=cost), attempt):
             return
-        steering.heed(run, [replace(outcome, execution=execution)])
+        steering.heed(run, [execution])
         budgets.pay(run, cost)
         if outcome.result.status != "ok":
             runs.mark_tool_error(run)

@@ -6,18 +6,17 @@ from typing import Any
 from django.db.models import OuterRef, QuerySet, Subquery
 
 from agentapp import conversations
-from agentapp.executions import Outcome
 from agentapp.models import Conversation, Run, ToolExecution
 from agentapp.tools.control import MODE
 
 
-def heed(run: Run, outcomes: Sequence[Outcome]) -> None:
+def heed(run: Run, executions: Sequence[ToolExecution]) -> None:
     """Let a conversation go to a person, or stay with the agent, as the results just stored say.
 
     The last result that says anything counts; one that says nothing undoes nothing. In the transaction that stores
     them, whose caller holds the run's lock. The run goes on to its answer all the same.
     """
-    asked = [outcome.execution for outcome in outcomes if MODE in outcome.execution.control]
+    asked = [execution for execution in executions if execution.is_answered and MODE in execution.control]
     if not asked or run.conversation_id is None:
         return
     by = asked[-1]

@@ -59,9 +59,8 @@ def collect(state: RunState, rows: StepRows) -> bool:
             (asking[child.pk], child, replace(answer_of(child), control=steering.wish_of(child)))
             for child in steering.with_wishes(ended.defer("agent_snapshot", "script"))
         ]
-        outcomes = [Outcome(execution, result) for execution, _, result in answers]
-        executions.finish(outcomes)
-        steering.heed(run, outcomes)
+        executions.finish([Outcome(execution, result) for execution, _, result in answers])
+        steering.heed(run, [execution for execution, _, _ in answers])
         for execution, child, result in answers:
             executions.record_subagent(execution, "completed", child, {"state": child.state, "status": result.status})
         if any(result.status != "ok" for _, _, result in answers):

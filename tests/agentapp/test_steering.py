@@ -1,5 +1,7 @@
 """Results of calls that steer the conversation: who speaks next, and how long a result is told."""
 
+import dataclasses
+
 import pytest
 
 from agentapp import actions, conversations, runs
@@ -13,6 +15,7 @@ from agentapp.tools.base import tool
 from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.models import Event
+from tests import clerk_hooks
 from tests.conftest import call, calls, says
 from tests.rows import events
 from tests.teams import Team
@@ -115,6 +118,17 @@ def test_a_write_asks_for_a_person_too(clerk, dana):
     clerk.decide(*clerk.open(run), dana)
     assert clerk.drive(run).answer == "Done."
     assert conversation().person_wanted == Wants.AGENT
+
+
+@pytest.mark.parametrize("point", ["before_tool_use", "after_tool_use"])
+def test_what_a_hook_answers_or_makes_of_a_result_counts_as_a_result(clerk, point):
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"], hook_contract="strict")
+    wants = ToolResult(data="Ask a person.", control={"session_mode": "manual"})
+    clerk_hooks.DO[point] = lambda context: dataclasses.replace(context, result=wants)
+    assert talk(clerk, steering_calls("auto"), says("A colleague comes.")).answer == "A colleague comes."
+    assert conversation().person_wanted == Wants.AGENT
+    clerk_hooks.forget()
 
 
 def test_no_result_takes_the_word_from_a_person_who_has_taken_over(clerk, sam, monkeypatch):
