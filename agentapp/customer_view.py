@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentapp import drafts
+from agentapp import drafts, guidance_rows
+from agentapp.considered import GUIDED, Insight
+from agentapp.guidance.insights import standing, to_ask_for
 from agentapp.models import Conversation, Message, Run, ToolExecution
 from approvals.clock import Now
 from approvals.models import Approval, ApprovalKind
 
 PAGE = 200
 MAX_OPEN = 20
+MAX_CHOICES = 12
 
 # What goes on, as a program reads it and as a customer does.
 WORDS = {
@@ -55,6 +58,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Needed:
+    """Something the agent must be told before it can go on, by the name that the customer knows it by."""
+
+    name: str
+    description: str
+    examples: Sequence[str]
+    choices: Sequence[str]
+    """What it can be; empty where it can be anything, or there is too much to choose from."""
+
+
+@dataclass(frozen=True)
 class View:
     conversation: Conversation
     messages: list[Said]
@@ -64,6 +78,7 @@ class View:
     asked: list[Asked]
     draft: str = ""
     """What the agent has written of an answer so far."""
+    needed: Sequence[Needed] = ()
 
     @property
     def words(self) -> str:
@@ -90,7 +105,23 @@ def of(conversation: Conversation, after: int = 0) -> View:
         _status(conversation, current, asked),
         asked,
         draft.text if draft is not None else "",
+        _needed(conversation) if current is None else (),
     )
+
+
+def _needed(conversation: Conversation) -> list[Needed]:
+    """What the last answer asked for, while nobody has said anything since. Nothing where no guidelines decide."""
+    latest = conversation.messages.order_by("-seq").select_related("run").first()
+    run = latest.run if latest is not None and latest.role == Message.Role.ASSISTANT else None
+    if latest is None or latest.author_id is not None or run is None or run.agent_snapshot["driver"] != GUIDED:
+        return []
+    missing = to_ask_for(standing(guidance_rows.evaluations_of(run)))
+    return [Needed(one.display_name, one.description, one.examples, _choices(one)) for one in missing]
+
+
+def _choices(insight: Insight) -> list[str]:
+    found = [str(choice) for choice in insight.choices or ()]
+    return found if len(found) <= MAX_CHOICES else []
 
 
 def _said(message: Message) -> Said:

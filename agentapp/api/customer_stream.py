@@ -50,6 +50,7 @@ class _Told:
             "draft": {"text": found["draft"]},
             "status": {"status": found["status"], "words": found["status_words"]},
             "confirmations": found["confirmations"],
+            "needed": found["needed"],
         }
         for name, value in parts.items():
             block = _event(name, value)

@@ -94,6 +94,15 @@ class ConfirmationOut(BaseModel):
     expires_at: datetime
 
 
+class NeededOut(BaseModel):
+    """What the agent asked for in its last answer, as its tools name it to customers."""
+
+    name: str
+    description: str
+    examples: list[str]
+    choices: list[str] = Field(description="What it can be; empty where it can be anything.")
+
+
 class CustomerConversation(BaseModel):
     """A conversation as its customer may see it."""
 
@@ -106,6 +115,7 @@ class CustomerConversation(BaseModel):
     earlier: bool = Field(description="Whether there are messages before these.")
     draft: str = Field(description="What the agent has written of an answer so far. Nothing rests on it.")
     confirmations: list[ConfirmationOut]
+    needed: list[NeededOut] = Field(description="What the agent must be told to go on. Empty once it was answered.")
 
 
 @router.post(
@@ -245,6 +255,12 @@ def shown(view: customer_view.View) -> CustomerConversation:
         earlier=view.earlier,
         draft=view.draft,
         confirmations=[_confirmation(asked) for asked in view.asked],
+        needed=[
+            NeededOut(
+                name=one.name, description=one.description, examples=list(one.examples), choices=list(one.choices)
+            )
+            for one in view.needed
+        ],
     )
 
 

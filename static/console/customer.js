@@ -30,7 +30,7 @@
   const stream = new EventSource(page.dataset.stream);
   stream.onopen = () => { offline.hidden = true; };
   stream.onerror = () => { offline.hidden = false; };
-  for (const name of ["message", "status", "confirmations", "mode"]) stream.addEventListener(name, refresh);
+  for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);
   stream.addEventListener("draft", (event) => {
     const draft = document.getElementById("draft");
     const text = JSON.parse(event.data).text;
