@@ -142,7 +142,7 @@ PICTURES = (
 def tell_story(people: dict[str, Any]) -> dict[str, str]:
     """Play the demo's scenarios and decide some of them. Returns the keys that the paths name."""
     from agentapp import actions
-    from agentapp.demo import check, opening
+    from agentapp.demo import client, opening
     from agentapp.demo.scenarios import ADDRESS_CHANGE, AT_START, DAMAGED_KETTLE, INJECTED_TICKET
     from agentapp.models import Agent, Run, Tool
     from approvals.models import Approval
@@ -153,7 +153,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
 
     def asked(run: Run) -> Approval:
         waiting = Approval.objects.filter(run_id=run.pk, state__in=Approval.UNDECIDED)
-        return check.wait_for("a request of each run", waiting.first)
+        return client.wait_for("a request of each run", waiting.first)
 
     def decide(approval: Approval, kind: str, by: str, message: str = "") -> None:
         digest = approval.final_digest or approval.action_digest
@@ -168,7 +168,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     decide(carried_out, "approve", "dana")
     rejected = asked(start(ADDRESS_CHANGE))
     decide(rejected, "reject", "dana", "The parcel has left already.")
-    check.wait_for("a run to end", lambda: ended(done))
+    client.wait_for("a run to end", lambda: ended(done))
 
     taken = start(ADDRESS_CHANGE)
     asked(taken)

@@ -4,8 +4,6 @@ It starts a run as one person, waits until a person is asked, approves as anothe
 end, and looks at what it came to. Whatever is not as promised is a CheckFailed.
 """
 
-import http.client
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +11,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,45 +24,11 @@ from django.db import connection, connections
 
 from agentapp import auth, embedded
 from agentapp.celery import app
-from agentapp.demo import opening
+from agentapp.demo import check_dialogues, opening
+from agentapp.demo.client import CheckFailed, Client, wait_for
 from agentapp.demo.models import Email, Refund
 from agentapp.demo.scenarios import DAMAGED_KETTLE
 from approvals import ledger
-
-PATIENCE_SECONDS = 60.0
-LOOK_EVERY_SECONDS = 0.1
-
-
-class CheckFailed(Exception):
-    """The product did not do what it promises; the message says what was seen."""
-
-
-class Client:
-    """The REST API as one token sees it."""
-
-    def __init__(self, url: str, secret: str) -> None:
-        self._address = urlsplit(url).netloc
-        self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
-
-    def get(self, path: str) -> Any:
-        return self._ask("GET", path, None)
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._ask("POST", path, json.dumps(body))
-
-    def _ask(self, method: str, path: str, body: str | None) -> Any:
-        link = http.client.HTTPConnection(self._address, timeout=30)
-        try:
-            link.request(method, f"/api/v1{path}", body, self._headers)
-            response = link.getresponse()
-            text = response.read().decode()
-        except OSError as error:
-            raise CheckFailed(f"{method} {path} got no answer: {error}") from error
-        finally:
-            link.close()
-        if not 200 <= response.status < 300:
-            raise CheckFailed(f"{method} {path} was answered with {response.status}: {text[:500]}")
-        return json.loads(text)
 
 
 def play(model: str = "", driver: str = "") -> str:
@@ -77,27 +41,37 @@ def play(model: str = "", driver: str = "") -> str:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="countersign-check-")))
         stack.enter_context(throw_away_database(folder))
         people = opening.open_shop(model, driver)
-        starter, decider = tokens(people)
+        starter, decider, chat, person = tokens(people)
         stack.enter_context(own_queue())
         url = stack.enter_context(web())
         stack.enter_context(workers(folder))
         run = _play(Client(url, starter), Client(url, decider), scripted=not model)
         events = _look(run)
+        talked = 0
+        if not model:
+            shop = check_dialogues.Shop(Client(url, starter), Client(url, chat), Client(url, person))
+            talked = check_dialogues.play(shop)
     took = time.monotonic() - began
     where = f"{connection.vendor} and {'the embedded broker' if settings.EMBEDDED else 'Redis'}"
     where += f", asking {model}" if model else ""
     return (
         f"OK: {DAMAGED_KETTLE.name} on {where}: started, waited, approved by another person, refunded once, "
-        f"succeeded after {run['step_count']} steps; {events} events verified; {took:.1f} s."
+        f"succeeded after {run['step_count']} steps; {events} events verified; {talked} dialogues of the concierge; "
+        f"{took:.1f} s."
     )
 
 
-def tokens(people: dict[str, User]) -> tuple[str, str]:
-    """A token that starts runs and one that decides, as two different people."""
-    _, starter = auth.issue_token(people["sam"], "check-start", ["runs:create", "runs:read"], ledger.SYSTEM)
-    scopes = ["approvals:read", "approvals:decide", "runs:read"]
-    _, decider = auth.issue_token(people["dana"], "check-decide", scopes, ledger.SYSTEM)
-    return starter, decider
+def tokens(people: dict[str, User]) -> tuple[str, str, str, str]:
+    """Four tokens: one that starts runs, one that decides as another person, a shop's chat, one that takes over."""
+    given = {
+        "check-start": ("sam", ["runs:create", "runs:read"]),
+        "check-decide": ("dana", ["approvals:read", "approvals:decide", "runs:read"]),
+        "check-chat": ("sam", ["conversations:write"]),
+        "check-person": ("dana", ["runs:create", "runs:read"]),
+    }
+    made = [auth.issue_token(people[who], name, scopes, ledger.SYSTEM)[1] for name, (who, scopes) in given.items()]
+    start, decide, chat, person = made
+    return start, decide, chat, person
 
 
 @contextmanager
@@ -199,16 +173,6 @@ def workers(folder: Path) -> Iterator[None]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def wait_for[T](what: str, look: Callable[[], T]) -> T:
-    """The first truthy value of `look`. Raises CheckFailed when there is none in time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (seen := look()):
-        if time.monotonic() > deadline:
-            raise CheckFailed(f"Waited {PATIENCE_SECONDS:.0f} s for {what}, in vain.")
-        time.sleep(LOOK_EVERY_SECONDS)
-    return seen
 
 
 def _play(starter: Client, decider: Client, *, scripted: bool) -> dict[str, Any]:

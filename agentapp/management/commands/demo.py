@@ -12,6 +12,7 @@ from django.db import connection
 from agentapp import embedded
 from agentapp.demo import check, opening
 from agentapp.demo.accounts import ACCOUNTS, PASSWORD
+from agentapp.demo.client import CheckFailed
 from agentapp.drivers import DRIVERS
 from agentapp.management.commands.serve import refuse_exposure
 from agentapp.models import Run
@@ -63,7 +64,7 @@ class Command(BaseCommand):
         logging.getLogger().setLevel(logging.ERROR)
         try:
             self.stdout.write(check.play(model, driver))
-        except check.CheckFailed as error:
+        except CheckFailed as error:
             raise CommandError(f"FAILED: {error}") from error
 
     def _welcome(self, url: str, started: list[Run]) -> None:
