@@ -145,8 +145,10 @@ def may_pause(user: User, run: Run) -> bool:
 
 
 def may_take_over(user: User, run: Run) -> bool:
-    """Who may speak in the agent's place: who may pause the run, or is asked to decide about one of its calls."""
-    if may_pause(user, run):
+    """Who may speak in the agent's place: who may pause the run, or is asked to decide about one of its calls; where
+    a person is wanted, whoever decides about calls at all.
+    """
+    if may_pause(user, run) or _may_answer(user, run):
         return True
     asked = Approval.objects.filter(run_id=run.pk, state__in=Approval.UNDECIDED).prefetch_related("groups")
     return any(may_decide(user, approval) is None for approval in asked)
@@ -157,7 +159,14 @@ def offers_take_over(user: User, run: Run, asked: bool) -> bool:
 
     The run that a person started speaks with people; those it asked are taken over with it.
     """
-    return run.parent_id is None and run.taken_over_by_id is None and (asked or may_pause(user, run))
+    may = asked or may_pause(user, run) or _may_answer(user, run)
+    return run.parent_id is None and run.taken_over_by_id is None and may
+
+
+def _may_answer(user: User, run: Run) -> bool:
+    """Whether a conversation waits for a person, and this is one of those who help customers."""
+    wanted = run.conversation is not None and bool(run.conversation.person_wanted)
+    return wanted and user.is_active and user.has_perm("approvals.decide_approval")
 
 
 def may_hand_back(user: User, run: Run) -> bool:

@@ -16,7 +16,10 @@ from approvals import decisions, ledger
 from approvals.digest import storable
 
 MAX_TEXT_CHARS = 100_000
-_NO_RIGHT = "Taking over needs the right to pause runs, or to be asked to decide about one of its calls."
+_NO_RIGHT = (
+    "Taking over needs the right to pause runs, or to be asked to decide about one of its calls; where a person is "
+    "wanted, the right to decide."
+)
 
 
 def take_over_run(run_id: uuid.UUID, user: User) -> Run:

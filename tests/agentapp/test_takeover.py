@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
-from agentapp import actions, due, loop, runs
+from agentapp import actions, conversations, due, loop, runs
 from agentapp.actions import NewRun, Refused
 from agentapp.compilers import MEANWHILE, compile_messages, load_earlier
 from agentapp.drivers.scripted import ScriptedDriver
@@ -325,3 +325,22 @@ def test_a_copy_of_a_conversation_keeps_who_said_what_and_is_nobodys(clerk, dana
     write(waiting, dana, "Mine.")
     copy = actions.fork_conversation(waiting.conversation_id, None, "ticket-8", sam)
     assert (copy.mode, copy.messages.last().author) == ("auto", dana)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_where_a_person_is_wanted_whoever_decides_about_requests_may_take_over(clerk, dana, wanted):
+    run = clerk.run(says("A colleague answers."), input="A human, please.", conversation="ticket-7", customer="Ana")
+    if wanted:
+        with ledger.transaction():
+            conversations.want_person(conversations.lock(run.conversation), Conversation.Wants.CUSTOMER, {})
+        assert actions.take_over_run(run.pk, dana).taken_over_by == dana
+    else:
+        refused("forbidden", actions.take_over_run, run.pk, dana)
+
+
+def test_where_a_person_is_wanted_not_everybody_who_may_look_takes_over(clerk, waiting):
+    viewer = User.objects.create_user("vera", password=None)
+    viewer.groups.add(Group.objects.get(name="viewer"))
+    with ledger.transaction():
+        conversations.want_person(conversations.lock(waiting.conversation), Conversation.Wants.CUSTOMER, {})
+    refused("forbidden", actions.take_over_run, waiting.pk, viewer)
