@@ -29,9 +29,10 @@ def checked_control(given: dict[str, Any]) -> dict[str, Any]:
         if problem:
             ignored.append(f"{name}: {problem}")
         elif option == GUIDELINES:
-            made[option] = value[:MAX_GUIDELINES]
-            if len(value) > MAX_GUIDELINES:
-                ignored.append(f"{name}: only the first {MAX_GUIDELINES} count.")
+            meant, problems = _guidelines(value)
+            if meant:
+                made[option] = meant
+            ignored += [f"{name}: {problem}" for problem in problems]
         else:
             made[option] = value
     if ignored:
@@ -44,11 +45,19 @@ def _problem(option: str, value: Any) -> str:
         return f"it is one of {', '.join(MODES)}."
     if option == LIFESPAN and value not in LIFESPANS:
         return f"it is one of {', '.join(LIFESPANS)}."
-    if option == GUIDELINES:
-        if not isinstance(value, list):
-            return "it is a list of objects."
-        return next((problem for one in value if (problem := _guideline_problem(one))), "")
+    if option == GUIDELINES and not isinstance(value, list):
+        return "it is a list of objects."
     return ""
+
+
+def _guidelines(given: list[Any]) -> tuple[list[Any], list[str]]:
+    """Those that mean something, and what is wrong with the others, each thing once."""
+    found = [(one, _guideline_problem(one)) for one in given]
+    meant = [one for one, problem in found if not problem]
+    problems = list(dict.fromkeys(problem for _, problem in found if problem))
+    if len(meant) > MAX_GUIDELINES:
+        problems.append(f"only the first {MAX_GUIDELINES} count.")
+    return meant[:MAX_GUIDELINES], problems
 
 
 def _guideline_problem(one: Any) -> str:

@@ -58,6 +58,14 @@ def test_guidelines_are_kept_as_they_are():
     assert checked_control({"transient_guidelines": wanted}) == {"transient_guidelines": wanted}
 
 
+def test_a_guideline_that_means_nothing_takes_none_of_the_others_along():
+    made = checked_control({"transient_guidelines": [{"action": " "}, "nonsense", {"action": "Offer tea"}]})
+    assert made == {
+        "transient_guidelines": [{"action": "Offer tea"}],
+        "ignored": ["transient_guidelines: each is an object with an action."],
+    }
+
+
 def test_of_many_guidelines_the_first_count():
     made = checked_control({"transient_guidelines": [{"action": str(number)} for number in range(25)]})
     assert [one["action"] for one in made["transient_guidelines"]] == [str(number) for number in range(20)]
