@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from agentapp import llm
@@ -14,11 +15,11 @@ from agentapp.drivers.guided_script import ScriptedInference
 from agentapp.drivers.react_text import history
 from agentapp.drivers.scripted import replayed
 from agentapp.drivers.timeouts import timeout_of
-from agentapp.guidance import composing, extensions
-from agentapp.guidance.batching import batches
+from agentapp.guidance import batching, composing, extensions
+from agentapp.guidance.batching import Batcher
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.guidance.known import Context, Turn
-from agentapp.guidance.planner import PassThrough, Planner
+from agentapp.guidance.planner import ByCode, PassThrough, Planner
 from agentapp.guidance.preparing import Means, Prepared, at_rest, iterate, merged, seen_by
 from agentapp.messages import Note, Reply, ToolCall
 from agentapp.tools.schema import check_arguments
@@ -165,8 +166,8 @@ def _settings(agent: Mapping[str, Any]) -> GuidedSettings:
 
 
 def _planner(chosen: GuidedSettings) -> Planner:
-    return extensions.load(chosen.planner, "The planner")() if chosen.planner else PassThrough()
+    return ByCode(chosen.planner) if chosen.planner else PassThrough()
 
 
-def _batcher(chosen: GuidedSettings) -> Any:
-    return extensions.load(chosen.batcher, "The batcher") if chosen.batcher else batches
+def _batcher(chosen: GuidedSettings) -> Batcher:
+    return partial(batching.by_code, chosen.batcher) if chosen.batcher else batching.batches

@@ -9,6 +9,11 @@ from agentapp.guidance import extensions
 from agentapp.guidance.guidelines import Guideline, Guidelines
 from agentapp.guidance.known import Context, Done, Known, Turn
 
+MAX_TRANSIENT = 10
+"""Guidelines that one result may bring along; more are passed over."""
+MAX_TRANSIENT_CHARS = 2000
+"""Of each text in one. The rest would push out what the agent's own guidelines say."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -87,11 +92,17 @@ def said_of(guideline: Guideline, origin: Origin, judged: Judged) -> Matched:
 
 
 def _by_code(turn: Turn, guideline: Guideline) -> Judged:
-    """True or False, or the same with a reason."""
-    found = extensions.call(guideline.python, f"The matcher of the guideline {guideline.name}", Context.of(turn))
-    if isinstance(found, tuple) and len(found) == 2:
-        return Judged(bool(found[0]), str(found[1]))
-    return Judged(bool(found))
+    """True or False, or the same with a reason. Anything else, as a coroutine, says neither."""
+    what = f"The matcher of the guideline {guideline.name}"
+    found = extensions.call(guideline.python, what, Context.of(turn))
+    match found:
+        case bool():
+            return Judged(found)
+        case (bool() as holds, str() as why):
+            return Judged(holds, why)
+    raise extensions.unusable(
+        guideline.python, what, f"gave a {type(found).__name__}, and not true or false or a pair of it and a reason"
+    )
 
 
 def transient_of(known: Known) -> list[Guideline]:
@@ -99,7 +110,7 @@ def transient_of(known: Known) -> list[Guideline]:
     found: list[Guideline] = []
     places: Counter[tuple[str, int]] = Counter()
     for call in known.calls:
-        for brought in call.transient:
+        for brought in call.transient[:MAX_TRANSIENT]:
             if str(brought.get("action", "")).strip():
                 places[call.tool, call.step] += 1
                 found.append(_transient(f"{call.tool}:{call.step}.{places[call.tool, call.step]}", brought))
@@ -110,9 +121,9 @@ def _transient(name: str, brought: Mapping[str, object]) -> Guideline:
     criticality, priority = brought.get("criticality"), brought.get("priority")
     return Guideline(
         name=name,
-        condition=str(brought.get("condition") or ""),
-        action=str(brought["action"]),
-        description=str(brought.get("description") or ""),
+        condition=str(brought.get("condition") or "")[:MAX_TRANSIENT_CHARS],
+        action=str(brought["action"])[:MAX_TRANSIENT_CHARS],
+        description=str(brought.get("description") or "")[:MAX_TRANSIENT_CHARS],
         criticality=criticality if criticality in ("low", "medium", "high") else "medium",
         priority=priority if isinstance(priority, int) else 0,
         is_transient=True,
