@@ -213,3 +213,10 @@ def test_numbers_that_no_call_can_carry_do_not_break_a_schema() -> None:
     assert checked({"level": 1}, input_schema=schema).state == "needs_to_run"
     assert lacking(checked({"level": 2}, input_schema=schema), "invalid") == ["level"]
     assert checked({}, input_schema=schema).state == "needs_to_run"
+
+
+def test_of_what_is_missing_and_what_is_impossible_together_the_first_group_is_asked_for() -> None:
+    parameters = {"currency": {"precedence": 1}, "to": {"precedence": 2}}
+    found = checked({"currency": "DM"}, parameters=parameters)
+    assert {insight.kind for insight in found.insights} == {"missing", "invalid"}
+    assert [insight.parameter for insight in to_ask_for(found.insights)] == ["currency"]
