@@ -55,7 +55,7 @@ beat: setup ## Run Celery beat, which starts the sweep (needs REDIS_URL)
 	@exec .venv/bin/celery -A agentapp beat $(ARGS)
 
 clean: ## Remove .venv, .uv and what tests and tools leave; data/ stays
-	rm -rf .venv .uv .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
+	rm -rf .venv .uv .peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
 
 # Once for each lock file.
 .venv/.complete: requirements.lock .python-version | $(UV)

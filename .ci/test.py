@@ -61,6 +61,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
     every = [
         *checks(folder),
         embedded(folder),
+        peers(folder),
         services(has_services),
         browser(folder),
         stack(has_services),
@@ -99,8 +100,14 @@ def checks(folder: Path) -> list[Step]:
 
 def embedded(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
-    marks = "not browser and not postgresql and not redis"
+    marks = "not browser and not postgresql and not redis and not peers"
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
+
+
+def peers(folder: Path) -> Step:
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "peers")}
+    command = [*pytest("peers", spread=False), "tests/agentapp/tools"]
+    return Step("embedded", "tests against MCP servers of others", command, environment, no_peers())
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class Services:
 
 
 def services(has: Services) -> Step:
-    command = pytest("not browser and (redis or not apart)")
+    command = pytest("not browser and not peers and (redis or not apart)")
     return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
 
 
@@ -143,6 +150,25 @@ def stack(has: Services) -> Step:
 
 def no_chromium() -> str:
     return "" if any(map(shutil.which, CHROMIUM)) else f"none of {', '.join(CHROMIUM)} is installed"
+
+
+def no_peers() -> str:
+    """What keeps the MCP servers of tests/mcp_peers/ from being in .peers/, where they are brought first."""
+    named, kept = ROOT / "tests/mcp_peers", ROOT / ".peers"
+    npm, lock = shutil.which("npm"), (named / "package-lock.json").read_bytes()
+    if npm is None:
+        return "npm is not installed"
+    complete = kept / ".complete"
+    if complete.exists() and complete.read_bytes() == lock:
+        return ""
+    kept.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(named / name, kept)
+    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    if subprocess.run(command, cwd=kept, check=False).returncode != 0:
+        return "npm could not install what tests/mcp_peers/package.json names"
+    complete.write_bytes(lock)
+    return ""
 
 
 def pytest(marks: str, spread: bool = True) -> list[str]:

@@ -5,15 +5,13 @@ Each returns what it did, or raises Refused with a code for programs and a sente
 
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Literal
 
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import auth, executions, runs, subagents, tasks
+from agentapp import auth, deciding, executions, runs, subagents, tasks
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
 from agentapp.confirming import confirmed
@@ -109,17 +107,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         edited_title=edited_title,
         assurance=new.assurance,
     )
-    with ledger.transaction():
-        run = runs.lock(approval.run_id)
-        taken = decisions.decide(approval_id, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
-        if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
-            # An earlier decision that is still held keeps its moment.
-            runs.wake(run, min(run.wake_at or taken.approval.runs_at, taken.approval.runs_at))
-            transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
-    if isinstance(taken, standing.Refusal):
-        approval.refresh_from_db()
-        raise Refused(taken.code, taken.message, approval=approval)
-    return taken
+    return deciding.take(approval, verdict)
 
 
 def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:

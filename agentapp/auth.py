@@ -20,12 +20,14 @@ from approvals.standing import may_decide
 SCOPES = {
     "runs:create": "Start and cancel runs, fork and summarise conversations",
     "runs:read": "Read runs and their traces, and conversations",
+    "conversations:write": "Speak with customers: open conversations, write, confirm and ask for a person as they say",
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
     "events:read": "Read the ledger",
     "configuration:read": "Read agents and tools, and what is stopped",
     "controls:operate": "Engage and release kill switches and reset breakers, as the token's person",
 }
+STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
 PREFIX = "cs_"
 # Noting every use would make each API call a write.
 _NOTE_USE_EVERY = timedelta(minutes=1)
@@ -46,7 +48,7 @@ def issue_token(
             name=name,
             user=user,
             scopes=sorted(set(scopes)),
-            starts_runs="runs:create" in scopes,
+            starts_runs=bool(STARTS_RUNS & set(scopes)),
             decides="approvals:decide" in scopes,
             prefix=secret[:10],
             digest=_digest(secret),
@@ -64,7 +66,7 @@ def check_scopes(scopes: list[str]) -> None:
         raise TokenRefused(f"Unknown scope {unknown[0]!r}; known are {', '.join(SCOPES)}.")
     if not scopes:
         raise TokenRefused("A token needs at least one scope.")
-    if {"runs:create", "approvals:decide"} <= set(scopes):
+    if STARTS_RUNS & set(scopes) and "approvals:decide" in scopes:
         raise TokenRefused("A token that starts runs cannot decide. Make two tokens, best for two people.")
 
 

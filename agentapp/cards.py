@@ -1,7 +1,7 @@
 """What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,10 +16,10 @@ from agentapp.tools.arguments import effective
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from approvals import standing
-from approvals.cards import Card
+from approvals.cards import Card, digest_of
 from approvals.digest import canonical, parse
 from approvals.masking import masked
-from approvals.models import Approval, DecisionType, Risk
+from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
 
 MAX_EVIDENCE = 12
@@ -49,10 +49,29 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
     return AskedFor(replaced.arguments_text, replaced, replaced.editor_id)
 
 
+def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:
+    """Who is asked now. Where the customer must confirm and people must allow, the customer comes first."""
+    if not ruling.customer:
+        return ApprovalKind.AUTHORIZATION
+    digest = digest_of(tool.name, tool.version, asked.text, run.pk, execution.pk)
+    done = ruling.people and standing.is_confirmed(execution.pk, digest)
+    return ApprovalKind.AUTHORIZATION if done else ApprovalKind.CONFIRMATION
+
+
 def build(
-    run: Run, steps: list[StepRows], execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor
+    run: Run,
+    steps: list[StepRows],
+    execution: ToolExecution,
+    tool: Tool,
+    ruling: Ruling,
+    asked: AskedFor,
+    kind: ApprovalKind = ApprovalKind.AUTHORIZATION,
 ) -> Card:
-    """The request to people about one call. Looks up the state the decision rests on; writes nothing."""
+    """The request to people, or to the customer, about one call.
+
+    Looks up the state the decision rests on; writes nothing.
+    """
+    ruling = _of_customer(ruling) if kind == ApprovalKind.CONFIRMATION else _confirmed(ruling)
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
@@ -83,16 +102,31 @@ def build(
         rule_values=ruling.values,
         risk=ruling.risk,
         allowed_decisions=tuple(ruling.allowed_decisions),
-        approvals_needed=standing.people_needed(ruling),
+        approvals_needed=1 if kind == ApprovalKind.CONFIRMATION else standing.people_needed(ruling),
         starter_id=run.starter_id,
         starter_excluded=ruling.starter_excluded,
-        hold_seconds=_hold_seconds(ruling),
+        hold_seconds=0 if kind == ApprovalKind.CONFIRMATION else _hold_seconds(ruling),
         on_expiry=ruling.on_expiry,
         expires_seconds=ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
         groups=tuple(ruling.groups),
         supersedes_id=asked.replaces.pk if asked.replaces else None,
         editor_id=asked.editor_id,
+        kind=kind,
     )
+
+
+def _of_customer(ruling: Ruling) -> Ruling:
+    """The terms by which a customer is asked: yes or no, by one, at once."""
+    allowed = (str(DecisionType.APPROVE), str(DecisionType.REJECT))
+    return replace(ruling, groups=(), starter_excluded=False, allowed_decisions=allowed)
+
+
+def _confirmed(ruling: Ruling) -> Ruling:
+    """The terms for people about what the customer has confirmed: what people changed, the customer has not seen."""
+    if not ruling.customer:
+        return ruling
+    allowed = tuple(d for d in ruling.allowed_decisions if d != DecisionType.EDIT) or (str(DecisionType.REJECT),)
+    return replace(ruling, allowed_decisions=allowed, reason=f"{ruling.reason} (The customer has confirmed it.)")
 
 
 def _hold_seconds(ruling: Ruling) -> int:

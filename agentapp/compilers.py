@@ -8,7 +8,7 @@ was stored, to the byte.
 import json
 import uuid
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -21,6 +21,7 @@ from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, answer_so_far, a
 from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
 from agentapp.reasons import Reason
+from agentapp.tools.control import LIFESPAN
 from agentapp.transcript import StepRows, load_kept
 
 State = ToolExecution.State
@@ -36,6 +37,10 @@ MEANWHILE = (
     "A person of our team took over for a while and spoke in your place; now it is your turn again. "
     "What was said meanwhile, the oldest first:"
 )
+CUSTOMER_MEANWHILE = "The customer wrote meanwhile, the oldest first:"
+NOT_KEPT = "The result of this call was for that answer only. Call the tool again if it is needed."
+# Drivers whose results stay in the conversation, whatever its compiler.
+KEEPS_RESULTS = ("guided",)
 # Behind a step without calls that did not end the run: a hook wanted more.
 GO_ON = "This is not finished yet. Go on."
 _NO_DECISION = (Reason.DECISION_EXTRACTION, Reason.DECISION_VALIDATION)
@@ -93,9 +98,23 @@ def load_earlier(run: Run, kept: list[StepRows] | None = None) -> Earlier:
     earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until, kept=kept)
     own = [message for message in rows if message.run_id == run.pk]
     earlier.meanwhile = [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
-    if run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION:
+    if _sends_results(run):
         earlier.steps = _steps_behind(messages)
     return earlier
+
+
+def _sends_results(run: Run) -> bool:
+    """Whether later runs of a conversation are sent what earlier ones did, and not only what was said."""
+    return _keeps_results(run) or run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION
+
+
+def _keeps_results(run: Run) -> bool:
+    return run.agent_snapshot.get("driver") in KEEPS_RESULTS
+
+
+def _kept_steps(run: Run, earlier: Earlier) -> dict[uuid.UUID, list[StepRows]]:
+    """What earlier runs did, for a compiler that sends it only where the driver keeps it."""
+    return earlier.steps if _keeps_results(run) else {}
 
 
 def said_before(run: Run, readable: QuerySet[Message] | None = None) -> list[Message]:
@@ -143,24 +162,15 @@ def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]
 
 
 def current_run(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
-    """What was said before, and this run step by step. What earlier runs did is left out."""
-    yield from _said(earlier.messages)
+    """What was said before, and this run step by step. What earlier ones did: where the driver keeps it."""
+    yield from _went_before(earlier.messages, _kept_steps(run, earlier))
     yield UserMessage(run.input)
     yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
 
 def full_conversation(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) -> Iterator[ChatMessage]:
     """The conversation with every run in it step by step."""
-    for run_id, group in groupby(earlier.messages, key=lambda message: message.run_id):
-        turn = list(group)
-        did = earlier.steps.get(run_id, []) if run_id else []
-        answered = any(m.role == Message.Role.ASSISTANT and m.author_id is None for m in turn)
-        if answered and did and not did[-1].executions:
-            did = did[:-1]  # its text is the answer, which follows
-        begins = 1 if turn[0].role == Message.Role.USER else 0
-        yield from _said(turn[:begins])
-        yield from _taken(did, _answer_in_the_end, ended=True)
-        yield from _said(turn[begins:])
+    yield from _went_before(earlier.messages, earlier.steps)
     yield UserMessage(run.input)
     yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
@@ -175,7 +185,9 @@ def sections(run: Run, earlier: Earlier, steps: Sequence[StepRows], tell: Tell) 
         until = earlier.summary_until
         yield UserMessage(fenced_summary(earlier.summary))
     if "conversation" in wanted:
-        yield from _said(message for message in earlier.messages if message.seq > until)
+        yield from _went_before(
+            [message for message in earlier.messages if message.seq > until], _kept_steps(run, earlier)
+        )
     yield UserMessage(run.input)
     yield from _taken(steps, tell, ended=run.is_final, meanwhile=earlier.meanwhile)
 
@@ -192,7 +204,7 @@ def last_observations(run: Run, earlier: Earlier, steps: Sequence[StepRows], tel
         full = tell(execution)
         return replace(full, text=_in_one_line(full.text)) if execution.pk in shortened else full
 
-    yield from _said(earlier.messages)
+    yield from _went_before(earlier.messages, _kept_steps(run, earlier))
     yield UserMessage(run.input)
     yield from _taken(steps, tell_briefly, ended=run.is_final, meanwhile=earlier.meanwhile)
 
@@ -217,6 +229,20 @@ def fenced_summary(summary: str) -> str:
 def _setting(run: Run, name: str) -> Any:
     settings = run.agent_snapshot.get("compiler_settings")
     return settings.get(name) if isinstance(settings, dict) else None
+
+
+def _went_before(messages: Sequence[Message], steps: Mapping[uuid.UUID, list[StepRows]]) -> Iterator[ChatMessage]:
+    """What was said, turn by turn, and between question and answer what the agent did, where that was loaded."""
+    for run_id, group in groupby(messages, key=lambda message: message.run_id):
+        turn = list(group)
+        did = steps.get(run_id, []) if run_id else []
+        answered = any(m.role == Message.Role.ASSISTANT and m.author_id is None for m in turn)
+        if answered and did and not did[-1].executions:
+            did = did[:-1]  # its text is the answer, which follows
+        begins = 1 if turn[0].role == Message.Role.USER else 0
+        yield from _said(turn[:begins])
+        yield from _taken(did, _answer_later, ended=True)
+        yield from _said(turn[begins:])
 
 
 def _said(messages: Iterable[Message]) -> Iterator[ChatMessage]:
@@ -247,13 +273,15 @@ def _taken(
 
 def _noted(messages: Iterable[Message]) -> Iterator[ChatMessage]:
     """What people said while one of them spoke in the agent's place, as one note."""
+    said = list(messages)
     lines = [
         f"- {f'{auth.name_of(message.author)}, for us' if message.author else 'The customer'}: "
         + json.dumps(message.content, ensure_ascii=False)
-        for message in messages
+        for message in said
     ]
     if lines:
-        yield UserMessage("\n".join([MEANWHILE, *lines]))
+        opening = MEANWHILE if any(message.author for message in said) else CUSTOMER_MEANWHILE
+        yield UserMessage("\n".join([opening, *lines]))
 
 
 def _joined(messages: Iterable[ChatMessage]) -> Iterator[ChatMessage]:
@@ -301,6 +329,13 @@ def _answer_in_the_end(execution: ToolExecution) -> ToolMessage:
         return answer(execution)
     text = NOT_EXECUTED if execution.started_at is None else UNKNOWN
     return ToolMessage(execution.call_id, as_proposed(execution).name, text, ok=False)
+
+
+def _answer_later(execution: ToolExecution) -> ToolMessage:
+    """The answer to a call of an earlier run. A result that was for one answer only is not told again."""
+    full = _answer_in_the_end(execution)
+    for_one_answer = execution.control.get(LIFESPAN) == "response"
+    return replace(full, text=NOT_KEPT) if for_one_answer else full
 
 
 def _in_one_line(text: str) -> str:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from agentapp import agent_tools, executions, runs, tasks
 from agentapp.models import Tool, ToolExecution, ToolSource
 from agentapp.tools import base
+from agentapp.tools.sources import implementation_of
 from approvals import configuration, decisions, ledger
 from approvals.models import Approval, EffectClass
 
@@ -54,6 +55,37 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]
+
+
+def promises_the_same(row: Tool, tool: base.Tool) -> bool:
+    """Whether a row says of a tool what its source says now. Where that source is, an admin has said."""
+    kept = {column: getattr(row, column) for column in _promise(tool)}
+    return {**kept, "wire": {**kept["wire"], "server": ""}} == {**_promise(tool), "wire": {**tool.wire, "server": ""}}
+
+
+def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.Change | None:
+    """Keep a contract that its source has changed by itself beside the one that holds. The tool is out of use."""
+    row.waiting_contract = {**_promise(tool), "claims": dict(tool.claims)}
+    row.missing_since = None
+    return configuration.save(row, actor)
+
+
+def accept(row: Tool, actor: str) -> list[configuration.Change]:
+    """Let the contract hold that has been waiting. `void_outdated` then sets aside what was asked about the old one."""
+    implementation = implementation_of(row)
+    if row.waiting_contract is None or implementation is None:
+        return []
+    return write(row.source, [dataclasses.replace(implementation, **row.waiting_contract)], actor)
+
+
+def _promise(tool: base.Tool) -> dict[str, Any]:
+    """What a source that is no code of ours says of a tool: the columns a person agrees to."""
+    return {
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "wire": dict(tool.wire),
+    }
 
 
 def mark_missing(listed: Collection[str], among: QuerySet[Tool], actor: str) -> list[configuration.Change]:

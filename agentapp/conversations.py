@@ -1,7 +1,9 @@
 """The only writer of Conversation and Message."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -9,6 +11,7 @@ from django.db.models import F, Max
 
 from agentapp.models import Agent, Conversation, Message, Run
 from approvals import ledger
+from approvals.clock import Now
 from approvals.digest import sha256, storable
 
 # Of the ids that are made from the keys of those who write.
@@ -134,9 +137,50 @@ def begin_with(run: Run, actor: str) -> Conversation:
 
 def set_mode(conversation: Conversation, mode: str, run: Run, actor: str) -> None:
     """Let a person speak, or the agent again. The caller holds the conversation's lock."""
-    Conversation.objects.filter(pk=conversation.pk).update(mode=mode)
+    Conversation.objects.filter(pk=conversation.pk).update(mode=mode, person_wanted="", person_wanted_at=None)
     what = "conversation.taken_over" if mode == Conversation.Mode.MANUAL else "conversation.handed_back"
     ledger.record(chain(conversation.pk), what, {"run": str(run.pk)}, actor)
+
+
+def open_channel(conversation: Conversation, actor: str) -> bool:
+    """Let a program speak with the customer in a conversation. The caller holds its lock. False: it does already."""
+    changed = Conversation.objects.filter(pk=conversation.pk, has_channel=False).update(has_channel=True)
+    if changed:
+        ledger.record(chain(conversation.pk), "conversation.channel_opened", actor=actor)
+    return bool(changed)
+
+
+def said_lately(conversation: Conversation) -> int:
+    """How many messages of the customer came within a minute."""
+    since = Now() - timedelta(minutes=1)
+    return conversation.messages.filter(role=Message.Role.USER, created_at__gt=since).count()
+
+
+def want_person(conversation: Conversation, by: str, facts: Mapping[str, str], actor: str = ledger.SYSTEM) -> bool:
+    """Let the conversation wait for a person, whoever that will be. The caller holds the conversation's lock.
+
+    False: it does already, or somebody has taken over.
+    """
+    changed = Conversation.objects.filter(pk=conversation.pk, mode=Conversation.Mode.AUTO).update(
+        mode=Conversation.Mode.MANUAL, person_wanted=by, person_wanted_at=Now()
+    )
+    if changed:
+        data = {"mode": str(Conversation.Mode.MANUAL), "by": by, **facts}
+        ledger.record(chain(conversation.pk), "conversation.mode_changed", data, actor)
+    return bool(changed)
+
+
+def want_nobody(conversation: Conversation, facts: Mapping[str, str]) -> bool:
+    """Let the agent speak after all, where it was a result of its own that asked for a person and none has come.
+
+    The caller holds the conversation's lock. False: there was no such wish.
+    """
+    wanting = Conversation.objects.filter(pk=conversation.pk, person_wanted=Conversation.Wants.AGENT)
+    changed = wanting.update(mode=Conversation.Mode.AUTO, person_wanted="", person_wanted_at=None)
+    if changed:
+        data = {"mode": str(Conversation.Mode.AUTO), "by": str(Conversation.Wants.AGENT), **facts}
+        ledger.record(chain(conversation.pk), "conversation.mode_changed", data)
+    return bool(changed)
 
 
 def summarise(

@@ -16,13 +16,13 @@ def due() -> Q:
     """Runs that a worker may claim now: queued or woken, or held by a lease that ran out. A run that waits may have
     its moment, as when a decision that is held takes effect, or the day of its agent's budget is over.
 
-    The runs of a conversation go one after the other, and none begins while a person has taken over. One
-    that another run asked for is part of that run, and waits for nobody.
+    The runs of a conversation go one after the other, and none begins while a person has taken over, or is wanted:
+    what has begun goes on to its answer. One that another run asked for is part of that run, and waits for nobody.
     """
     woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
     earlier = unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
     taken_over = Conversation.objects.filter(pk=OuterRef("conversation"), mode=Conversation.Mode.MANUAL)
-    first = Q(parent__isnull=False) | ~Exists(earlier) & ~Exists(taken_over)
+    first = Q(parent__isnull=False) | ~Exists(earlier) & (Q(started_at__isnull=False) | ~Exists(taken_over))
     return (
         Q(state=Run.State.QUEUED) & woken & first
         | Q(state=Run.State.WAITING, wake_at__lte=Now())

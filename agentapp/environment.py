@@ -1,11 +1,13 @@
 """What settings are read with: one variable of the environment at a time, each with its own words for what is wrong."""
 
 import ipaddress
+import json
 import os
 import re
 import zoneinfo
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -18,8 +20,8 @@ def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
     try:
         return read(raw)
     except ValueError as error:
-        # A URL may hold a password, which does not belong in a log.
-        shown = "" if "://" in raw else f"={raw!r}"
+        # A URL may hold a password, and an object anything, which does not belong in a log.
+        shown = "" if "://" in raw or raw.startswith("{") else f"={raw!r}"
         raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
 
 
@@ -43,6 +45,37 @@ def read_list(raw: str) -> list[str]:
 
 def read_networks(raw: str) -> list[IPv4Network | IPv6Network]:
     return [ipaddress.ip_network(item) for item in read_list(raw)]
+
+
+def read_commands(raw: str) -> dict[str, dict[str, Any]]:
+    """Commands by name, each with its words, its folder and what its environment is made of."""
+    found = json.loads(raw)
+    if not isinstance(found, dict):
+        raise ValueError("It is an object in JSON.")
+    return {name: _command(name, described) for name, described in found.items()}
+
+
+def _command(name: str, described: Any) -> dict[str, Any]:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,59}", name):
+        raise ValueError(f"{name!r} is not a name of small letters, digits and dashes.")
+    usual = {"command": [], "cwd": "/", "environment": {}, "inherit": ["PATH"], "credentials": {}}
+    if not isinstance(described, dict) or set(described) - set(usual):
+        raise ValueError(f"{name} is an object of {', '.join(usual)}.")
+    command = {**usual, **described}
+    words = command["command"]
+    if not _are_texts(words) or not words:
+        raise ValueError(f"The command of {name} is a list of words.")
+    for key in ("environment", "credentials"):
+        texts = command[key]
+        if not isinstance(texts, dict) or not _are_texts([*texts, *texts.values()]):
+            raise ValueError(f"The {key} of {name} is an object of texts.")
+    if not _are_texts(command["inherit"]) or not _are_texts([command["cwd"]]):
+        raise ValueError(f"Of {name}, inherit is a list of names and cwd a folder.")
+    return command
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) and "\0" not in value for value in values)
 
 
 def read_reasons(raw: str) -> list[str]:

@@ -15,7 +15,8 @@ from django.db.models import F
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.tools.results import KEPT_CHARS, MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS
+from agentapp.tools.control import checked_control
+from agentapp.tools.results import MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS, kept
 from approvals import ledger, people
 from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
@@ -171,17 +172,16 @@ def repeat(execution: ToolExecution) -> None:
 
 def finish(outcomes: Sequence[Outcome]) -> None:
     """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
-    rows = []
+    rows = [outcome.execution for outcome in outcomes]
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)
         outcome.execution.attempts = max(outcome.attempts, outcome.execution.attempts)
         outcome.execution.finished_at = Now()
         outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
-            outcome.execution.raw_result_text = _kept(outcome.raw.data, MAX_RESULT_CHARS)
+            outcome.execution.raw_result_text = kept(outcome.raw.data, MAX_RESULT_CHARS)
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
-        rows.append(outcome.execution)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
         "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
@@ -190,9 +190,10 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         note_failures(outcome.execution, outcome.failures)
+        for note in (outcome.raw or outcome.result).notes:
+            record(outcome.execution, note.type, storable_json(note.data))
         record(outcome.execution, "completed", _result_facts(outcome.execution))
-    failed = [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]
-    if failed:
+    if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
 
 
@@ -225,17 +226,17 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     """
     execution, result, given = outcome.execution, outcome.result, outcome.raw or outcome.result
     acted, is_latest = given.took_effect, execution.state in BEGUN and execution.attempts <= attempt
-    kept = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
-    if kept:
+    counts = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
+    if counts:
         finish([outcome])
     elif acted:
         execution.control[TOOK_EFFECT] = True
         if execution.result_text in ("", "null"):
-            execution.raw_result_text = _kept(given.data, MAX_RESULT_CHARS)
+            execution.raw_result_text = kept(given.data, MAX_RESULT_CHARS)
         execution.save(update_fields=["control", "raw_result_text"])
-    said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": kept}
+    said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": counts}
     record(execution, "late_answer", {**said, "message": storable(result.message)[:500]})
-    return kept
+    return counts
 
 
 def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:
@@ -300,9 +301,9 @@ def cancel_open(run: Run, why: str) -> int:
 
 
 def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
-    """Note a fact about one call in its run's chain."""
+    """Note a fact about one call in its run's chain. `what` is a whole type where there is a dot in it."""
     subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
-    ledger.record(ledger.run_chain(execution.run_id), f"tool_call.{what}", subject, actor)
+    ledger.record(ledger.run_chain(execution.run_id), what if "." in what else f"tool_call.{what}", subject, actor)
 
 
 def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[str, Any]) -> None:
@@ -336,6 +337,7 @@ def _row(
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
         evaluation=evaluation,
+        variable=proposal.call.variable,
         was_blocked=proposal.was_blocked,
         proposed_at=Now(),
     )
@@ -369,26 +371,15 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
     execution.message = storable(result.message)[:MAX_RESULT_CHARS]
-    execution.result_text = _kept(result.data, MAX_RESULT_CHARS)
-    execution.artifact_text = "" if result.artifact is None else _kept(result.artifact, MAX_ARTIFACT_CHARS)
-    execution.control = {name: value for name, value in storable_json(result.control).items() if name != TOOK_EFFECT}
+    execution.result_text = kept(result.data, MAX_RESULT_CHARS)
+    execution.artifact_text = "" if result.artifact is None else kept(result.artifact, MAX_ARTIFACT_CHARS)
+    execution.control = {n: v for n, v in checked_control(storable_json(result.control)).items() if n != TOOK_EFFECT}
     execution.retry_after = result.retry_after
     execution.metadata = storable_json(result.metadata)
     execution.trust = result.trust or execution.trust
     called = execution.idempotency_key or execution.call_id
     reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{called}"
     execution.evidence_ref = storable(reference)[:200]
-
-
-def _kept(value: Any, limit: int) -> str:
-    """A value as JSON text, or as much of it as is kept: what happened must be on record whatever the tool gave."""
-    try:
-        text = json.dumps(storable_json(value), ensure_ascii=False)
-    except (ValueError, RecursionError) as error:
-        text = json.dumps({"unreadable": str(error)[:200]})
-    if len(text) <= limit:
-        return text
-    return json.dumps({"truncated": True, "characters": len(text), "start": text[:KEPT_CHARS]}, ensure_ascii=False)
 
 
 def _result_facts(execution: ToolExecution) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from agentapp import (
     points,
     recheck,
     runs,
+    steering,
     subagents,
     waiting,
 )  # fmt: skip
@@ -154,6 +155,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
+        steering.heed(run, reads)
         budgets.pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
@@ -280,6 +282,12 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             decisions.supersede(approval, stale)
             executions.set_aside(execution, stale)
             return
+        if not refusal and recheck.people_next(execution, approval, ruling):
+            if decisions.consume(approval):
+                executions.set_aside(execution, "The customer has confirmed it; people decide now.")
+            else:
+                decisions.expire(approval.pk)
+            return
         refusal = refusal or recheck.circuit_open(state, tool)
         if refusal is not None:
             decisions.supersede(approval, refusal.message)
@@ -311,6 +319,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
+            steering.heed(run, [execution])
             budgets.pay(run, outcome.cost)
             breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":

@@ -1,6 +1,6 @@
 """Rows → what a driver that follows guidelines is told beside the messages. Reads only."""
 
-from agentapp import guidance_rows
+from agentapp import context_variables, guidance_rows
 from agentapp.answers import answer, as_proposed
 from agentapp.guidance.known import Done, Known, ToolFacts
 from agentapp.models import Tool, ToolExecution
@@ -12,14 +12,17 @@ TRANSIENT = "transient_guidelines"
 
 
 def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
-    """Three queries; none for the first step."""
+    """Three queries, and none for the first step; four more for an agent with context variables."""
     run = state.run
     begun = run.step_count > 0
+    readings = sum(1 for rows in state.steps if rows.executions and all(each.variable for each in rows.executions))
+    has_variables = bool(run.agent_snapshot.get("guidance", {}).get("variables"))
+    found = context_variables.values(run) if has_variables else {}
     calls = [_done(execution, rows.step.number, own=True) for rows in state.steps for execution in rows.executions]
     kept = [_done(execution, 0, own=False) for rows in state.earlier.kept for execution in rows.executions]
     return Known(
         step=run.step_count + 1,
-        iteration=run.step_count + 1,
+        iteration=run.step_count - readings + 1,
         tools={name: _facts(tool) for name, tool in disclosed.items()},
         calls=(*kept, *calls),
         matches=tuple(guidance_rows.matches_of(run)) if begun else (),
@@ -27,6 +30,10 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
         customer=run.customer,
         conversation_id=str(run.conversation_id or ""),
         route=run.route,
+        stale=tuple(context_variables.stale(run)) if has_variables else (),
+        # What this run has read itself stands among its messages.
+        variables=tuple((name, answer(row).text) for name, row in found.items() if row.run_id != run.pk),
+        readings=readings,
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from django.db import transaction
 
-from agentapp import budgets, executions, nudges, runs
+from agentapp import budgets, executions, nudges, runs, steering
 from agentapp.executions import Outcome
 from agentapp.models import ToolExecution
 from approvals import decisions, ledger
@@ -25,6 +25,7 @@ def keep(outcome: Outcome, attempt: int) -> None:
         cost = outcome.cost if execution.state == ToolExecution.State.EXECUTING else Decimal(0)
         if not executions.finish_late(replace(outcome, execution=execution, cost=cost), attempt):
             return
+        steering.heed(run, [execution])
         budgets.pay(run, cost)
         if outcome.result.status != "ok":
             runs.mark_tool_error(run)

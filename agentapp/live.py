@@ -169,7 +169,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     subscriber = Subscriber(topics)
     hub().join(subscriber)
-    gone = asyncio.create_task(_gone(receive, subscriber))
+    gone = asyncio.create_task(until_gone(receive, subscriber))
     # A server that stops cancels what does not end by itself; without a database the page comes back later.
     with contextlib.suppress(asyncio.CancelledError, DatabaseError):
         try:
@@ -215,7 +215,7 @@ async def _send(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _gone(receive: Receive, subscriber: Subscriber) -> None:
+async def until_gone(receive: Receive, subscriber: Subscriber) -> None:
     """End the stream when its page has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -23,6 +23,7 @@ from agentapp import (
     points,
     progress,
     runs,
+    steering,
     waiting,
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
@@ -42,8 +43,7 @@ from approvals import ledger
 log = logging.getLogger(__name__)
 
 MAX_BACKOFF_SECONDS = 60
-MAX_RETRY_AFTER_SECONDS = 900
-"""Longer than this nobody waits for a provider, whatever it asks for."""
+MAX_RETRY_AFTER_SECONDS = 900  # Longer than this nobody waits for a provider, whatever it asks for.
 
 # Who asked for a cancellation, by the reason that stands on the row.
 _WHO_CANCELS: dict[str, str] = {StopReason.USER_REQUESTED: "person", StopReason.SUPERSEDED: "conversation"}
@@ -250,6 +250,7 @@ def _take_step(state: RunState) -> bool:
         else:
             reasons = guidance_rows.record(state.run, step, reply.guidance) if reply.guidance else {}
             rows = StepRows(step, executions.propose(state.run, step, proposals, reasons))
+            steering.heed(state.run, rows.executions)  # what hooks have answered
     state.steps.append(rows)
     _add_usage(state.run, reply)
     points.tokens_reported(state, reply)

@@ -21,6 +21,8 @@ class ToolCall:
     id: str
     name: str
     arguments_text: str
+    variable: str = ""
+    """The context variable that a driver refreshes by it; empty for what the model itself asked for."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class DecisionFailure:
 
 @dataclass(frozen=True)
 class Note:
-    """A fact about a step that belongs in the record, as in content_dropped."""
+    """A fact about a step or a call that belongs in the record, as in content_dropped."""
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -140,6 +142,8 @@ class ToolResult:
     retry_after: float | None = None
     artifact: Any = None
     """For the application, as in a file's reference or the rows behind a sum. Never shown to the model."""
+    notes: tuple[Note, ...] = ()
+    """Facts about the call that belong in the record, as in outbound.refused."""
 
     @property
     def took_effect(self) -> bool:

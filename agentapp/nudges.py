@@ -1,4 +1,4 @@
-"""Tells workers that a run may be due, by the task's name: so that whatever moves a run can say so."""
+"""Tells workers what may be due, by a task's name: so that whatever moves a run, or hears of something, can say so."""
 
 import logging
 import uuid
@@ -8,6 +8,7 @@ from celery import current_app
 log = logging.getLogger(__name__)
 
 DRIVE_RUN = "agentapp.tasks.drive_run"
+REFRESH_SOURCE = "agentapp.refreshing.refresh_source"
 
 
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
@@ -16,3 +17,11 @@ def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
         current_app.send_task(DRIVE_RUN, (str(run_id),), countdown=delay, retry=False)
     except Exception:  # the broker may be down in any way
         log.warning("No worker could be told about run %s; the sweep will find it", run_id, exc_info=True)
+
+
+def source_changed(source: str) -> None:
+    """Tell a worker that the tools of this source have changed. Never raises: sources are looked at anyway."""
+    try:
+        current_app.send_task(REFRESH_SOURCE, (source,), retry=False)
+    except Exception:  # the broker may be down in any way
+        log.warning("No worker could be told that the tools of %s have changed", source, exc_info=True)

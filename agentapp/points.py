@@ -273,7 +273,7 @@ def _changed_call(call: ToolCall, before: hooks.BeforeToolUse, after: hooks.Befo
             text = canonical(after.arguments)
         except (MalformedJSON, TypeError, ValueError) as error:
             raise HookFailed(f"Hook {source!r} made arguments that are not plain JSON: {error}", source) from error
-    return ToolCall(call.id, after.name, text)
+    return dataclasses.replace(call, name=after.name, arguments_text=text)
 
 
 def after_tool_use(

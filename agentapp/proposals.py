@@ -10,7 +10,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from agentapp import agent_tools, breakers, budgets, business_keys, call_limits, runs
+from agentapp import agent_tools, breakers, budgets, business_keys, call_limits, customer_links, runs
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -109,7 +109,8 @@ def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, a
         always_ask=always_ask or bool(probes) or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
         secret=tuple(tool.secret_fields),
     )
-    return policy.evaluate(situation.configuration.rules, call)
+    ruling = policy.evaluate(situation.configuration.rules, call)
+    return ruling.without_customer() if ruling.customer and not customer_links.reaches_customer(run) else ruling
 
 
 def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Proposal]) -> Proposal:

@@ -49,6 +49,12 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     return ""
 
 
+def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) -> bool:
+    """Whether people must allow what the customer has confirmed: by the rules of now, or as it was proposed."""
+    asked = (Ruling.from_json(execution.ruling), ruling)
+    return approval.asks_customer and any(one.verdict == Verdict.ASK and one.people for one in asked)
+
+
 def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
     """The idempotency key: the same for every attempt at this call, another for every other act.
 

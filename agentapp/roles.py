@@ -6,7 +6,16 @@ from django.db.models import Q
 _RUNS_READ = ["agentapp.view_run", "agentapp.view_step", "agentapp.view_toolexecution", "agentapp.view_conversation"]
 _CONTROLS = ["agentapp.engage_killswitch", "agentapp.view_killswitch", "agentapp.view_breaker"]
 _CONFIGURED = {
-    "agentapp": ["agent", "route", "tool", "toolsource", "guideline", "guidelinerelation", "toolrelation"],
+    "agentapp": [
+        "agent",
+        "route",
+        "contextvariable",
+        "tool",
+        "toolsource",
+        "guideline",
+        "guidelinerelation",
+        "toolrelation",
+    ],
     "approvals": ["rule", "channel"],
 }
 _CONFIGURE = [

@@ -16,6 +16,7 @@ from agentapp.environment import (
     env_count,
     env_list,
     read_choice,
+    read_commands,
     read_networks,
     read_provider_ids,
     read_reasons,
@@ -39,15 +40,21 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 # --- Runs and approvals ------------------------------------------------------------------------
 
-TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools"])
+TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools"])
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 # Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
 OUTBOUND_NETWORKS = env("OUTBOUND_NETWORKS", read_networks(""), read_networks, "networks with commas between them")
+# The commands of MCP servers that are started here. Nothing else names one: whoever does runs programs on this machine.
+MCP_COMMANDS = env("MCP_COMMANDS", read_commands("{}"), read_commands, "an object of commands in JSON")
+# How often every MCP server is asked for its tools anew. 0: only when somebody says so.
+SOURCE_REFRESH_SECONDS = env_count("SOURCE_REFRESH_SECONDS", 300)
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # An approval that the workers could not use in this time is asked again.
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
+# A customer who writes faster is asked to wait.
+CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
 # How long a request that a person claimed stays theirs without their doing anything.
 CLAIM_SECONDS = env_count("CLAIM_SECONDS", 600)
 # What a rejection offers to pick, before "Other".
@@ -235,6 +242,13 @@ CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
 }
+if SOURCE_REFRESH_SECONDS:
+    CELERY_BEAT_SCHEDULE["sources"] = {
+        "task": "agentapp.refreshing.refresh_sources",
+        "schedule": float(SOURCE_REFRESH_SECONDS),
+    }
+# Tasks that stand above `agentapp.tasks`, which is found by itself.
+CELERY_IMPORTS = ["agentapp.refreshing"]
 # What several web processes must count together: failed sign-ins. Without Redis there is one process.
 _IN_PROCESS = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 _IN_REDIS = {
@@ -353,5 +367,13 @@ LOGGING = {
     "filters": {"links": {"()": "agentapp.logs.WithoutLinks"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {name: {"level": "WARNING"} for name in ("celery", "httpx2", "httpx", "google_genai")},
+    "loggers": {
+        # Of a request to the outside they write its address and the headers of its answer: either can hold a secret.
+        **{
+            name: {"level": "WARNING"}
+            for name in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")
+        },
+        # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
+        **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
+    },
 }

@@ -48,7 +48,7 @@ class NewRun:
 class Started:
     """A run, and whether it had been started before with the same key.
 
-    `kept`: a person has taken over that run, and what was said waits for them; no other run was started.
+    `kept`: a person has taken over, or is wanted, and what was said waits for them; no other run was started.
     """
 
     run: Run
@@ -74,14 +74,13 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
     _check_new_run(new, agent)
     try:
         with ledger.transaction():
-            run = _create_run(new, agent, user, token, digest)
+            return _create_run(new, agent, user, token, digest)
     except IntegrityError:
         # Two requests with one key at once: the first has made the run.
         earlier = _earlier(new, user, digest) if new.request_key else None
         if earlier is None:
             raise
         return earlier
-    return Started(run, kept=run.taken_over_by_id is not None)
 
 
 def retry_run(
@@ -147,7 +146,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
             raise Refused("invalid", str(error), "script") from error
 
 
-def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Run:
+def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Started:
     text = storable(new.input)
     conversation = None
     if new.follows is not None:
@@ -175,14 +174,15 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     )
     via = f"token {token.name}" if token else ""
     if conversation is None:
-        run = runs.create(start, via)
+        started = Started(runs.create(start, via))
     else:
         try:
-            run = turns.take(start, via, new.conversation_version)
+            taken = turns.take(start, via, new.conversation_version)
         except conversations.Changed as changed:
             raise changed_meanwhile(changed) from changed
-    transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
-    return run
+        started = Started(taken.run, kept=taken.kept)
+    transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
+    return started
 
 
 def _request(new: NewRun) -> dict[str, Any]:

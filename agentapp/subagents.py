@@ -5,12 +5,13 @@ locked together, it is from the root down.
 """
 
 import uuid
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 
-from agentapp import executions, nudges, runs
+from agentapp import executions, nudges, runs, steering
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, Run, ToolExecution
@@ -54,8 +55,12 @@ def collect(state: RunState, rows: StepRows) -> bool:
     with ledger.transaction():
         run = state.locked()
         ended = Run.objects.filter(pk__in=asking, state__in=Run.FINAL).select_related("agent").order_by("pk")
-        answers = [(asking[child.pk], child, answer_of(child)) for child in ended.defer("agent_snapshot", "script")]
+        answers = [
+            (asking[child.pk], child, replace(answer_of(child), control=steering.wish_of(child)))
+            for child in steering.with_wishes(ended.defer("agent_snapshot", "script"))
+        ]
         executions.finish([Outcome(execution, result) for execution, _, result in answers])
+        steering.heed(run, [execution for execution, _, _ in answers])
         for execution, child, result in answers:
             executions.record_subagent(execution, "completed", child, {"state": child.state, "status": result.status})
         if any(result.status != "ok" for _, _, result in answers):

@@ -141,7 +141,7 @@ def _conversation(run: Run, user: User) -> Conversation:
 
 def _check_free(run: Run, conversation: Conversation) -> None:
     """Raises Refused unless this run is the one to take over, and nobody has."""
-    if conversation.mode == Conversation.Mode.MANUAL:
+    if conversation.mode == Conversation.Mode.MANUAL and not conversation.person_wanted:
         taken = Run.objects.filter(conversation=conversation, taken_over_by__isnull=False).first()
         raise Refused("taken_over", f"{_who(taken or run)} has taken over already. Nothing was changed.")
     under_way = runs.unfinished().filter(conversation=conversation).order_by("created_at").first()

@@ -11,7 +11,7 @@ from agentapp import agent_tools, switches
 from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
-from agentapp.models import Agent, Breaker, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
+from agentapp.models import Agent, Breaker, ContextVariable, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
 from approvals.models import Channel, Rule
 
 
@@ -138,6 +138,7 @@ def _guidance(agent: Agent) -> dict[str, Any]:
             {"kind": row.kind, "source": row.source.name, "target": (row.target or row.tool).name}  # type: ignore[union-attr]
             for row in pairs.select_related("source", "target", "tool").order_by("source__name", "kind", "pk")
         ],
+        "variables": sorted(ContextVariable.objects.filter(agent=agent).values_list("name", flat=True)),
         "overlaps": [list(pair) for pair in overlaps.order_by("pk").values_list("source__name", "target__name")],
     }
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from django.db.models import Q
 
@@ -15,11 +16,19 @@ from approvals.models import Approval
 State = ToolExecution.State
 
 
-def take(start: runs.Start, via: str = "", expected_version: int | None = None) -> Run:
+@dataclass(frozen=True)
+class Taken:
+    """The run that answers a new message; or the one under which it is kept for a person."""
+
+    run: Run
+    kept: bool = False
+
+
+def take(start: runs.Start, via: str = "", expected_version: int | None = None) -> Taken:
     """A run for a new message of a conversation. The caller is inside `ledger.transaction()`.
 
-    What runs before it is waited for, or replaced where the agent says so. While a person has taken over no
-    run begins, and the message waits for them. Raises conversations.Changed.
+    What runs before it is waited for, or replaced where the agent says so. While a person has taken over, or is
+    wanted, no run begins, and the message waits for them. Raises conversations.Changed.
     """
     conversation = start.conversation
     assert conversation is not None
@@ -27,17 +36,25 @@ def take(start: runs.Start, via: str = "", expected_version: int | None = None) 
     replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
     actor = ledger.actor_of(start.starter, via)
     if conversations.lock(conversation, expected_version).mode == Conversation.Mode.MANUAL:
-        return _kept(start, conversation, via)
+        return Taken(_keep(start, conversation, via), kept=True)
     run = runs.create(start, via)
     conversations.ask(conversation, run, actor)
     for earlier in replaced:
         _replace(earlier, run, actor)
-    return run
+    return Taken(run)
 
 
-def _kept(start: runs.Start, conversation: Conversation, via: str) -> Run:
-    """Keep a message for the person who has taken over. Returns the run they took over: no other begins."""
-    run = Run.objects.get(conversation=conversation, taken_over_by__isnull=False)
+def _keep(start: runs.Start, conversation: Conversation, via: str) -> Run:
+    """Keep a message for the person who has taken over, or will. Returns the run it is about: no other begins.
+
+    That is the one they took over; where none has come, the one they can take over.
+    """
+    own = Run.objects.filter(conversation=conversation, parent__isnull=True)
+    run = (
+        own.filter(taken_over_by__isnull=False).first()
+        or own.exclude(state__in=Run.FINAL).order_by("created_at").first()
+        or own.latest("created_at")
+    )
     conversations.write(
         conversations.NewMessage(conversation, run, start.input, start.starter, key=start.request_key, via=via)
     )

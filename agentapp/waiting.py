@@ -25,6 +25,7 @@ State = ToolExecution.State
 # Events carry a worker's time, approvals the database's.
 CLOCKS_DIFFER = timedelta(seconds=10)
 OUTLASTED = "The run was held until the time for this ran out. People are asked again."
+DECLINED = "The customer was asked and said no. It did not run; do not propose it again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 
 
@@ -74,7 +75,8 @@ def hold(state: RunState, rows: StepRows) -> bool:
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
         terms = _terms(situation, execution, tool, asked_for.text)
-        made.append(cards.build(state.run, state.history, execution, tool, terms, asked_for))
+        kind = cards.kind_of(state.run, execution, tool, terms, asked_for)
+        made.append(cards.build(state.run, state.history, execution, tool, terms, asked_for, kind))
     audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()
@@ -126,7 +128,9 @@ def _terms(situation: Situation, execution: ToolExecution, tool: Tool, text: str
     frozen = Ruling.from_json(execution.ruling)
     if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
         return frozen
-    return ruling_for(situation, tool, parse(text), always_ask=True)
+    # What the customer alone was asked about need not go to people because it asks again.
+    ruling = ruling_for(situation, tool, parse(text), always_ask=frozen.verdict == Verdict.ASK and frozen.people)
+    return ruling if ruling.verdict != Verdict.ALLOW else ruling_for(situation, tool, parse(text), always_ask=True)
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
@@ -220,7 +224,7 @@ def approval_of(execution: ToolExecution) -> Approval:
 
 def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:
     """Answer a call with what people said instead of running it."""
-    decision = approval.decisions.filter(undone_at__isnull=True).last()
+    decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
     stop: StopSignal | None = None
     if approval.state == Approval.State.EXPIRED:
         result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
@@ -231,6 +235,8 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
             data=decision.message, message="A person answered in the tool's place; the call did not run.",
             trust="trusted_system",
         )  # fmt: skip
+    elif approval.asks_customer:
+        result = recheck.refusal(Reason.APPROVAL_REJECTED, DECLINED)
     else:
         words = decision.message if decision else ""
         result = recheck.refusal(

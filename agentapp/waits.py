@@ -21,7 +21,7 @@ def ended(approval: Approval, after: Approval | None, answered_at: datetime | No
 def became(approval: Approval) -> str:
     """What became of a request, in words that follow its name."""
     words = {
-        Approval.State.PENDING: "waiting",
+        Approval.State.PENDING: "waiting for the customer" if approval.asks_customer else "waiting",
         Approval.State.ASKED: "waiting, a question was asked",
         Approval.State.EXPIRED: "expired, no one decided",
         Approval.State.WITHDRAWN: "withdrawn",
@@ -30,10 +30,9 @@ def became(approval: Approval) -> str:
         Approval.State.RESPONDED: "answered",
     }
     said = words.get(Approval.State(approval.state), "approved")
-    deciders = [decision.user for decision in approval.decisions.all() if decision.undone_at is None]
-    names = [user.get_full_name() or user.get_username() for user in deciders]
+    names = [decision.who for decision in approval.decisions.all() if decision.undone_at is None]
     if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
         return said
     if approval.state in Approval.UNDECIDED:
         return f"{len(names)} of {approval.approvals_needed} approved"
-    return f"{said} by {' and '.join(names)}"
+    return f"{said} by {' and '.join(names)}".replace(" The customer", " the customer")

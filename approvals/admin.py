@@ -213,7 +213,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
     list_filter = ["state", "risk", "effect_class"]
     search_fields = ["id", "tool", "run_id"]
     fieldsets = [
-        (None, {"fields": ["reference", "state", "title", "final_title", "reason", "rule", "risk"]}),
+        (None, {"fields": ["reference", "state", "title", "final_title", "reason", "rule", "risk", "kind"]}),
         (
             "The call",
             {"fields": ["tool", "tool_version", "effect_class", "proposed", "final", "agent", "route", "run_id"]},
@@ -258,6 +258,7 @@ class DecisionAdmin(ReadOnlyAdmin):
     fields = [
         "approval",
         "user",
+        "customer",
         "type",
         "arguments",
         "message",

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from approvals.digest import action_digest, canonical, load, sha256
-from approvals.models import Approval, Channel, Risk
+from approvals.models import Approval, ApprovalKind, Channel, Risk
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Card:
     groups: tuple[int, ...] = ()
     supersedes_id: uuid.UUID | None = None
     editor_id: int | None = None
+    kind: str = ApprovalKind.AUTHORIZATION
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -65,6 +66,7 @@ def pending(card: Card, now: datetime) -> Approval:
     return Approval(
         run_id=card.run_id,
         execution_id=card.execution_id,
+        kind=card.kind,
         agent=card.agent,
         route=card.route,
         run_title=card.run_title,
@@ -116,6 +118,8 @@ def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, e
 
 
 def concerns(channel: Channel, card: Card) -> bool:
-    """Whether a channel is told of this request."""
+    """Whether a channel is told of this request. Channels tell people, not customers."""
+    if card.kind == ApprovalKind.CONFIRMATION:
+        return False
     groups: set[int] = {group.pk for group in channel.groups.all()}
     return not groups or bool(groups & set(card.groups))

@@ -19,7 +19,7 @@ from approvals import ledger, people, questions
 from approvals.cards import Card, concerns, digest_of, pending
 from approvals.clock import Now
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification, Question
-from approvals.standing import Refusal, decides_alone, final_digest, is_enough, may_decide
+from approvals.standing import Refusal, final_digest, is_enough, marks_of, may_decide
 from approvals.verdicts import Verdict as Verdict
 from approvals.verdicts import no_longer_open, refusal, says
 
@@ -79,14 +79,14 @@ def request(
                 "expires_at": approval.expires_at.isoformat(),
                 "supersedes": str(approval.supersedes_id or ""),
                 "told": [n.channel.name for n in notifications if n.channel and n.approval_id == approval.pk],
-                **decides_alone(approval),
+                **marks_of(approval),
             },
         )
     return approvals
 
 
 def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> Taken | Refusal:
-    """Take one person's decision, or say why not. First wins; nothing is changed by a refusal."""
+    """Take one person's decision, or a customer's, or say why not. First wins; nothing is changed by a refusal."""
     repeated = Decision.objects.select_related("approval").filter(pk=verdict.id).first()
     if repeated is not None:
         return _repeat(repeated, approval_id, verdict)
@@ -122,9 +122,9 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
             "edited": approval.is_edited,
             "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
             **({"assurance": decision.assurance} if decision.assurance else {}),
-            **decides_alone(approval),
+            **marks_of(approval),
         },
-        actor=ledger.actor_of(verdict.user, "" if verdict.via == "console" else verdict.via),
+        actor=verdict.actor,
     )
     return Taken(approval, decision)
 
@@ -341,6 +341,7 @@ def _record_decision(approval: Approval, verdict: Verdict) -> Decision:
         pk=verdict.id,
         approval=approval,
         user=verdict.user,
+        customer=verdict.customer[:200],
         type=type_,
         arguments_text=text,
         message=verdict.message,

@@ -16,7 +16,7 @@ from approvals.cards import Card
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
 from approvals.manners import Manners, manners, quiet_until, wanting
-from approvals.models import Approval, Claim, Decision, DecisionType, Notification
+from approvals.models import Approval, ApprovalKind, Claim, Decision, DecisionType, Notification
 from approvals.standing import may_decide
 
 Kind = Notification.Kind
@@ -39,6 +39,8 @@ def audience(cards: Sequence[Card]) -> list[list[int]]:
 
 
 def _is_asked(card: Card, user_id: int, groups: set[int]) -> bool:
+    if card.kind == ApprovalKind.CONFIRMATION:
+        return False
     if card.starter_excluded and card.starter_id == user_id:
         return False
     return not card.groups or bool(groups & set(card.groups))
@@ -63,7 +65,8 @@ def tell_of_failures(approval_ids: Sequence[uuid.UUID]) -> None:
     approving = Decision.objects.filter(
         approval__in=approval_ids, undone_at__isnull=True, type__in=[DecisionType.APPROVE, DecisionType.EDIT]
     )
-    tell(list(approving.values_list("approval_id", "user_id")), Kind.FAILED)
+    pairs = approving.values_list("approval_id", "user_id")
+    tell([(approval_id, user_id) for approval_id, user_id in pairs if user_id is not None], Kind.FAILED)
 
 
 def tell_of_due(limit: int) -> int:

@@ -8,14 +8,14 @@ import functools
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
 from django.core.exceptions import ValidationError
 
 from approvals.looked_at import looked_at
-from approvals.models import DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
+from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
 
 # The package loads its own command line first, with a terminal's editor: a fifth of every process's start.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
@@ -80,6 +80,15 @@ class Ruling:
     condition: str = ""
     values: tuple[dict[str, Any], ...] = ()
     """What the condition looked at, and found there: {name, value}."""
+    people: bool = True
+    """Of a call that asks: whether people with the right to decide must allow it."""
+    customer: bool = False
+    """Whether the customer must confirm it: first, where people are asked as well."""
+
+    def without_customer(self) -> "Ruling":
+        """The ruling for a call whose customer cannot be asked: people decide in any case."""
+        reason = f"{self.reason} (The customer cannot be asked here, so people decide.)"
+        return replace(self, customer=False, people=True, reason=reason)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
@@ -91,9 +100,18 @@ class Ruling:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
+@dataclass(frozen=True)
+class Matching:
+    """A rule that fits a call, why it says what it says, and whom it asks."""
+
+    rule: Rule
+    reason: str
+    asks: str
+
+
 def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
     """The ruling for one call. `rules` come in their order, with `groups` prefetched."""
-    matching: list[tuple[str, Rule, str]] = []
+    matching: list[tuple[str, Matching]] = []
     for rule in rules:
         if not _addresses(rule, call):
             continue
@@ -101,18 +119,21 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
             if not holds(rule.condition, call):
                 continue
         except Exception as error:  # a condition can fail in any way its author did not foresee
-            matching.append((Verdict.ASK, rule, f"the condition of {rule.name} could not be evaluated: {error}"))
+            why = f"the condition of {rule.name} could not be evaluated: {error}"
+            matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE)))
         else:
-            matching.append((rule.verdict, rule, rule.description or rule.name))
+            matching.append((rule.verdict, Matching(rule, rule.description or rule.name, rule.answered_by)))
     for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW):
-        found = [(rule, reason) for ruled, rule, reason in matching if ruled == verdict]
+        found = [one for ruled, one in matching if ruled == verdict]
         if verdict == Verdict.ALLOW and call.always_ask:
             break
         if found and verdict == Verdict.ASK:
             return _ask(found, call)
         if found:
-            rule, reason = found[0]
-            return Ruling(verdict=verdict, reason=reason, rule=rule.name, risk=rule.risk, **_condition(rule, call))
+            rule = found[0].rule
+            return Ruling(
+                verdict=verdict, reason=found[0].reason, rule=rule.name, risk=rule.risk, **_condition(rule, call)
+            )
     return _without_a_rule(call)
 
 
@@ -161,17 +182,25 @@ def _condition(rule: Rule, call: Call) -> dict[str, Any]:
     return {"condition": rule.condition, "values": looked_at(rule.condition, call.names(), call.secret)}
 
 
-def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
-    """Several rules that ask become one request with the strictest of their terms."""
-    first, reason = found[0]
-    rules = [rule for rule, _ in found]
+def _ask(found: list[Matching], call: Call) -> Ruling:
+    """Several rules that ask become one request with the strictest of their terms.
+
+    Where some ask people and some the customer, both are asked, and people by the terms of theirs. No customer alone
+    allows what is of high or critical risk, or what asks for another cause than these rules.
+    """
+    of_people = [one for one in found if one.asks != AnsweredBy.CUSTOMER]
+    risk = max((one.rule.risk for one in found), key=RISK_ORDER.index)
+    asks_customer = len(of_people) < len(found)
+    terms = of_people or found
+    first, reason = terms[0].rule, terms[0].reason
+    rules = [one.rule for one in terms]
     limits = [rule.expires_seconds for rule in rules if rule.expires_seconds is not None]
     holds = [rule.hold_seconds for rule in rules if rule.hold_seconds is not None]
     return Ruling(
         verdict=Verdict.ASK,
         reason=reason,
         rule=first.name,
-        risk=max((rule.risk for rule in rules), key=RISK_ORDER.index),
+        risk=risk,
         groups=_groups_of_all(rules),
         approvals_needed=max(rule.approvals_needed for rule in rules),
         starter_excluded=any(rule.starter_excluded for rule in rules),
@@ -179,6 +208,8 @@ def _ask(found: list[tuple[Rule, str]], call: Call) -> Ruling:
         on_expiry=Rule.OnExpiry.STOP if any(r.on_expiry == Rule.OnExpiry.STOP for r in rules) else first.on_expiry,
         allowed_decisions=_allowed_by_all(rules),
         hold_seconds=max(holds, default=None),
+        people=bool(of_people) or call.always_ask or risk in (Risk.HIGH, Risk.CRITICAL),
+        customer=asks_customer,
         **_condition(first, call),
     )
 

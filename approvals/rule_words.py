@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from approvals.models import DecisionType, EffectClass, Rule, Verdict
+from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict
 
 _EFFECTS: dict[str, str] = {
     EffectClass.READ: "that only reads",
@@ -56,6 +56,8 @@ def _outcome(rule: Rule, groups: Sequence[str], default_expiry: int | None) -> s
         return "is refused, and the model is told why."
     if rule.verdict != Verdict.ASK:
         return "…"
+    if rule.answered_by == AnsweredBy.CUSTOMER:
+        return " ".join([_customer(rule, groups), _until(rule, default_expiry)])
     return " ".join([_who(rule, groups), _until(rule, default_expiry), _may(rule)]).strip()
 
 
@@ -67,6 +69,13 @@ def _who(rule: Rule, groups: Sequence[str]) -> str:
     )
     but = ", never whoever started the run" if rule.starter_excluded else ""
     return f"waits for {people} {among}{but}."
+
+
+def _customer(rule: Rule, groups: Sequence[str]) -> str:
+    people = _who(rule, groups).removeprefix("waits for ").removesuffix(".")
+    if rule.risk in (Risk.HIGH, Risk.CRITICAL):
+        return f"waits for the customer of the conversation, then for {people}; without such a customer for them alone."
+    return f"waits for the customer of the conversation, or where there is none to ask for {people}."
 
 
 def _until(rule: Rule, default_expiry: int | None) -> str:

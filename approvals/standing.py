@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 
 from approvals.cards import digest_of
 from approvals.clock import Now
-from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.models import Approval, ApprovalKind, Decision, DecisionType, Risk
 from approvals.policy import RISK_ORDER, Ruling
 
 
@@ -26,6 +26,8 @@ def may_decide(user: User, approval: Approval, is_member: bool | None = None) ->
 
     `is_member`: whether they are in one of its groups, where that was read together with the request.
     """
+    if approval.asks_customer:
+        return Refusal("customer_decides", "The customer answers this, in their conversation; nobody does it for them.")
     if not user.is_active or not user.has_perm("approvals.decide_approval"):
         return Refusal("forbidden", "You can view this, not decide it: deciding needs the right to decide approvals.")
     groups = list(approval.groups.all())
@@ -42,9 +44,9 @@ def may_decide(user: User, approval: Approval, is_member: bool | None = None) ->
 
 
 def deciders_still_allowed(approval: Approval) -> bool:
-    """Whether everybody whose approval counts still has the right to give it."""
-    standing = approval.decisions.select_related("user").filter(undone_at__isnull=True)
-    return all(may_decide(decision.user, approval) is None for decision in standing)
+    """Whether everybody whose approval counts still has the right to give it. Of a customer the rules say so."""
+    standing = approval.decisions.select_related("user").filter(undone_at__isnull=True, user__isnull=False)
+    return all(decision.user is not None and may_decide(decision.user, approval) is None for decision in standing)
 
 
 def is_bound(approval: Approval) -> bool:
@@ -75,21 +77,43 @@ def deciders() -> QuerySet[User]:
     return User.objects.with_perm("approvals.decide_approval", backend="django.contrib.auth.backends.ModelBackend")
 
 
-def decides_alone(approval: Approval) -> dict[str, Any]:
-    """What marks a critical request in the record that one person alone decides about."""
+def marks_of(approval: Approval) -> dict[str, Any]:
+    """What marks a request in the record: the customer answers it, or one person alone decides a critical one."""
+    if approval.asks_customer:
+        return {"kind": str(approval.kind)}
     alone = approval.risk == Risk.CRITICAL and approval.approvals_needed < 2
     return {"one_person": True} if alone else {}
 
 
 def meets(approval: Approval, ruling: Ruling) -> bool:
-    """Whether the approvals given would be enough under the terms of another ruling."""
+    """Whether the approvals given would be enough under the terms of another ruling.
+
+    A confirmation is what it asks of the customer; whether people are to be asked as well is for the caller.
+    """
+    if approval.asks_customer:
+        return ruling.customer
+    if ruling.customer and not confirmed(approval):
+        return False
     counting = _counting(approval, max(approval.risk, ruling.risk, key=RISK_ORDER.index))
-    users = {decision.user_id for decision in counting if decision.type in ruling.allowed_decisions}
+    deciding = [decision for decision in counting if decision.type in ruling.allowed_decisions]
+    users = {decision.user_id for decision in deciding if decision.user_id is not None}
     if ruling.starter_excluded:
         users -= {approval.starter_id}
     if ruling.groups:
         users &= set(User.objects.filter(groups__in=ruling.groups, pk__in=users).values_list("pk", flat=True))
     return len(users) >= people_needed(ruling)
+
+
+def confirmed(approval: Approval) -> bool:
+    """Whether the customer has confirmed the very call that people are asked about, for this time of running it."""
+    return is_confirmed(approval.execution_id, approval.final_digest or approval.action_digest)
+
+
+def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
+    """Whether the last request about a call that was used up is the customer's confirmation of exactly this."""
+    used = Approval.objects.filter(execution_id=execution_id, state=Approval.State.USED).order_by("-used_at", "-pk")
+    last = used.values_list("kind", "final_digest").first()
+    return last == (ApprovalKind.CONFIRMATION, digest)
 
 
 def is_enough(approval: Approval) -> bool:

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 
+from approvals import ledger
 from approvals.models import Approval, Decision, DecisionType, Risk
 from approvals.standing import Refusal, may_decide
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One person's answer to one request, as it came in. `id` makes a repeat harmless."""
+    """One person's answer to one request, as it came in, or a customer's. `id` makes a repeat harmless."""
 
     id: uuid.UUID
     type: str
-    user: User
+    user: User | None
     version: int
     action_digest: str
     message: str = ""
@@ -25,6 +26,16 @@ class Verdict:
     edited_title: str = ""
     assurance: str = ""
     """How they have just shown anew who they are; empty when they have not."""
+    customer: str = ""
+    """Who answers, where there is no user: the one who holds the customer's access to the conversation."""
+
+    @property
+    def actor(self) -> str:
+        """The name an event gives them."""
+        via = "" if self.via == "console" else self.via
+        if self.user is not None:
+            return ledger.actor_of(self.user, via)
+        return (f"customer:{self.customer}" + (f" ({via})" if via else ""))[: ledger.MAX_ACTOR]
 
     @property
     def approves(self) -> bool:
@@ -33,7 +44,7 @@ class Verdict:
 
 def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
     """Why a verdict on a locked request is not taken. None: it counts."""
-    forbidden = may_decide(verdict.user, approval)
+    forbidden = _not_theirs(approval, verdict)
     if forbidden:
         return forbidden
     closed = no_longer_open(approval)
@@ -45,9 +56,12 @@ def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
         return Refusal("action_changed", "The call you saw is not the call that waits here. Look again, then decide.")
     if verdict.type not in approval.allowed_decisions:
         return Refusal("not_allowed", f"The rule does not allow '{verdict.type}' here.")
-    if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and not verdict.message.strip():
+    wordless = verdict.user is not None and not verdict.message.strip()
+    if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
         return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
                        else "Write the answer the agent gets in the tool's place.")  # fmt: skip
+    if verdict.user is None:
+        return None
     if approval.risk == Risk.CRITICAL and verdict.approves and not verdict.assurance:
         return Refusal("reauthenticate", "Show that it is you: a critical request is approved within five minutes of "
                        "a sign-in. Nothing was decided.")  # fmt: skip
@@ -56,6 +70,15 @@ def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
         return Refusal("editor", "You changed these arguments, so somebody else approves them.")
     if approval.decisions.filter(user=verdict.user, undone_at__isnull=True).exists():
         return Refusal("decided_by_you", "You have already decided; this request needs another person.")
+    return None
+
+
+def _not_theirs(approval: Approval, verdict: Verdict) -> Refusal | None:
+    """Why whoever this is has no say: people authorize, and only the customer confirms."""
+    if verdict.user is not None:
+        return may_decide(verdict.user, approval)
+    if not approval.asks_customer:
+        return Refusal("forbidden", "People with the right to decide are asked about this.")
     return None
 
 
@@ -70,7 +93,8 @@ def no_longer_open(approval: Approval) -> Refusal | None:
 
 def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
     """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
-    if (decision.approval_id, decision.user_id) != (approval_id, verdict.user.pk):
+    user_id = verdict.user.pk if verdict.user is not None else None
+    if (decision.approval_id, decision.user_id, decision.customer) != (approval_id, user_id, verdict.customer):
         return False
     if verdict.type == DecisionType.EDIT:
         approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)
@@ -88,5 +112,4 @@ def _who_was_first(approval: Approval) -> str:
     if last is None or approval.state in words:
         return words.get(Approval.State(approval.state), "This request is closed.")
     done = {"approve": "approved it", "edit": "approved it with changes", "reject": "rejected it"}
-    name = last.user.get_full_name() or last.user.get_username()
-    return f"{name} already {done.get(last.type, 'answered it')}. Your decision was not recorded."
+    return f"{last.who} already {done.get(last.type, 'answered it')}. Your decision was not recorded."

@@ -44,7 +44,8 @@ def pytest_configure() -> None:
 LONG = (
     "tests/sequences/", "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py", "tests/faults/",
     "tests/agentapp/test_subagents.py", "tests/test_decision_races.py", "tests/agentapp/test_takeover_races.py",
-    "tests/test_invariants.py", "tests/e2e/test_worker.py",
+    "tests/test_invariants.py", "tests/e2e/test_worker.py", "tests/agentapp/test_refreshing.py",
+    "tests/agentapp/tools/test_mcp_client.py",
 )  # fmt: skip
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, executions, runs
+from agentapp import actions, deciding, executions, runs
 from agentapp.actions import NewDecision, Refused
 from agentapp.models import Run, ToolExecution
 from approvals import decisions, ledger
 from approvals.models import Approval, Event
-from tests.races import race, tries
+from tests.races import few_tries, race, tries
 from tests.rows import a_card, a_claimed_run, a_moment_ago, a_proposal, a_step, a_tool, read, take, within_transaction
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ def waiting(tool, starter, **card: Any) -> tuple[Run, Approval]:
     return run, approval
 
 
-def deciding(approval: Approval, user: Any, type: str = "approve") -> Callable[[], decisions.Taken]:
+def decision_of(approval: Approval, user: Any, type: str = "approve") -> Callable[[], decisions.Taken]:
     now = read(approval)
     message = "" if type == "approve" else "Because."
     new = NewDecision(uuid.uuid4(), type, now.version, now.final_digest or now.action_digest, message=message)
@@ -74,11 +74,11 @@ def holds(run: Run) -> list[str]:
 def test_of_two_approvals_that_are_both_needed_none_is_lost(tool, sam, dana, marco):
     for _ in range(tries()):
         run, approval = waiting(tool, sam, approvals_needed=2)
-        done, refused = split(race(deciding(approval, dana), deciding(approval, marco)))
+        done, refused = split(race(decision_of(approval, dana), decision_of(approval, marco)))
         # Whoever came second looked at the request before it changed, and is asked to look again.
         assert [refusal.code for refusal in refused] == ["changed"]
         second = marco if done[0].decision.user == dana else dana
-        assert deciding(approval, second)().approval.state == State.APPROVED
+        assert decision_of(approval, second)().approval.state == State.APPROVED
         assert holds(run)[-1] == "approval.approved"
 
 
@@ -90,7 +90,7 @@ def test_a_decision_or_the_cancellation_of_the_run_comes_first(tool, sam, dana):
     sam.save()
     for _ in range(tries()):
         run, approval = waiting(tool, sam)
-        _, refused = split(race(deciding(approval, dana), lambda pk=run.pk: actions.cancel_run(pk, sam)))
+        _, refused = split(race(decision_of(approval, dana), lambda pk=run.pk: actions.cancel_run(pk, sam)))
         run.refresh_from_db()
         assert (run.state, read(approval).state) == (Run.State.CANCELLED, State.WITHDRAWN)
         if refused:
@@ -114,7 +114,7 @@ def test_a_decision_or_the_expiry_comes_first(tool, sam, dana):
                 runs.lock(run_id)
                 return decisions.expire(pk)
 
-        decided, expired = race(deciding(approval, dana), expire)
+        decided, expired = race(decision_of(approval, dana), expire)
         state = read(approval).state
         outcomes.add(state)
         if isinstance(decided, Refused):
@@ -197,7 +197,7 @@ def test_a_rejection_that_meets_a_run_letting_go_always_wakes_it(tool, sam, dana
                 runs.park(run, token, "approval")
                 return True
 
-        let_go_of_it, decided = race(let_go, deciding(approval, dana, "reject"))
+        let_go_of_it, decided = race(let_go, decision_of(approval, dana, "reject"))
         assert isinstance(decided, decisions.Taken), decided
         run.refresh_from_db()
 
@@ -232,3 +232,59 @@ def test_a_cancellation_that_meets_a_run_letting_go_always_ends_it(tool, sam):
             assert run.state == Run.State.RUNNING
             assert run.cancel_requested_at is not None
         holds(run)
+
+
+# --- A customer --------------------------------------------------------------------------------
+
+
+def confirming(approval: Approval, yes: bool = True) -> Callable[[], decisions.Taken]:
+    """A customer's answer about what they see now, taken as their conversation's page and API take it."""
+    now = read(approval)
+    type_ = "approve" if yes else "reject"
+    verdict = decisions.Verdict(
+        uuid.uuid4(), type_, None, now.version, now.action_digest, via="link", customer="Ana"
+    )  # fmt: skip
+    return lambda: deciding.take(now, verdict)
+
+
+CONFIRMATION = {"kind": "confirmation", "allowed_decisions": ("approve", "reject"), "starter_excluded": False}
+
+
+def test_a_confirmation_or_a_cancellation_comes_first(tool, sam):
+    for _ in range(few_tries()):
+        run, approval = waiting(tool, sam, **CONFIRMATION)
+        _, refused = split(race(confirming(approval), lambda pk=run.pk: actions.cancel_run(pk, sam)))
+        run.refresh_from_db()
+        assert (run.state, read(approval).state) == (Run.State.CANCELLED, State.WITHDRAWN)
+        assert holds(run).count("approval.approved") == 1 - len(refused)
+        assert not within_transaction(decisions.consume, a_moment_ago(approval, "runs_at"))
+
+
+def test_a_confirmation_or_the_expiry_comes_first(tool, sam):
+    for number in range(few_tries()):
+        run, approval = waiting(tool, sam, **CONFIRMATION)
+        expires_at = timezone.now() + timedelta(milliseconds=number % 3 * 4)
+        Approval.objects.filter(pk=approval.pk).update(expires_at=expires_at)
+
+        def expire(run_id=run.pk, pk=approval.pk) -> bool:
+            with ledger.transaction():
+                runs.lock(run_id)
+                return decisions.expire(pk)
+
+        answered, expired = race(confirming(approval), expire)
+        state = read(approval).state
+        if isinstance(answered, Refused):
+            assert answered.code in ("expired", "already_decided")
+            assert (state == State.EXPIRED) == expired
+        else:
+            assert (state, expired) == (State.APPROVED, False)
+        assert len([t for t in holds(run) if t in ("approval.approved", "approval.expired")]) <= 1
+
+
+def test_of_a_yes_and_a_no_of_one_customer_one_counts(tool, sam):
+    for _ in range(few_tries()):
+        run, approval = waiting(tool, sam, **CONFIRMATION)
+        done, refused = split(race(confirming(approval), confirming(approval, yes=False)))
+        assert (len(done), [one.code for one in refused]) == (1, ["already_decided"])
+        assert approval.decisions.count() == 1
+        assert len([t for t in holds(run) if t in ("approval.approved", "approval.rejected")]) == 1

@@ -115,7 +115,7 @@ def test_the_tools_of_the_tools_page_are_sound(tools_page):
     tools = {name: value for name, value in tools_page.items() if isinstance(value, Tool)}
     assert set(tools) == {
         "get_invoice", "write_off", "tag_invoice", "look_up_debtor", "balance_sheet", "scan", "ArchiveInvoice",
-        "export", "remind", "ask", "pay_back",
+        "export", "remind", "ask", "pay_back", "complaint_status",
     }  # fmt: skip
     for tool in tools.values():
         texts = [tool.title, tool.sentence, tool.button, tool.confirm]

@@ -8,9 +8,9 @@ from functools import partial
 from django.conf import settings
 from django.contrib import admin
 
-from agentapp.admin import agents, controls, guidelines, menu, people, rules, runs, sign_in, tokens, tools
+from agentapp.admin import agents, controls, guidelines, menu, people, rules, runs, sign_in, sources, tokens, tools
 
-__all__ = ["agents", "controls", "guidelines", "people", "rules", "runs", "tokens", "tools"]
+__all__ = ["agents", "controls", "guidelines", "people", "rules", "runs", "sources", "tokens", "tools"]
 
 admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
 admin.site.index_title = "Configuration and records"

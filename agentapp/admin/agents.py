@@ -5,9 +5,10 @@ from django.contrib import admin
 
 from agentapp import agent_settings, agent_tools
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, Route, Tool
+from agentapp.models import Agent, ContextVariable, Route, Tool
 from approvals import ledger
 from approvals.admin import FORM_FIELDS, SwitchedAdmin, actor_of
+from approvals.models import EffectClass
 
 
 class AgentForm(forms.ModelForm):
@@ -70,6 +71,18 @@ class RouteInline(admin.StackedInline):
     formfield_overrides = FORM_FIELDS
 
 
+class VariableInline(admin.StackedInline):
+    model = ContextVariable
+    verbose_name = "context variable"
+    extra = 0
+    formfield_overrides = FORM_FIELDS
+
+    def formfield_for_foreignkey(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        if db_field.name == "tool":
+            kwargs["queryset"] = Tool.objects.filter(effect_class=EffectClass.READ).order_by("name")
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+
 class AskedAdmin(SwitchedAdmin):
     """What is part of the contract under which one agent is offered to another."""
 
@@ -97,7 +110,7 @@ class AskedAdmin(SwitchedAdmin):
 @admin.register(Agent)
 class AgentAdmin(AskedAdmin):
     form = AgentForm
-    inlines = [RouteInline]
+    inlines = [RouteInline, VariableInline]
     about = "Who works here: what each agent is told, which model it asks, what it may propose and where it stops."
     when_empty = "An agent needs a name, a model and instructions. What it may do to the world is decided by rules."
     actions = ["switch_on", "switch_off"]

@@ -53,6 +53,8 @@ class RuleForm(forms.ModelForm):
             "verdict": "Deny beats ask, and ask beats allow, whatever the order of the rules.",
             "risk": "How loudly people are told. High needs a second key to approve, critical two people, a typed word "
             "and a sign-in of the last five minutes.",
+            "answered_by": "A customer confirms in their conversation. People decide where there is none to ask, and "
+            "as well at high and critical risk.",
             "on_expiry": "What becomes of a request that nobody decided in time. It is never approved.",
             "expires_seconds": f"How long people have, in seconds, as in 900 for a quarter of an hour. Empty means "
             f"{settings.APPROVAL_EXPIRES_SECONDS}.",
@@ -132,6 +134,7 @@ class RuleAdmin(SwitchedAdmin):
             "Who decides, and how long",
             {
                 "fields": [
+                    "answered_by",
                     "groups",
                     "approvals_needed",
                     "starter_excluded",

@@ -32,6 +32,7 @@ _TEMPLATES = {
     "effects_template": "Effects",
     "input_schema": "Arguments",
     "output_schema": "Result",
+    "wire": "Request",
     "declared_effect_class": "Declared effect class",
     "business_key_template": "Business key",
 }

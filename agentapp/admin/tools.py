@@ -8,11 +8,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
-from agentapp.admin import tool_parts
+from agentapp.admin import mcp, tool_parts
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
-from agentapp.models import Tool, ToolSource
-from approvals.admin import RecordedAdmin, SwitchedAdmin
+from agentapp.models import Tool
+from approvals.admin import SwitchedAdmin
 
 
 class ToolForm(forms.ModelForm):
@@ -48,10 +48,10 @@ class ToolForm(forms.ModelForm):
 
 
 @admin.register(Tool)
-class ToolAdmin(SwitchedAdmin):
+class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     form = ToolForm
-    about = "What agents can do here. Contracts come from code; what is safe is yours to set."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
+    about = "What agents can do here. Contracts come from code or from documents; what is safe is yours to set."
+    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or import an OpenAPI document."
     actions = ["switch_on", "switch_off", "always_ask"]
     list_display = ["name", "effect", "asks", "words", "enabled", "is_there", "source", "owner"]
     list_filter = ["enabled", "effect_class", "approval_mode", "source"]
@@ -60,6 +60,8 @@ class ToolAdmin(SwitchedAdmin):
     search_help_text = "Name, description or owner."
     readonly_fields = [
         "name",
+        "new_contract",
+        "server_says",
         "source",
         "description",
         "card",
@@ -122,9 +124,13 @@ class ToolAdmin(SwitchedAdmin):
         ),
     ]
 
-    @admin.display(boolean=True, description="In code")
+    def get_fieldsets(self, request: HttpRequest, obj: Tool | None = None) -> Any:
+        return [*self.server_fieldsets(obj), *super().get_fieldsets(request, obj)]
+
+    @admin.display(boolean=True, description="As known")
     def is_there(self, tool: Tool) -> bool:
-        return tool.missing_since is None
+        """Whether its source has it, and as people know it."""
+        return tool.missing_since is None and tool.waiting_contract is None
 
     @admin.display(description="Effect", ordering="effect_class")
     def effect(self, tool: Tool) -> str:
@@ -169,6 +175,7 @@ class ToolAdmin(SwitchedAdmin):
     def get_urls(self) -> list[Any]:
         return [
             path("<path:object_id>/card/", self.admin_site.admin_view(self.card_view), name="tool_card"),
+            *self.contract_urls(),
             *super().get_urls(),
         ]
 
@@ -206,21 +213,3 @@ class ToolAdmin(SwitchedAdmin):
             )
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
             messages.warning(request, f"The code of {obj.name} declares it {obj.declared_effect_class}.")
-
-
-class ToolSourceForm(forms.ModelForm):
-    class Meta:
-        help_texts = {"name": "As people read it, on lists and on its breaker."}
-
-
-@admin.register(ToolSource)
-class ToolSourceAdmin(RecordedAdmin):
-    form = ToolSourceForm
-    about = "The modules tools are read from. They are named in TOOL_MODULES."
-    when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools."
-    list_display = ["name", "kind", "location"]
-    readonly_fields = ["kind", "location"]
-    fields = ["name", "kind", "location"]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # sources are named in TOOL_MODULES

@@ -70,6 +70,7 @@ class ApprovalOut(BaseModel):
 
     id: uuid.UUID
     reference: str
+    kind: str = Field(description="`authorization`, by people; or `confirmation`, by the customer of the conversation.")
     run: uuid.UUID
     agent: str
     route: str | None
@@ -318,6 +319,7 @@ def _shown(approval: Approval) -> dict[str, Any]:
     return {
         "id": approval.pk,
         "reference": approval.reference,
+        "kind": approval.kind,
         "run": approval.run_id,
         "agent": approval.agent,
         "route": approval.route or None,

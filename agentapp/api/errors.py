@@ -38,6 +38,7 @@ CODES: dict[str, tuple[int, str]] = {
     "part_of_a_run": (409, "Another run asked for this one"),
     "took_over": (403, "Whoever took a run over decides nothing about it"),
     "needs_person": (403, "Only a person in the console may decide this"),
+    "customer_decides": (403, "Only the customer answers this"),
     "starter": (403, "Whoever started a run decides nothing about it"),
     "not_yours": (403, "This is another person's decision"),
     "not_found": (404, "There is nothing here"),
@@ -63,10 +64,12 @@ CODES: dict[str, tuple[int, str]] = {
     "policy_denied": (422, "A rule forbids the call"),
     "message_required": (422, "Words are needed"),
     "not_allowed": (422, "The rule does not allow this decision"),
+    "nothing_said": (422, "Nothing has been said yet"),
     "unknown_agent": (422, "There is no such agent"),
     "unknown_route": (422, "There is no such route"),
     "idempotency_key_reused": (422, "The key belongs to another request"),
     "decision_id_reused": (422, "The id belongs to another decision"),
+    "too_many_messages": (429, "Too many messages"),
     "internal_error": (500, "Something went wrong here"),
 }
 
@@ -79,9 +82,9 @@ class FieldProblem(BaseModel):
 
 
 class Decider(BaseModel):
-    """A person who decided."""
+    """A person who decided. Without a username: the customer."""
 
-    username: str
+    username: str | None
     name: str
 
 
@@ -223,8 +226,8 @@ def _conflict(approval: Approval) -> dict[str, Any]:
     }
     decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
     if decision is not None:
-        user = decision.user
-        members["decided_by"] = {"username": user.get_username(), "name": user.get_full_name() or user.get_username()}
+        username = decision.user.get_username() if decision.user is not None else None
+        members["decided_by"] = {"username": username, "name": decision.who}
         members["decision"] = {
             "id": str(decision.pk),
             "type": decision.type,

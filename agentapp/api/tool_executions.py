@@ -29,7 +29,8 @@ class DecisionOut(BaseModel):
 
     id: uuid.UUID
     type: str
-    user: Person
+    user: Person | None = Field(description="Null: the customer decided, who is `customer`.")
+    customer: str | None
     message: str
     stop_run: bool
     via: str
@@ -228,7 +229,8 @@ def decision_out(decision: Decision) -> DecisionOut:
     return DecisionOut(
         id=decision.pk,
         type=decision.type,
-        user=Person(username=user.get_username(), name=user.get_full_name() or user.get_username()),
+        user=Person(username=user.get_username(), name=decision.who) if user is not None else None,
+        customer=decision.customer or None,
         message=decision.message,
         stop_run=decision.stop_run,
         via=decision.via,

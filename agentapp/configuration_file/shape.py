@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 from agentapp.models import Agent, Guideline, Tool
 from approvals import policy
 from approvals.digest import canonical, parse, storable
-from approvals.models import EffectClass, Risk, Rule, Verdict
+from approvals.models import AnsweredBy, EffectClass, Risk, Rule, Verdict
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,7 @@ class RuleEntry(TypedDict, total=False):
     effect_class: Annotated[str, _among(["", *EffectClass.values])]
     condition: Annotated[Text, AfterValidator(_is_condition)]
     verdict: Annotated[str, _among(Verdict.values)]
+    answered_by: Annotated[str, _among(AnsweredBy.values)]
     groups: list[GroupName]
     approvals_needed: int
     starter_excluded: bool

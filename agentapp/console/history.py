@@ -42,7 +42,7 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
     about = Q(body__contains=str(approval.pk)) | Q(body__contains=str(approval.execution_id))
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
     found = list(events.order_by("seq")[:MAX_EVENTS])
-    people = {decision.user for decision in approval.decisions.all()} | {*known}
+    people = {decision.user for decision in approval.decisions.all() if decision.user is not None} | {*known}
     names = _names((event.actor for event in found), {user.pk: _name(user) for user in people})
     about_it = [event for event in found if event.data.get("approval") in (None, "", str(approval.pk))]
     entries = []
@@ -112,6 +112,8 @@ def _names(actors: Iterable[str], known: dict[int, str]) -> dict[int, str]:
 
 def _who(actor: str, names: dict[int, str]) -> str:
     found = _USER.match(actor)
+    if found is None and actor.startswith("customer:"):
+        return "The customer"
     if found is None:
         return {"system": "The system", "model": "The model"}.get(actor, actor)
     return names.get(int(found[1])) or actor[found.end() :]

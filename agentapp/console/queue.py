@@ -16,7 +16,7 @@ from agentapp import auth
 from agentapp.console import filters as looking
 from agentapp.console.filters import DECIDED, Filters
 from agentapp.models import SavedView, ToolExecution
-from approvals.models import Approval, Claim, Decision
+from approvals.models import Approval, ApprovalKind, Claim, Decision
 
 PAGE = 50
 UNKNOWN_SHOWN = 20
@@ -26,6 +26,9 @@ STORM_GROUPS = 40
 ENDED = (*Approval.DECIDED, Approval.State.USED, Approval.State.EXPIRED)
 # What only the card shows; a list of requests does without.
 _HEAVY = ("arguments", "sentence", "effects", "evidence", "explanation", "snapshot_text", "difference", "rule_values")
+
+
+_FOR_PEOPLE = Q(kind=ApprovalKind.AUTHORIZATION)
 
 
 @dataclass
@@ -59,7 +62,8 @@ class Counts:
 
 
 def undecided(user: User) -> QuerySet[Approval]:
-    return auth.visible_approvals(user).filter(state__in=Approval.UNDECIDED)
+    """The requests that wait for people. What waits for a customer is on the page of its run."""
+    return auth.visible_approvals(user).filter(_FOR_PEOPLE, state__in=Approval.UNDECIDED)
 
 
 def pending(user: User) -> QuerySet[Approval]:
@@ -70,7 +74,7 @@ def pending(user: User) -> QuerySet[Approval]:
 def counts(user: User) -> Counts:
     """One query for every figure."""
     now = timezone.localtime()
-    waits = Q(state__in=Approval.UNDECIDED)
+    waits = Q(state__in=Approval.UNDECIDED) & _FOR_PEOPLE
     today = Q(state__in=ENDED, decided_at__gte=now.replace(hour=0, minute=0, second=0, microsecond=0))
     tabs = {name: waits & looking.tab(name, user) for name in ("mine", "needs", "free", "snoozed")}
     tabs["due"] = tabs["needs"] & Q(expires_at__lte=now + timedelta(minutes=5))

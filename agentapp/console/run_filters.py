@@ -75,6 +75,7 @@ class Filters:
     cost: str = ""
     since: str = ""
     ongoing: str = ""
+    wanted: str = ""
     sort: str = ""
 
     @classmethod
@@ -86,6 +87,7 @@ class Filters:
             "since": list(SINCE),
             "approval": ["1"],
             "ongoing": ["1"],
+            "wanted": ["1"],
             "sort": ["activity"],
         }
         given |= {name: given[name] if given[name] in values else "" for name, values in known.items()}
@@ -111,6 +113,7 @@ class Filters:
             ("cost", "Cost over", f"${self.cost}"),
             ("since", "Within", SINCE[self.since][0] if self.since else ""),
             ("ongoing", "Still", "going on"),
+            ("wanted", "Waits for", "a person to take over"),
             ("sort", "Sorted by", "last activity"),
         )
         return [chip for chip in worded if getattr(self, chip[0])]
@@ -134,6 +137,12 @@ class Filters:
             runs = runs.filter(created_at__gte=timezone.now() - SINCE[self.since][1])
         if self.ongoing:
             runs = runs.exclude(state__in=Run.FINAL)
+        if self.wanted:
+            # Of each conversation the last run: its page shows the one to take over.
+            later = Run.objects.filter(
+                conversation=OuterRef("conversation"), parent__isnull=True, created_at__gt=OuterRef("created_at")
+            )
+            runs = runs.filter(~Exists(later), conversation__person_wanted_at__isnull=False)
         return runs.filter(agent__name=self.agent) if self.agent else runs
 
 

@@ -128,8 +128,8 @@ def _refresh(request: HttpRequest, page: Page, at_top: bool) -> str:
 def _page(found: QuerySet[Run], start: Cursor | None, column: str) -> Page:
     stretch = found.filter(start.here_and_older) if start else found
     shown = list(
-        stretch.select_related("agent", "starter")
-        .defer("agent_snapshot", "input", "script", "metadata", "answer", "stop_message")
+        stretch.select_related("agent", "starter", "conversation")
+        .defer("agent_snapshot", "input", "script", "metadata", "answer", "stop_message", "conversation__summary")
         .order_by(f"-{column}", "-id")[: PAGE + 1]
     )
     older = Cursor.of(shown[PAGE], column) if len(shown) > PAGE else None

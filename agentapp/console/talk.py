@@ -92,6 +92,8 @@ class Asked:
 
     @property
     def who(self) -> str:
+        if self.approval.asks_customer:
+            return "the customer"
         groups = [group.name for group in self.approval.groups.all()]
         return " or ".join(groups) if groups else "somebody who may decide"
 

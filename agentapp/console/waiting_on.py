@@ -54,6 +54,7 @@ def _asked(keys: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
         .only(
             "run_id",
             "tool",
+            "kind",
             "state",
             "claim__until",
             "claim__user__first_name",
@@ -67,7 +68,8 @@ def _asked(keys: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
     for row in found:
         claim = claim_of(row)
         claimed = (auth.name_of(claim.user) if claim.user else str(claim.group)) if claim else ""
-        by_run[row.run_id].append((claimed or _listed(sorted((row.asked or row.anybody or "").split("\n"))), row.tool))
+        people = claimed or _listed(sorted((row.asked or row.anybody or "").split("\n")))
+        by_run[row.run_id].append(("The customer" if row.asks_customer else people, row.tool))
     return {key: _said(asked) for key, asked in by_run.items()}
 
 

@@ -82,6 +82,7 @@ _EVENTS: dict[str, str] = {
     "tool_call.set_aside": "Call set aside, asks again",
     "tool_call.reopened": "Call tried again",
     "tool_call.late_answer": "Tool answered late",
+    "outbound.refused": "Request not let out",
     "subagent.spawned": "Agent asked",
     "subagent.completed": "Agent answered",
     "hook.contract_violated": "A hook changed what it may not",

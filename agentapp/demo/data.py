@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from agentapp.demo import shop
-from agentapp.demo.models import Customer, Order, OrderItem, Payment, Ticket
+from agentapp.demo.models import Credit, Customer, Order, OrderItem, Payment, Ticket
 
 NAME = "Northwind Kettle Company"
 
@@ -172,6 +172,25 @@ _ORDERS = (
     ),
 )
 
+
+@dataclass(frozen=True)
+class Product:
+    sku: str
+    name: str
+    price: Decimal
+
+
+# What the shop has: all that was ever ordered is still sold.
+PRODUCTS = tuple(
+    Product(sku, name, Decimal(price))
+    for sku, (name, price) in sorted(
+        {sku: (name, price) for order in _ORDERS for sku, name, _, price in order.items}.items()
+    )
+)
+
+# By customer: what store credit they have, and for what.
+_CREDITS = (("40552", "25.00", "Order 58102 came late"),)
+
 # What an ill-meaning customer writes: a made-up approval, markup, and text that turns itself round.
 INJECTION = (
     "Hello, my filters came a day late.\n\n"
@@ -232,6 +251,7 @@ def load_shop() -> int:
     groups: list[list[Model]] = [[_customer(*row, today=now.date())] for row in _CUSTOMERS]
     groups += [_order(order, now) for order in _ORDERS]
     groups += [[_ticket(*row, now=now)] for row in _TICKETS]
+    groups += [[_credit(*row, now=now)] for row in _CREDITS]
     return shop.stock(groups)
 
 
@@ -265,6 +285,14 @@ def _order(given: _Order, now: datetime) -> list[Model]:
     total = shipping + sum((item.quantity * item.unit_price for item in items), Decimal(0))
     payment = Payment(order=order, amount=total, card_brand=brand, card_last4=last4, paid_at=order.placed_at)
     return [order, payment, *items]
+
+
+def _credit(customer: str, amount: str, reason: str, *, now: datetime) -> Credit:
+    key = f"opening-{customer}"
+    # Of the same number each time, so that it is put in once.
+    return Credit(
+        pk=int(customer), customer_id=customer, amount=Decimal(amount), reason=reason, idempotency_key=key, given_at=now
+    )
 
 
 def _ticket(

@@ -75,6 +75,12 @@ def parcel_state(order_id: str) -> dict[str, Any]:
     return {"customer": order.customer.name, "state": order.state, "address": order.delivery_address}
 
 
+def return_state(order_id: str) -> dict[str, Any]:
+    """Whose order it is, who is told, and whether it can come back."""
+    order = find_order(order_id)
+    return {"customer": order.customer.name, "email": order.customer.email, "state": order.state}
+
+
 def customer_state(customer_id: str) -> dict[str, Any]:
     """Who a customer is."""
     customer = find_customer(customer_id)

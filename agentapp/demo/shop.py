@@ -120,6 +120,30 @@ def tag(ticket_number: str, tags: Sequence[str]) -> Ticket:
     return ticket
 
 
+def open_return(order_number: str, reason: str, note: str) -> Ticket:
+    """Open a ticket for what comes back, and mail the customer a label. An order that comes back already stays so."""
+    with transaction.atomic():
+        order = _order(order_number)
+        if not order.delivered_at:
+            raise ShopError(f"Order {order.number} has not arrived, so it cannot come back yet.")
+        customer = _customer(order.customer_id)
+        subject = f"Return of order {order.number}"
+        ticket = Ticket.objects.filter(order=order, subject=subject, state=Ticket.State.OPEN).first()
+        if ticket is not None:
+            return ticket
+        latest = Ticket.objects.order_by("-number").values_list("number", flat=True).first()
+        ticket = Ticket.objects.create(
+            number=str(int(latest or "88000") + 1),
+            customer=customer,
+            order=order,
+            subject=subject,
+            body=f"{reason.replace('_', ' ').capitalize()}. {note}".strip(),
+            received_at=timezone.now(),
+        )
+        _send(customer, subject, f"Your prepaid label for order {order.number} is attached.")
+    return ticket
+
+
 def close(ticket_number: str, code: str) -> Ticket:
     """Close a ticket under a closing code."""
     with transaction.atomic():

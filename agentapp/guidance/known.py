@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from agentapp.considered import Evaluated, Matched
 from agentapp.guidance.guidelines import Guidelines
-from agentapp.messages import ChatMessage
+from agentapp.messages import ChatMessage, ToolCall
 
 Overlap = Literal["none", "auto", "always"]
 
@@ -63,6 +63,12 @@ class Known:
     customer: str = ""
     conversation_id: str = ""
     route: str = ""
+    stale: tuple[ToolCall, ...] = ()
+    """The calls that read context variables anew, before anything else is looked at."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """By name what was read of context variables before this run, as a model may read it."""
+    readings: int = 0
+    """Of the run's earlier steps, those that only read context variables."""
 
 
 @dataclass(frozen=True)

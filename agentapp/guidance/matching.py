@@ -9,11 +9,6 @@ from agentapp.guidance import extensions
 from agentapp.guidance.guidelines import Guideline, Guidelines
 from agentapp.guidance.known import Context, Done, Known, Turn
 
-MAX_TRANSIENT = 10
-"""Guidelines that one result may bring along; more are passed over."""
-MAX_TRANSIENT_CHARS = 2000
-"""Of each text in one. The rest would push out what the agent's own guidelines say."""
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -110,7 +105,7 @@ def transient_of(known: Known) -> list[Guideline]:
     found: list[Guideline] = []
     places: Counter[tuple[str, int]] = Counter()
     for call in known.calls:
-        for brought in call.transient[:MAX_TRANSIENT]:
+        for brought in call.transient:
             if str(brought.get("action", "")).strip():
                 places[call.tool, call.step] += 1
                 found.append(_transient(f"{call.tool}:{call.step}.{places[call.tool, call.step]}", brought))
@@ -121,9 +116,9 @@ def _transient(name: str, brought: Mapping[str, object]) -> Guideline:
     criticality, priority = brought.get("criticality"), brought.get("priority")
     return Guideline(
         name=name,
-        condition=str(brought.get("condition") or "")[:MAX_TRANSIENT_CHARS],
-        action=str(brought["action"])[:MAX_TRANSIENT_CHARS],
-        description=str(brought.get("description") or "")[:MAX_TRANSIENT_CHARS],
+        condition=str(brought.get("condition") or ""),
+        action=str(brought["action"]),
+        description=str(brought.get("description") or ""),
         criticality=criticality if criticality in ("low", "medium", "high") else "medium",
         priority=priority if isinstance(priority, int) else 0,
         is_transient=True,

@@ -10,9 +10,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, PartDeltaEvent, Pa
 from pydantic_ai.models import Model
 
 from agentapp import history
+from agentapp.event_loop import EventLoop, event_loop
 from agentapp.llm import conversion, failures, providers
 from agentapp.llm.contract import ModelError, Request
-from agentapp.llm.event_loop import EventLoop, event_loop
 from agentapp.messages import Reply
 
 GRACE_SECONDS = 5

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
 from agentapp.models.agents import Agent
 from approvals.ids import uuid7
@@ -14,11 +15,22 @@ class Conversation(models.Model):
         AUTO = "auto", "The agent answers"
         MANUAL = "manual", "A person has taken over"
 
+    class Wants(models.TextChoices):
+        AGENT = "agent", "The agent's work showed that a person is needed"
+        CUSTOMER = "customer", "The customer asked for a person"
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="conversations")
     key = models.CharField(max_length=200, help_text="The name the outside gives it, as in a ticket number.")
     customer = models.CharField(max_length=200, blank=True)
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.AUTO)
+    person_wanted = models.CharField(
+        max_length=10, choices=Wants, blank=True, help_text="Why it stands in manual mode while nobody has taken over."
+    )
+    person_wanted_at = models.DateTimeField(null=True, blank=True)
+    has_channel = models.BooleanField(
+        default=False, help_text="A program that speaks with the customer opened it, and can ask them."
+    )
     version = models.PositiveIntegerField(
         default=0, help_text="Grows with every message: who writes says which it saw."
     )
@@ -29,10 +41,35 @@ class Conversation(models.Model):
 
     class Meta:
         ordering = ["-created_at"]
-        constraints = [models.UniqueConstraint(fields=["agent", "key"], name="conversation_once_per_key")]
+        constraints = [
+            models.UniqueConstraint(fields=["agent", "key"], name="conversation_once_per_key"),
+            models.CheckConstraint(
+                condition=Q(person_wanted="", person_wanted_at__isnull=True)
+                | ~Q(person_wanted="") & Q(person_wanted_at__isnull=False, mode="manual"),
+                name="conversation_wanting_is_manual",
+                violation_error_message="A conversation that waits for a person says since when, and is manual.",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.key
+
+
+class CustomerLink(models.Model):
+    """A way for one customer into one conversation, without an account. Written by `customer_links`."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    conversation = models.ForeignKey(Conversation, on_delete=models.PROTECT, related_name="links")
+    made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.conversation_id} until {self.expires_at}"
 
 
 class Message(models.Model):

@@ -279,6 +279,7 @@ class ToolExecution(models.Model):
         "ToolEvaluation", null=True, on_delete=models.PROTECT, related_name="executions",
         help_text="Why it was proposed, where guidelines decide.",
     )  # fmt: skip
+    variable = models.CharField(max_length=80, blank=True, help_text="The context variable whose value it read.")
     subrun = models.OneToOneField(
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )

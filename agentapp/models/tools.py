@@ -4,6 +4,7 @@ A tool's contract comes from code and is overwritten by each sync; its safety se
 admins and are never touched by one.
 """
 
+from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
 
@@ -44,6 +45,19 @@ class ToolSource(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class SourceHealth(models.Model):
+    """Whether a source could be asked for its tools. Written by `refreshing`."""
+
+    source = models.OneToOneField(ToolSource, on_delete=models.CASCADE, related_name="health", primary_key=True)
+    ok = models.BooleanField()
+    checked_at = models.DateTimeField()
+    problem = models.TextField(blank=True)
+    failures = models.PositiveIntegerField(default=0, help_text="In a row.")
+
+    def __str__(self) -> str:
+        return f"{self.source_id}: {'ok' if self.ok else self.problem}"
 
 
 class Tool(models.Model):
@@ -177,3 +191,26 @@ class Tool(models.Model):
         """Whether it may be offered and called: switched on, as is its source, there, and as people know it."""
         there = self.missing_since is None and self.waiting_contract is None
         return self.enabled and self.source.enabled and there
+
+
+class PendingImport(models.Model):
+    """An OpenAPI document that somebody has read and not picked from yet. It is thrown away after a while."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    text = models.TextField()
+    name = models.SlugField(max_length=80)
+    location = models.CharField(max_length=500)
+    origin = models.URLField(max_length=500, blank=True)
+    prefix = models.CharField(max_length=40, blank=True)
+    checks_answers = models.BooleanField(default=False)
+    summary = models.JSONField()
+    listing = models.JSONField(help_text="Its operations, as they are shown.")
+    choices = models.JSONField(default=dict, help_text="Those that are picked: by its key the name and effect of each.")
+
+    class Meta:
+        indexes = [models.Index(fields=["created_at"], name="pending_import_age")]
+
+    def __str__(self) -> str:
+        return self.name

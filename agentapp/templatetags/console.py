@@ -236,7 +236,8 @@ def ended_by(approval: Approval) -> str:
     )
     if word is None or last is None:
         return str(approval.get_state_display())
-    return f"{word} by {last.user.first_name or last.user.get_username()}"
+    by = "the customer" if last.user is None else last.user.first_name or last.user.get_username()
+    return f"{word} by {by}"
 
 
 @register.filter

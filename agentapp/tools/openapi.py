@@ -3,9 +3,10 @@
 What cannot be taken over whole is left out with the reason: an operation is never read with a parameter missing.
 """
 
+import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from agentapp.tools.openapi_schema import Schema, SchemaRefused, Schemas, resolve
 from agentapp.tools.schema import InvalidSchema, validator
+from approvals.digest import storable_json
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
@@ -20,9 +22,12 @@ from approvals.policy import DEFAULT_RISK
 MAX_BYTES = 20_000_000
 # An alias of YAML stands for what it names: a small text can be a document of any size.
 MAX_NODES = 3_000_000
+# What a text of it may hold that no database keeps, as it is escaped.
+_UNSTORABLE = re.compile(r"\\(0|x00|u0000|u[dD][89a-fA-F])")
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # What every provider of models takes as a function's name.
 _NAME_CHARS = 64
+NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_NAME_CHARS}}}")
 # By the method alone: what it does is for a person to say.
 _EFFECTS = {
     "get": EffectClass.READ, "head": EffectClass.READ, "options": EffectClass.READ, "trace": EffectClass.READ,
@@ -37,6 +42,11 @@ _KNOWN_STYLES = {
 }
 # The standard says that these are not given as parameters.
 _NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
+# These say how a request is sent, and where to: whoever sets them sends another request.
+_NOT_SET = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"}
+)
+_FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 BODY = "body"
 
@@ -47,13 +57,17 @@ class DocumentRefused(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON."""
+    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON.
+
+    `parts` says of the fields of a form what is special: its style and explode, its contentType, whether it is a file.
+    """
 
     where: str
     name: str
     style: str = ""
     explode: bool = False
     media: str = ""
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,9 @@ class Operation:
     servers: tuple[str, ...] = ()
     security: tuple[frozenset[str], ...] = ()
     deprecated: bool = False
+    tags: tuple[str, ...] = ()
+    output_schema: Schema | None = None
+    """What its server answers with, where that was asked for and is JSON."""
 
     @property
     def effect_class(self) -> EffectClass:
@@ -90,6 +107,7 @@ class Document:
     operations: list[Operation] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     schemes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    servers: tuple[str, ...] = ()
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -101,10 +119,13 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
 
-def read(text: str | bytes, prefix: str = "") -> Document:
-    """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused."""
+def read(text: str | bytes, prefix: str = "", answers: bool = False) -> Document:
+    """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused.
+
+    `answers`: what its servers answer is read, too.
+    """
     try:
-        return _read(_parsed(text), prefix)
+        return _read(_parsed(text), prefix, answers)
     except RecursionError as error:
         raise DocumentRefused("The document is nested too deeply.") from error
 
@@ -124,7 +145,8 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if not re.match(r"3\.[01](\.|$)", version):
         named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
         raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
-    return found
+    is_storable = not _UNSTORABLE.search(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+    return found if is_storable else dict(storable_json(found))
 
 
 def _loaded(text: str | bytes) -> Any:
@@ -144,12 +166,13 @@ def _nodes(value: Any) -> Iterator[None]:
         left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
 
 
-def _read(document: dict[str, Any], prefix: str) -> Document:
+def _read(document: dict[str, Any], prefix: str, answers: bool) -> Document:
     info = document.get("info") if isinstance(document.get("info"), dict) else {}
     found = Document(str(info.get("title", "")), str(info.get("version", "")))  # type: ignore[union-attr]
     components = document.get("components")
     if isinstance(components, dict) and isinstance(components.get("securitySchemes"), dict):
         found.schemes = components["securitySchemes"]
+    found.servers = _servers(document)
     paths = document.get("paths")
     if not isinstance(paths, dict):
         raise DocumentRefused("The document has no paths.")
@@ -163,6 +186,8 @@ def _read(document: dict[str, Any], prefix: str) -> Document:
         for method in METHODS if isinstance(item, dict) else ():
             if isinstance(item.get(method), dict):
                 _take(document, found, names, (str(path), method, item, item[method]), prefix)
+    if answers:
+        found.operations = [_with_answer(document, one) for one in found.operations]
     return found
 
 
@@ -186,10 +211,15 @@ def _name(place: tuple[str, str, Schema, Schema], names: set[str], prefix: str) 
     path, method, _, operation = place
     said = str(operation.get("operationId") or f"{method}_{path}")
     legal = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}{said}")).strip("_-") or method
-    found, number = legal[:_NAME_CHARS], 2
-    while found in names:
+    return unused_name(legal, names)
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """The name, or one like it that is not taken."""
+    found, number = name[:_NAME_CHARS], 2
+    while found in taken:
         ending = f"_{number}"
-        found, number = legal[: _NAME_CHARS - len(ending)] + ending, number + 1
+        found, number = name[: _NAME_CHARS - len(ending)] + ending, number + 1
     return found
 
 
@@ -217,8 +247,8 @@ def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema],
     if "requestBody" in operation:
         body = operation["requestBody"]
         body = resolve(document, body["$ref"]) if "$ref" in body else body
-        media, schema = _body(schemas, body)
-        add(BODY, schema, Place(BODY, BODY, media=media), body.get("required") is True)
+        media, schema, parts = _body(schemas, body)
+        add(BODY, schema, Place(BODY, BODY, media=media, parts=parts), body.get("required") is True)
     whole: Schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     if schemas.defs:
         whole["$defs"] = schemas.defs
@@ -230,9 +260,10 @@ def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema],
         description=str(operation.get("description", "") or operation.get("summary", "")),
         input_schema=whole,
         places=places,
-        servers=_servers(document, item, operation),
+        servers=_servers(operation, item, document),
         security=_security(document, operation),
         deprecated=operation.get("deprecated") is True,
+        tags=tuple(str(tag) for tag in operation.get("tags") or ()),
     )
 
 
@@ -251,6 +282,8 @@ def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
     where, name = parameter["in"], str(parameter["name"])
     if where not in _STYLES:
         raise SchemaRefused(f"The parameter {name!r} is in {str(where)[:20]!r}, where none can be put.")
+    if where == "header" and (name.lower() in _NOT_SET or not _FIELD_NAME.fullmatch(name)):
+        raise SchemaRefused(f"The header {name[:40]!r} is not one that a caller sets.")
     media = ""
     if "content" in parameter:
         [(media, content)] = parameter["content"].items()
@@ -269,16 +302,37 @@ def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
     return converted, Place(where, name, style, explode, media)
 
 
-def _body(schemas: Schemas, body: Schema) -> tuple[str, Any]:
-    """The first kind of body that can be sent, with its schema."""
+def _body(schemas: Schemas, body: Schema) -> tuple[str, Any, dict[str, dict[str, Any]]]:
+    """The first kind of body that can be sent, with its schema and what is special about its fields."""
     offered = {str(media).partition(";")[0].strip().lower(): content for media, content in body["content"].items()}
     media = next((one for one in offered if _is_json(one)), None) or next((m for m in _BODIES if m in offered), None)
     if media is None:
         raise SchemaRefused(f"Its body is {', '.join(offered) or 'of no kind'}, which is not sent.")
     schema = schemas.converted(offered[media].get("schema", {}))
+    parts = {} if _is_json(media) else _fields(schemas, schema, offered[media].get("encoding", {}))
     if body.get("description") and isinstance(schema, dict):
         schema = {**schema, "description": str(body["description"])}
-    return media, schema
+    return media, schema, parts
+
+
+def _fields(schemas: Schemas, schema: Any, encoding: dict[str, Schema]) -> dict[str, dict[str, Any]]:
+    """What is special about the fields of a form."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, said in encoding.items():
+        kept: dict[str, Any] = {key: said[key] for key in ("style", "explode", "contentType") if key in said}
+        if kept.get("style", "form") not in _KNOWN_STYLES["query"]:
+            raise SchemaRefused(f"The field {name!r} has the style {str(kept['style'])[:20]!r}, which is not known.")
+        if "style" in kept:
+            kept["explode"] = bool(kept.get("explode", kept["style"] == "form"))
+        found[name] = kept
+    while isinstance(schema, dict) and "$ref" in schema:
+        schema = schemas.defs[schema["$ref"].removeprefix("#/$defs/")]
+    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    for name, one in properties.items():
+        items = one.get("items", one) if isinstance(one, dict) else {}
+        if isinstance(items, dict) and items.get("format") == "binary":
+            found.setdefault(name, {})["file"] = True
+    return found
 
 
 def _is_json(media: str) -> bool:
@@ -286,8 +340,35 @@ def _is_json(media: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def _servers(document: dict[str, Any], item: Schema, operation: Schema) -> tuple[str, ...]:
-    for level in (operation, item, document):
+def _with_answer(document: dict[str, Any], operation: Operation) -> Operation:
+    """With what its server answers, where that is known of each success and can be checked."""
+    item = document["paths"][operation.path]
+    item = resolve(document, item["$ref"]) if "$ref" in item else item
+    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"), of_answers=True)
+    try:
+        kinds = [
+            _answer(schemas, resolve(document, said["$ref"]) if "$ref" in said else said)
+            for status, said in item[operation.method].get("responses", {}).items()
+            if str(status).startswith("2")
+        ]
+        whole: Schema = {"anyOf": kinds, **({"$defs": schemas.defs} if schemas.defs else {})}
+        validator(whole)
+    except (SchemaRefused, InvalidSchema, KeyError, TypeError, AttributeError, ValueError):
+        return operation  # what cannot be read cannot be checked
+    return dataclasses.replace(operation, output_schema=whole) if kinds else operation
+
+
+def _answer(schemas: Schemas, response: Schema) -> Any:
+    """The schema of one kind of success: nothing, JSON, or anything."""
+    content = response.get("content") or {}
+    if not content:
+        return {"type": "null"}
+    return schemas.converted(next(iter(content.values())).get("schema", {})) if all(map(_is_json, content)) else True
+
+
+def _servers(*levels: Schema) -> tuple[str, ...]:
+    """Those of the first level that names any."""
+    for level in levels:
         servers = level.get("servers")
         if isinstance(servers, list) and servers:
             return tuple(_filled(server) for server in servers if isinstance(server, dict) and "url" in server)
@@ -304,6 +385,10 @@ def _filled(server: Schema) -> str:
 
 
 def _security(document: dict[str, Any], operation: Schema) -> tuple[frozenset[str], ...]:
-    """Which credentials it takes: any of these sets. Empty: none."""
-    said = operation.get("security", document.get("security", []))
+    """Which credentials it takes: any of these sets. Empty: none. Where nothing is said, any scheme or none."""
+    said = operation.get("security", document.get("security"))
+    if said is None:
+        components = document.get("components")
+        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
+        said = [*({name: []} for name in schemes), {}] if isinstance(schemes, dict) and schemes else []
     return tuple(frozenset(str(name) for name in one) for one in said if isinstance(one, dict))

@@ -25,8 +25,10 @@ class SchemaRefused(Exception):
 class Schemas:
     """The schemas of one document. `defs` collects, by a name of its own, each that was referred to."""
 
-    def __init__(self, document: dict[str, Any], *, is_30: bool) -> None:
+    def __init__(self, document: dict[str, Any], *, is_30: bool, of_answers: bool = False) -> None:
         self._document, self._is_30 = document, is_30
+        # Of a property that only one side says, the other side says nothing.
+        self._unsaid = "writeOnly" if of_answers else "readOnly"
         self._names: dict[str, str] = {}
         self.defs: dict[str, Schema] = {}
 
@@ -47,14 +49,14 @@ class Schemas:
             _modernise(found, schema)
         if "example" in schema and "examples" not in found:
             found["examples"] = [schema["example"]]
-        _without_read_only(found, schema, self)
+        _without_unsaid(found, schema, self)
         return found
 
-    def is_read_only(self, schema: Any) -> bool:
-        """Whether only a server says this value."""
+    def is_unsaid(self, schema: Any) -> bool:
+        """Whether only the other side says this value."""
         if isinstance(schema, dict) and "$ref" in schema:
             schema = resolve(self._document, schema["$ref"])
-        return isinstance(schema, dict) and schema.get("readOnly") is True
+        return isinstance(schema, dict) and schema.get(self._unsaid) is True
 
     def _part(self, key: str, value: Any) -> Any:
         if key in _OF_ONE and isinstance(value, dict | bool):
@@ -122,12 +124,12 @@ def _modernise(found: Schema, schema: Schema) -> None:
         found["anyOf"] = [kept, {"type": "null"}]
 
 
-def _without_read_only(found: Schema, schema: Schema, schemas: Schemas) -> None:
-    """A caller sends nothing that only a server says."""
+def _without_unsaid(found: Schema, schema: Schema, schemas: Schemas) -> None:
+    """A caller sends nothing that only a server says, and the other way round."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return
-    only = {name for name, one in properties.items() if schemas.is_read_only(one)}
+    only = {name for name, one in properties.items() if schemas.is_unsaid(one)}
     if only:
         found["properties"] = {name: one for name, one in found["properties"].items() if name not in only}
         if isinstance(found.get("required"), list):

@@ -135,3 +135,14 @@ def _seconds(value: float | None) -> float | None:
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         return None
     return min(float(value), MAX_RETRY_AFTER)
+
+
+def kept(value: Any, limit: int) -> str:
+    """A value as JSON text, or as much of it as is kept: what happened must be on record whatever the tool gave."""
+    try:
+        text = json.dumps(storable_json(value), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        text = json.dumps({"unreadable": str(error)[:200]})
+    if len(text) <= limit:
+        return text
+    return json.dumps({"truncated": True, "characters": len(text), "start": text[:KEPT_CHARS]}, ensure_ascii=False)

@@ -5,6 +5,10 @@ from typing import Any
 
 # A schema may refer to itself.
 _DEPTH = 6
+_OF_FORMAT = {
+    "date-time": "2026-01-31T09:00:00Z", "date": "2026-01-31", "time": "09:00:00Z", "email": "ana@example.com",
+    "uri": "https://example.com/", "uuid": "123e4567-e89b-42d3-a456-426614174000",
+}  # fmt: skip
 _MADE_UP: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None}
 
 
@@ -35,7 +39,7 @@ def _value(name: str, described: Any, definitions: Mapping[str, Any], depth: int
         return [_value(name, described.get("items", {}), definitions, depth - 1)] if depth else []
     if kind in ("integer", "number"):
         return _number(described, kind)
-    return _MADE_UP.get(str(kind), f"[{name}]")
+    return _MADE_UP.get(str(kind), _OF_FORMAT.get(str(described.get("format")), f"[{name}]"))
 
 
 def _number(described: Mapping[str, Any], kind: str) -> float:

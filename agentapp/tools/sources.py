@@ -10,6 +10,8 @@ from agentapp.tools.base import Tool
 # For each kind of source what makes a tool of a row of it.
 MAKERS: dict[str, str] = {
     "python": "agentapp.tools.python_source.of_row",
+    "openapi": "agentapp.tools.openapi_source.make",
+    "mcp": "agentapp.tools.mcp_source.make",
 }
 
 

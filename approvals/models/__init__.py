@@ -5,14 +5,24 @@ What the database can refuse, it refuses: each constraint says in a sentence wha
 
 from approvals.models.approvals import Approval, Decision, Question
 from approvals.models.attention import Absence, Claim, Snooze, Viewer
-from approvals.models.choices import DecisionType, EffectClass, Risk, Verdict, every_decision
+from approvals.models.choices import (
+    AnsweredBy,
+    ApprovalKind,
+    DecisionType,
+    EffectClass,
+    Risk,
+    Verdict,
+    every_decision,
+)
 from approvals.models.events import Event
 from approvals.models.notifications import Channel, Notification
 from approvals.models.rules import Rule
 
 __all__ = [
     "Absence",
+    "AnsweredBy",
     "Approval",
+    "ApprovalKind",
     "Channel",
     "Claim",
     "Decision",

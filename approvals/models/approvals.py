@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from approvals.ids import uuid7
-from approvals.models.choices import DecisionType, EffectClass, Risk, every_decision
+from approvals.models.choices import ApprovalKind, DecisionType, EffectClass, Risk, every_decision
 from approvals.models.rules import Rule
 
 
@@ -37,6 +37,7 @@ class Approval(models.Model):
     # Plain ids, not keys: this app knows neither runs nor executions.
     run_id = models.UUIDField(db_index=True)
     execution_id = models.UUIDField()
+    kind = models.CharField(max_length=13, choices=ApprovalKind, default=ApprovalKind.AUTHORIZATION)
     agent = models.CharField(max_length=80)
     route = models.CharField(max_length=80, blank=True)
     run_title = models.CharField(max_length=200, blank=True)
@@ -148,16 +149,26 @@ class Approval(models.Model):
         return self.final_title or self.title
 
     @property
+    def asks_customer(self) -> bool:
+        return self.kind == ApprovalKind.CONFIRMATION
+
+    @property
     def is_edited(self) -> bool:
         return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text
 
 
 class Decision(models.Model):
-    """One person's verdict on an approval. Its key is chosen by the client, so that a repeat is harmless."""
+    """One person's verdict on an approval, or the customer's on a confirmation.
+
+    Its key is chosen by the client, so that a repeat is harmless.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="decisions")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    customer = models.CharField(max_length=200, blank=True, help_text="The customer who confirmed or declined.")
     type = models.CharField(max_length=10, choices=DecisionType)
     arguments_text = models.TextField(blank=True)
     message = models.TextField(blank=True)
@@ -180,11 +191,27 @@ class Decision(models.Model):
                 condition=Q(undone_at__isnull=True),
                 name="decision_one_per_person",
                 violation_error_message="A person decides once about a request.",
-            )
+            ),
+            models.UniqueConstraint(
+                fields=["approval"],
+                condition=Q(undone_at__isnull=True, user__isnull=True),
+                name="decision_one_of_customer",
+                violation_error_message="A customer answers once.",
+            ),
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, customer="") | Q(user__isnull=True) & ~Q(customer=""),
+                name="decision_has_somebody",
+                violation_error_message="A decision is a person's, or a customer's.",
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_type_display()} by {self.user}"
+        return f"{self.get_type_display()} by {self.who}"
+
+    @property
+    def who(self) -> str:
+        """The name of whoever decided, as everybody reads it."""
+        return "The customer" if self.user is None else self.user.get_full_name() or self.user.get_username()
 
 
 class Question(models.Model):

@@ -23,6 +23,16 @@ class Verdict(models.TextChoices):
     DENY = "deny", "Deny: refused, the model is told why"
 
 
+class AnsweredBy(models.TextChoices):
+    PEOPLE = "people", "People with the right to decide"
+    CUSTOMER = "customer", "The customer of the conversation"
+
+
+class ApprovalKind(models.TextChoices):
+    AUTHORIZATION = "authorization", "Authorization by people"
+    CONFIRMATION = "confirmation", "Confirmation by the customer"
+
+
 class DecisionType(models.TextChoices):
     APPROVE = "approve", "Approve"
     EDIT = "edit", "Approve with changes"

@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models import Q
 
 from approvals.ids import uuid7
-from approvals.models.choices import EffectClass, Risk, Verdict, every_decision
+from approvals.models.choices import AnsweredBy, EffectClass, Risk, Verdict, every_decision
 
 
 class Rule(models.Model):
@@ -34,6 +34,13 @@ class Rule(models.Model):
         "Empty means always. One that fails to evaluate asks a person.",
     )
     verdict = models.CharField(max_length=10, choices=Verdict)
+    answered_by = models.CharField(
+        max_length=10,
+        choices=AnsweredBy,
+        default=AnsweredBy.PEOPLE,
+        help_text="Of a rule that asks. Where the customer cannot be asked, people are; at high and critical risk, and "
+        "where another rule asks people, both are, the customer first.",
+    )
     groups = models.ManyToManyField(
         Group, blank=True, help_text="Who may decide. Empty means everybody with the right to decide."
     )

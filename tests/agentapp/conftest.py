@@ -1,6 +1,7 @@
-"""Fixtures of the whole tree: a desk whose tools fail and stop when told to, and a provider on the loopback."""
+"""Fixtures of the whole tree: a desk whose tools fail and stop when told to, a provider and MCP servers."""
 
 from tests.agentapp.stopping import desk
+from tests.mcp_servers import kept_peers, peer, scripted, served, started
 from tests.wire import provider
 
-__all__ = ["desk", "provider"]
+__all__ = ["desk", "kept_peers", "peer", "provider", "scripted", "served", "started"]

@@ -216,9 +216,9 @@ def test_a_huge_result_is_kept_in_part_and_says_so(held, refund):
 
 @pytest.mark.parametrize("status", ["ok", "fatal_error"])
 def test_a_tool_cannot_say_by_what_it_asks_of_the_loop_whether_it_acted(held, refund, status):
-    execution = finish(executing(held, refund), status=status, control={"took_effect": status != "ok", "mode": "x"})
+    execution = finish(executing(held, refund), status=status, control={"took_effect": status != "ok", "hint": "x"})
     assert read(execution).took_effect == (status == "ok")
-    assert read(execution).control == {"mode": "x"}
+    assert read(execution).control == {"hint": "x"}
 
 
 # --- Unknown -----------------------------------------------------------------------------------

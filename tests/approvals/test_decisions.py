@@ -281,6 +281,7 @@ def test_a_rejection_and_an_answer_need_words(dana, type, message):
 
 
 SHOWN = {
+    "kind": "confirmation",
     "agent": "sales",
     "route": "returns",
     "run_title": "Another run",

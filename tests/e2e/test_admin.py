@@ -1,5 +1,6 @@
 """The admin in a real browser: usable by everybody, and nothing blocked by the policy."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,26 @@ from django.utils import timezone
 from playwright.sync_api import Page
 
 from agentapp import auth, breakers, tool_sync
-from agentapp.models import Agent, ApiToken, Breaker, KillSwitch, Preferences, Route, Tool
+from agentapp.importing import pending
+from agentapp.importing.planning import Given
+from agentapp.models import (
+    Agent,
+    ApiToken,
+    Breaker,
+    KillSwitch,
+    PendingImport,
+    Preferences,
+    Route,
+    SourceHealth,
+    Tool,
+    ToolSource,
+)  # fmt: skip
 from approvals import configuration, ledger
 from approvals.models import Channel, Event, Rule
 from tests.admin_pages import address
+from tests.agentapp.importing.test_planning import imported, shop
 from tests.e2e.conftest import violations
+from tests.service import document
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -30,10 +46,33 @@ def configured(ada: User, settings: Any) -> None:
     configuration.save(rule, "test")
     configuration.save(Channel(name="desk", kind="memory"), "test")
     Tool.objects.filter(name="send_letter").update(missing_since=timezone.now())
+    server = ToolSource(name="files", kind="mcp", location="stdio:files", details={"title": "Files", "version": "1.0"})
+    configuration.save(server, "test")
+    SourceHealth.objects.create(
+        source=server, ok=False, problem="It did not answer within 10 s.", failures=3, checked_at=timezone.now()
+    )
+    promise = {
+        "description": "Write a file, anywhere.",
+        "input_schema": {"type": "object", "properties": {"path": {"type": "string"}, "mode": {"type": "string"}}},
+        "claims": {"destructive_hint": True},
+    }
+    configuration.save(
+        Tool(
+            source=server, name="write_file", description="Write a file.", version="1",
+            input_schema={"type": "object", "properties": {"path": {"type": "string"}}},
+            claims={"title": "Write a file", "read_only_hint": False}, waiting_contract=promise,
+        ),
+        "test",
+    )  # fmt: skip
     auth.issue_token(ada, "nightly import", ["runs:read"], "test")
     for _ in range(3):
         with ledger.transaction():
             breakers.failed(breakers.Thing("tool", "pay_out"), "timeout: no answer in 20 s")
+    imported(shop(a="get", b="get", c="post"))
+    unsent = {"requestBody": {"content": {"application/pdf": {}}}}
+    tagged = {"tags": ["orders"], "deprecated": True, "summary": "Take an order away"}
+    changed = shop(a="get", b=("get", {"description": "Longer."}), d=("delete", tagged), e=("post", unsent))
+    pending.keep(Given(changed), ada)
 
 
 def pages() -> dict[str, str]:
@@ -64,6 +103,17 @@ def pages() -> dict[str, str]:
         }
     del found["Tool add"]  # tools come from code
     found["a tool that is there"] = address(Tool, "change", Tool.objects.get(name="pay_out").pk)
+    found["a tool whose contract waits"] = address(Tool, "change", Tool.objects.get(name="write_file").pk)
+    server = ToolSource.objects.get(name="files")
+    found["server"] = address(ToolSource, "change", server.pk)
+    found["new server"] = reverse("admin:toolsource_mcp")
+    source = ToolSource.objects.get(name="the-shop")
+    found["source"] = address(ToolSource, "change", source.pk)
+    found["sources"] = address(ToolSource, "changelist")
+    found["import"] = reverse("admin:toolsource_import")
+    found["import anew"] = reverse("admin:toolsource_import_anew", args=[source.pk])
+    for kept in PendingImport.objects.all():
+        found[f"pick of {kept.name}"] = reverse("admin:toolsource_pick", args=[kept.pk])
     found["nothing fits"] = f"{address(Rule, 'changelist')}?q=nothing-fits-this"
     found["no rows"] = address(KillSwitch, "changelist")
     found["token add"] = address(ApiToken, "add")
@@ -162,3 +212,39 @@ def test_the_theme_somebody_chose_counts_here_too(
     Preferences.objects.create(user=ada, theme=theme)
     page = browse(ada, address(Rule, "changelist"), color_scheme=system)
     assert page.locator("#content-start").evaluate("e => getComputedStyle(e).backgroundColor") == background
+
+
+def test_operations_are_found_picked_and_imported_with_the_keyboard(
+    browse: Callable[..., Page], complaints: list[str], ada: User
+) -> None:
+    page = browse(ada, reverse("admin:toolsource_import"))
+    page.get_by_label("Or its text").fill(json.dumps(document("github")))
+    page.get_by_label("Name of the source").fill("github")
+    page.keyboard.press("Enter")
+    page.get_by_label("Words").fill("create an issue")
+    page.keyboard.press("Enter")
+    tick = page.get_by_role("checkbox", name="Pick POST /repos/{owner}/{repo}/issues", exact=True)
+    tick.focus()
+    page.keyboard.press("Space")
+    page.get_by_label("Words").fill("gist star")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Pick all").click()
+    page.get_by_label("State").select_option("Picked")
+    page.get_by_label("Words").fill("")
+    page.keyboard.press("Enter")
+    assert tick.is_checked()
+    page.get_by_role("button", name="Import what is picked").click()
+    page.get_by_text("operations are tools of github").wait_for()
+    assert Tool.objects.get(name="issues_create").effect_class == "irreversible"
+    assert Tool.objects.filter(source__name="github").count() > 1
+    assert complaints == []
+
+
+def test_without_script_an_import_is_the_same(browse: Callable[..., Page], ada: User) -> None:
+    page = browse(ada, reverse("admin:toolsource_import"), java_script_enabled=False)
+    page.get_by_label("Or its text").fill(shop(a="get", b="post"))
+    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("checkbox", name="Pick POST /b").check()
+    page.get_by_role("button", name="Import what is picked").click()
+    page.get_by_text("1 operation").wait_for()
+    assert [tool.name for tool in Tool.objects.all()] == ["b"]

@@ -31,6 +31,13 @@ OPERATIONS = [
     ("GET", f"/conversations/{SOME_ID}", "runs:read"),
     ("POST", f"/conversations/{SOME_ID}/fork", "runs:create"),
     ("POST", f"/conversations/{SOME_ID}/summary", "runs:create"),
+    ("POST", "/conversations", "conversations:write"),
+    ("GET", f"/conversations/{SOME_ID}/customer", "conversations:write"),
+    ("POST", f"/conversations/{SOME_ID}/messages", "conversations:write"),
+    ("POST", f"/conversations/{SOME_ID}/confirmations/{SOME_ID}", "conversations:write"),
+    ("POST", f"/conversations/{SOME_ID}/hand_over", "conversations:write"),
+    ("POST", f"/conversations/{SOME_ID}/links", "conversations:write"),
+    ("DELETE", f"/conversations/{SOME_ID}/links/{SOME_ID}", "conversations:write"),
     ("GET", "/approvals", "approvals:read"),
     ("GET", f"/approvals/{SOME_ID}", "approvals:read"),
     ("POST", f"/approvals/{SOME_ID}/decisions", "approvals:decide"),
@@ -56,6 +63,7 @@ def test_no_operation_is_missing_here() -> None:
     }
     listed = {(method, path.replace(str(SOME_ID), "{}"), scope) for method, path, scope in OPERATIONS}
     named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}", "{breaker_id}", "{switch_id}"}
+    named |= {"{confirmation_id}", "{link_id}"}
     assert {(method, _unnamed(path, named), scope) for method, path, scope in declared} == listed
 
 
@@ -82,7 +90,8 @@ def test_a_signed_in_browser_counts_for_nothing(ada: User, anonymous: Any, metho
 def test_with_another_scope_there_is_403_before_anything_is_looked_up(
     client_of: Any, mia: User, method: str, path: str, scope: str
 ) -> None:
-    others = sorted(set(auth.SCOPES) - {scope, "runs:create" if scope != "runs:create" else "approvals:decide"})
+    apart = {"approvals:decide"} if scope in auth.STARTS_RUNS else auth.STARTS_RUNS
+    others = sorted(set(auth.SCOPES) - {scope} - apart)
     refused = client_of(mia, *others).send(method, path, b"not even JSON")
     assert (refused.status, refused.code) == (403, "insufficient_scope")
     assert f'scope="{scope}"' in refused.headers["WWW-Authenticate"]
@@ -93,6 +102,7 @@ def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method
     """To the next question: whether there is such a row, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
     without_body = ("/cancel", "/retry", "/pause", "/resume", "/reset", "/take_over", "/hand_back")
+    without_body += ("/hand_over", "/links")
     asked_for = path.endswith(without_body) or method in ("GET", "DELETE")
     assert passed.status == (200 if str(SOME_ID) not in path and method == "GET" else 404 if asked_for else 422)
 

@@ -45,6 +45,11 @@ def decide(approval, user, type="approve", message=""):
     return Run.objects.get(pk=approval.run_id)
 
 
+def given_since() -> int:
+    """Credits beside those that customers have to begin with."""
+    return Credit.objects.exclude(idempotency_key__startswith="opening-").count()
+
+
 @EVERY
 def test_a_script_is_a_list_of_replies_that_ends_with_an_answer(scenario):
     check_script(scenario.script)
@@ -74,7 +79,7 @@ def test_a_scenario_waits_for_a_person_before_anything_happens(scenario, people)
     run, approval = play(scenario, people)
     assert (run.state, run.waiting_for) == (Run.State.WAITING, "approval")
     assert not Refund.objects.exists()
-    assert not Credit.objects.exists()
+    assert not given_since()
     assert not Email.objects.exists()
     assert "(not given)" not in approval.title + "".join(piece["text"] for piece in approval.sentence)
 
@@ -131,7 +136,7 @@ def test_a_credit_that_nobody_decides_expires_and_is_not_given(people):
     run.refresh_from_db()
     approval.refresh_from_db()
     assert (approval.state, run.state) == (Approval.State.EXPIRED, Run.State.SUCCEEDED)
-    assert not Credit.objects.exists()
+    assert not given_since()
 
 
 def test_opening_twice_changes_neither_configuration_nor_people(people):

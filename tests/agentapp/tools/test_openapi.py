@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentapp.tools import openapi
@@ -249,6 +249,8 @@ def test_servers_and_credentials_are_those_of_the_nearest_that_names_them() -> N
     more = {"servers": servers, "security": [{"key": []}, {}]}
     assert operation({}, **more).servers == ("https://eu.shop.example/v1",)
     assert operation({}, **more).security == (frozenset({"key"}), frozenset())
+    unsaid = operation({}, components={"securitySchemes": {"key": {}, "token": {}}})
+    assert unsaid.security == (frozenset({"key"}), frozenset({"token"}), frozenset())
     own = operation({"servers": [{"url": "https://other.example"}], "security": []}, **more)
     assert (own.servers, own.security) == (("https://other.example",), ())
 
@@ -301,6 +303,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(JSON, JSON, JSON)
 def test_whatever_is_written_is_read_or_left_out(parameter: Any, body: Any, schema: Any) -> None:
     """Never an error of ours, and never a schema that arguments cannot be checked by."""
@@ -311,3 +314,48 @@ def test_whatever_is_written_is_read_or_left_out(parameter: Any, body: Any, sche
         for one in found.operations:
             validator(one.input_schema)
             assert set(one.places) == set(one.input_schema["properties"])
+
+
+# --- Answers -----------------------------------------------------------------------------------
+
+
+def answered(responses: dict[str, Any], **schemas: Any) -> Any:
+    """What the answers of an operation are held to."""
+    text = document({"/a": {"get": {"responses": responses}}}, components={"schemas": schemas})
+    [made] = read(text, answers=True).operations
+    return made.output_schema
+
+
+def json_of(schema: Any) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def test_an_answer_is_any_of_the_declared_successes() -> None:
+    order = {
+        "type": "object",
+        "properties": {"id": {"readOnly": True}, "pin": {"writeOnly": True}},
+        "required": ["id", "pin"],
+    }
+    found = answered(
+        {"200": json_of({"$ref": "#/components/schemas/Order"}), "204": {}, "404": json_of({})}, Order=order
+    )
+    for value, fits in (({"id": 1}, True), (None, True), ({}, False), ("text", False)):
+        assert (problems_of(found, value) == []) is fits, value
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [{}, {"404": json_of({})}, {"200": json_of({"$ref": "other.yaml#/a"})}, {"200": json_of({"type": "no such"})}],
+)
+def test_an_answer_that_is_not_declared_is_held_to_nothing(responses: dict[str, Any]) -> None:
+    assert answered(responses) is None
+
+
+def test_an_answer_that_may_be_anything_is_anything() -> None:
+    found = answered({"200": json_of({"type": "integer"}), "201": {"content": {"text/csv": {}}}})
+    assert problems_of(found, "a;b") == []
+
+
+def test_answers_are_read_only_where_they_are_wanted() -> None:
+    [made] = read(document({"/a": {"get": {"responses": {"200": json_of({})}}}})).operations
+    assert made.output_schema is None

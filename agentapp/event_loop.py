@@ -1,7 +1,7 @@
-"""One event loop per process for all talk with providers.
+"""One event loop per process for all talk with model providers and MCP servers.
 
-A provider's client holds connections that belong to the loop they were opened in. Threads with a
-loop each would break one another's; a client per request would leak them.
+A client holds connections that belong to the loop they were opened in. Threads with a loop each would break one
+another's; a client per request would leak them.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class EventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="models", daemon=True).start()
+                threading.Thread(target=self._loop.run_forever, name="connections", daemon=True).start()
             return self._loop
 
 

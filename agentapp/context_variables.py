@@ -1,0 +1,76 @@
+"""What an agent always knows of its customer: which of it must be read anew, and what it is. Reads only.
+
+A value is the result of a tool call like any other: proposed, judged and run by the executor, marked with the
+variable's name. Nothing here calls a tool.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db.models import Q
+
+from agentapp.messages import ToolCall
+from agentapp.models import ContextVariable, Run, ToolExecution
+from agentapp.tools.arguments import effective
+from approvals.clock import Now
+from approvals.digest import canonical, sha256
+from approvals.models import EffectClass
+
+_OK = ToolExecution.ResultStatus.OK
+
+
+def stale(run: Run) -> list[ToolCall]:
+    """The calls that read what is missing or too old, for a driver to propose. What failed in this run is not tried
+    again in it. Two queries; one for an agent without variables.
+    """
+    variables = _of(run)
+    if not variables:
+        return []
+    fresh = _fresh(run, variables)
+    failed = set(
+        run.executions.filter(variable__in=[variable.name for variable in variables])
+        .exclude(result_status=_OK)
+        .values_list("variable", flat=True)
+    )
+    return [
+        ToolCall(f"variable_{uuid.uuid4().hex[:12]}", variable.tool.name, canonical(variable.arguments), variable.name)
+        for variable in variables
+        if variable.name not in fresh and variable.name not in failed
+    ]
+
+
+def values(run: Run) -> dict[str, ToolExecution]:
+    """The calls whose results are the values now, by variable: each with its value, and how far it is to be trusted.
+
+    A value that is too old is none. Two queries; one for an agent without variables.
+    """
+    variables = _of(run)
+    return _fresh(run, variables) if variables else {}
+
+
+def _of(run: Run) -> list[ContextVariable]:
+    """The agent's variables whose tools only read, as an admin says now."""
+    rows = ContextVariable.objects.filter(agent=run.agent_id, tool__effect_class=EffectClass.READ)
+    return list(rows.select_related("tool").order_by("name"))
+
+
+def _fresh(run: Run, variables: Sequence[ContextVariable]) -> dict[str, ToolExecution]:
+    wanted = Q(pk__in=[])
+    for variable in variables:
+        wanted |= _counts(run, variable)
+    ok = ToolExecution.objects.filter(wanted, run__agent=run.agent_id, result_status=_OK)
+    return {row.variable: row for row in ok.select_related("tool").order_by("finished_at", "pk")}
+
+
+def _counts(run: Run, variable: ContextVariable) -> Q:
+    """Which calls give a variable its value: of exactly its tool and arguments, recent enough, of this customer.
+
+    Of a customer without a name only this very run's: another's might be somebody else's.
+    """
+    digest = sha256(canonical(effective(variable.tool, variable.arguments)))
+    its = Q(variable=variable.name, tool=variable.tool, arguments_digest=digest)
+    if variable.freshness_seconds is None:
+        return its & Q(run=run)
+    recent = its & Q(finished_at__gt=Now() - timedelta(seconds=variable.freshness_seconds))
+    return recent & (Q(run__customer=run.customer) if run.customer else Q(run=run))

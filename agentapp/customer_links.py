@@ -1,0 +1,78 @@
+"""The only writer of CustomerLink: how a customer without an account gets into their conversation.
+
+A link is its row's key, signed: who has it speaks as the customer, until it expires or is taken back.
+"""
+
+import uuid
+from datetime import datetime
+
+from django.contrib.auth.models import User
+from django.core import signing
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from agentapp.models import Conversation, CustomerLink, Run
+from approvals import ledger
+from approvals.clock import Now
+
+_SALT = "agentapp.customer_links"
+
+
+def make(conversation: Conversation, user: User, expires_at: datetime, actor: str) -> CustomerLink:
+    """A link into a conversation. What is said through it begins runs in the name of whoever made it."""
+    with ledger.transaction():
+        # The chain of the conversation is written under its lock.
+        Conversation.objects.select_for_update().get(pk=conversation.pk)
+        link = CustomerLink.objects.create(
+            conversation=conversation, made_by=user, created_at=Now(), expires_at=expires_at
+        )
+        data = {"link": str(link.pk), "expires_at": expires_at.isoformat()}
+        ledger.record(_chain(conversation.pk), "conversation.link_made", data, actor)
+    return link
+
+
+def revoke(link: CustomerLink, actor: str) -> bool:
+    """End a link at once. False: it was ended before."""
+    with ledger.transaction():
+        Conversation.objects.select_for_update().get(pk=link.conversation_id)
+        changed = CustomerLink.objects.filter(pk=link.pk, revoked_at__isnull=True).update(revoked_at=Now())
+        if changed:
+            data = {"link": str(link.pk)}
+            ledger.record(_chain(link.conversation_id), "conversation.link_revoked", data, actor)
+    return bool(changed)
+
+
+def signed(link: CustomerLink) -> str:
+    """What stands in the address. It is stored nowhere."""
+    return signing.dumps(link.pk.hex, salt=_SALT, compress=False)
+
+
+def find(text: str) -> CustomerLink | None:
+    """The link that was signed, whether or not it still opens anything. None: we did not sign this."""
+    try:
+        key = uuid.UUID(signing.loads(text, salt=_SALT))
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    rows = CustomerLink.objects.annotate(is_live=Exists(live().filter(pk=OuterRef("pk"))))
+    return rows.select_related("conversation__agent", "made_by").filter(pk=key).first()
+
+
+def live() -> QuerySet[CustomerLink]:
+    """The links that open their conversations now."""
+    return CustomerLink.objects.filter(revoked_at__isnull=True, expires_at__gt=Now(), made_by__is_active=True)
+
+
+def is_live(link: CustomerLink) -> bool:
+    """Whether a link that was read by `find` opened anything then."""
+    return bool(link.is_live)  # type: ignore[attr-defined]
+
+
+def reaches_customer(run: Run) -> bool:
+    """Whether the customer of a run can be asked: a program speaks with them for us, or they hold a link."""
+    if run.conversation_id is None:
+        return False
+    links = live().filter(conversation=OuterRef("pk"))
+    return Conversation.objects.filter(Q(has_channel=True) | Exists(links), pk=run.conversation_id).exists()
+
+
+def _chain(conversation_id: uuid.UUID) -> str:
+    return f"conversation:{conversation_id}"

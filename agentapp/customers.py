@@ -1,0 +1,147 @@
+"""What a customer can do in their own conversation: open it, write, confirm or decline, ask for a person."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from agentapp import auth, conversations, customer_links, deciding, starting
+from agentapp.models import Agent, ApiToken, Conversation, CustomerLink, Run
+from agentapp.refused import Refused
+from approvals import decisions, ledger
+from approvals.digest import storable
+from approvals.models import Approval, ApprovalKind, DecisionType
+
+MAX_LINK_HOURS = 24 * 30
+_NO_REQUEST = "There is nothing of this name to confirm here."
+
+
+@dataclass(frozen=True)
+class Access:
+    """A conversation in a customer's hands: by a program that speaks with them, or by a link of theirs.
+
+    What they say begins runs in the name of `user`, who is not the customer and confirms nothing.
+    """
+
+    conversation: Conversation
+    user: User
+    via: str
+    token: ApiToken | None = None
+
+    @property
+    def customer(self) -> str:
+        return self.conversation.customer or self.conversation.key
+
+    @property
+    def actor(self) -> str:
+        return f"customer:{self.customer} ({self.via})"[: ledger.MAX_ACTOR]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the customer says to a confirmation: about exactly what they were shown."""
+
+    id: uuid.UUID
+    yes: bool
+    version: int
+    action_digest: str
+
+
+def open_conversation(agent_name: str, key: str, customer: str, user: User, via: str) -> tuple[Conversation, bool]:
+    """The conversation of this name, open for its customer; whether it is new. Opening it twice is opening it once."""
+    if not auth.may_start(user):
+        raise Refused("forbidden", "Opening conversations needs the right to start runs.")
+    agent = Agent.objects.filter(name=agent_name, enabled=True).first()
+    if agent is None:
+        raise Refused("unknown_agent", f"There is no agent named {agent_name!r}.", "agent")
+    if not key.strip():
+        raise Refused("invalid", "The conversation needs a name.", "key")
+    with ledger.transaction():
+        conversation = conversations.find_or_open(agent, storable(key), storable(customer))
+        conversation = conversations.lock(conversation)
+        if not auth.may_join(user, conversation):
+            raise Refused("forbidden", "This conversation is somebody else's.", "key")
+        if conversation.customer != storable(customer):
+            raise Refused("conversation_exists", "There is a conversation of this name with another customer.", "key")
+        is_new = conversations.open_channel(conversation, ledger.actor_of(user, via))
+    conversation.has_channel = True
+    return conversation, is_new
+
+
+def of_program(conversation_id: uuid.UUID, user: User, token: ApiToken) -> Access:
+    """A conversation that was opened for its customer, for a program that speaks with them."""
+    found = Conversation.objects.select_related("agent").filter(pk=conversation_id, has_channel=True).first()
+    # Whoever may see none of it learns nothing of it, not even that it is there.
+    if found is None or not auth.may_join(user, found):
+        raise Refused("not_found", "There is no such conversation.")
+    if not auth.may_start(user):
+        raise Refused("forbidden", "Speaking for a customer needs the right to start runs.")
+    return Access(found, user, f"token {token.name}", token)
+
+
+def of_staff(conversation: Conversation, user: User) -> Access:
+    """A conversation in the hands of somebody who may speak in it, to make a way in for its customer. They answer
+    nothing in the customer's place: only a link or a program's token comes with a customer's words.
+    """
+    if not auth.may_start(user) or not auth.may_join(user, conversation):
+        raise Refused("forbidden", "Making links needs the right to start runs in this conversation.")
+    return Access(conversation, user, "console")
+
+
+def make_link(access: Access, hours: int) -> CustomerLink:
+    """A link for the customer. What is said through it begins runs in the name of whoever makes it."""
+    if not 1 <= hours <= MAX_LINK_HOURS:
+        raise Refused("invalid", f"A link is good for 1 to {MAX_LINK_HOURS} hours.", "hours")
+    expires_at = timezone.now() + timedelta(hours=hours)
+    return customer_links.make(access.conversation, access.user, expires_at, ledger.actor_of(access.user, access.via))
+
+
+def write(access: Access, text: str, expected_version: int | None = None, key: str = "") -> starting.Started:
+    """Say something: the agent answers it as it answers any message, or it is kept for a person."""
+    conversation = access.conversation
+    most = settings.CUSTOMER_MESSAGES_PER_MINUTE
+    if conversations.said_lately(conversation) >= most:
+        raise Refused("too_many_messages", f"More than {most} messages in a minute. Wait a moment, then send it again.")
+    new = starting.NewRun(
+        agent=conversation.agent.name,
+        input=text,
+        customer=conversation.customer,
+        conversation=conversation.key,
+        conversation_version=expected_version,
+        request_key=key,
+    )
+    return starting.start_run_once(new, access.user, access.token)
+
+
+def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions.Taken:
+    """Take the customer's yes or no to exactly what they were shown. Nobody else can give it."""
+    approval = Approval.objects.filter(pk=approval_id, kind=ApprovalKind.CONFIRMATION).first()
+    here = approval and Run.objects.filter(pk=approval.run_id, conversation=access.conversation).exists()
+    if approval is None or not here:
+        raise Refused("not_found", _NO_REQUEST)
+    verdict = decisions.Verdict(
+        id=answer.id,
+        type=DecisionType.APPROVE if answer.yes else DecisionType.REJECT,
+        user=None,
+        version=answer.version,
+        action_digest=answer.action_digest,
+        via=access.via,
+        customer=access.customer,
+    )
+    return deciding.take(approval, verdict)
+
+
+def ask_for_person(access: Access) -> Conversation:
+    """Let the conversation wait for a person. Asking again changes nothing."""
+    with ledger.transaction():
+        conversation = conversations.lock(access.conversation)
+        about = Run.objects.filter(conversation=conversation, parent__isnull=True).order_by("-created_at").first()
+        if about is None:
+            raise Refused("nothing_said", "Say first what it is about.")
+        facts = {"run": str(about.pk)}
+        conversations.want_person(conversation, Conversation.Wants.CUSTOMER, facts, access.actor)
+    conversation.refresh_from_db()
+    return conversation

@@ -1,0 +1,27 @@
+"""Taking one answer to a request, a person's or a customer's, and letting the run go on when it takes effect."""
+
+from datetime import timedelta
+from functools import partial
+
+from django.conf import settings
+from django.db import transaction
+
+from agentapp import runs, tasks
+from agentapp.refused import Refused
+from approvals import decisions, ledger, standing
+from approvals.models import Approval
+
+
+def take(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken:
+    """Let an answer count, or raise Refused with where the request stands now."""
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+        if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
+            # An earlier decision that is still held keeps its moment.
+            runs.wake(run, min(run.wake_at or taken.approval.runs_at, taken.approval.runs_at))
+            transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
+    if isinstance(taken, standing.Refusal):
+        approval.refresh_from_db()
+        raise Refused(taken.code, taken.message, approval=approval)
+    return taken

@@ -1,0 +1,112 @@
+"""A plan and what a person chose of it → rows, through the configuration chain."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from django.core.exceptions import ImproperlyConfigured
+
+from agentapp import contracts
+from agentapp.contracts import is_weaker
+from agentapp.importing.planning import Choice, Plan
+from agentapp.models import Tool, ToolSource
+from agentapp.refused import Refused
+from agentapp.tools import base, credentials, openapi
+from agentapp.tools.openapi_contract import tool_of
+from approvals import configuration
+from approvals.models import EffectClass
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: what changed, and how many open requests it set aside."""
+
+    source: ToolSource
+    changes: list[configuration.Change] = field(default_factory=list)
+    voided: int = 0
+
+
+def write(
+    planned: Plan,
+    chosen: Mapping[str, Choice],
+    actor: str,
+    named: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> Imported:
+    """Make tools of the chosen operations, by their keys; those of its source that are not chosen are gone.
+
+    `named` are credentials by their scheme. Raises Refused, and has then changed nothing.
+    """
+    source = planned.source
+    source.credentials = _credentials(planned, source.credentials if named is None else dict(named))
+    tools = [_chosen(planned, key, choice) for key, choice in chosen.items()]
+    _check_names(planned, [tool.name for tool in tools])
+    try:
+        with configuration.transaction(dry_run):
+            changes = [configuration.save(source, actor)]
+            changes += contracts.write(source, tools, actor)
+            changes += _raise_effects(planned, chosen, actor)
+            listed = [tool.name for tool in tools]
+            changes += contracts.mark_missing(listed, Tool.objects.filter(source=source), actor)
+            voided = contracts.outdated().count()
+    except ImproperlyConfigured as taken:
+        raise Refused("name_taken", str(taken)) from taken
+    if not dry_run:
+        voided = contracts.void_outdated()
+    return Imported(source, [change for change in changes if change], voided)
+
+
+def _credentials(planned: Plan, named: dict[str, str]) -> dict[str, str]:
+    for scheme, name in named.items():
+        if scheme not in planned.schemes:
+            raise Refused("unknown_scheme", f"The document knows no {scheme!r}, only {', '.join(planned.schemes)}.")
+        if not credentials.NAME.fullmatch(name):
+            message = f"{name[:40]!r} is no name of a credential: capital letters, digits and underscores, as in SHOP."
+            raise Refused("invalid_credential", message, "credentials")
+    return named
+
+
+def _chosen(planned: Plan, key: str, choice: Choice) -> base.Tool:
+    one = planned.by_key.get(key)
+    if one is None:
+        raise Refused("unknown_operation", f"The document has no operation {key[:200]}.")
+    if choice.effect_class not in EffectClass.values:
+        raise Refused("invalid_effect", f"{choice.effect_class[:40]!r} is no effect class.")
+    if is_weaker(choice.effect_class, one.effect_class):
+        message = f"{key} is taken to be {one.effect_class}. An import makes that no less; the page of its tool can."
+        raise Refused("weaker_effect", message)
+    if one.row is not None:
+        if choice.name != one.row.name:
+            raise Refused("name_kept", f"{key} is {one.row.name} already, which rules and agents name.")
+        return one.tool
+    if not openapi.NAME.fullmatch(choice.name):
+        raise Refused("invalid_name", f"{choice.name[:80]!r} is no name that every model's provider takes.")
+    return tool_of(
+        one.operation,
+        choice.name,
+        choice.effect_class,  # type: ignore[arg-type]
+        planned.source.location,
+        planned.document.servers,
+    )
+
+
+def _check_names(planned: Plan, names: Collection[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise Refused("name_taken", f"Two of the tools would be named {name}.")
+        seen.add(name)
+    others = Tool.objects.filter(name__in=seen).exclude(source__name=planned.source.name)
+    if other := others.select_related("source").first():
+        raise Refused("name_taken", f"{other.name} is a tool of {other.source.name}: give this one another name.")
+
+
+def _raise_effects(planned: Plan, chosen: Mapping[str, Choice], actor: str) -> list[configuration.Change | None]:
+    """Effect classes that a person, or what the document says by now, made stronger."""
+    raised: list[configuration.Change | None] = []
+    for key, choice in chosen.items():
+        row = planned.by_key[key].row
+        if row is not None and is_weaker(row.effect_class, choice.effect_class):
+            stored = Tool.objects.get(pk=row.pk)
+            stored.effect_class = choice.effect_class
+            raised.append(configuration.save(stored, actor))
+    return raised

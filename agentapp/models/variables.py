@@ -1,0 +1,45 @@
+"""What an agent always knows of its customer, read by a tool. Written in the admin, through `configuration`."""
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from agentapp.models.agents import Agent
+from agentapp.models.tools import Tool
+from approvals.ids import uuid7
+from approvals.models import EffectClass
+
+
+def _arguments_are_an_object(value: object) -> None:
+    if not isinstance(value, dict):
+        raise ValidationError("Arguments are one JSON object.")
+
+
+class ContextVariable(models.Model):
+    """A value that a tool reads, and for how long it counts."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="variables")
+    name = models.SlugField(max_length=80, help_text="As the agent reads it, as in open-orders.")
+    tool = models.ForeignKey(
+        Tool,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="What reads it: a tool of the agent that only reads.",
+    )
+    arguments = models.JSONField(
+        default=dict, blank=True, validators=[_arguments_are_an_object], help_text="With which arguments it is called."
+    )
+    freshness_seconds = models.PositiveIntegerField(
+        null=True, blank=True, help_text="For how long a value counts. Empty means that each run reads its own."
+    )
+
+    class Meta:
+        ordering = ["agent", "name"]
+        constraints = [models.UniqueConstraint(fields=["agent", "name"], name="variable_once_per_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.name}"
+
+    def clean(self) -> None:
+        if self.tool_id is not None and self.tool.effect_class != EffectClass.READ:
+            raise ValidationError({"tool": f"{self.tool.name} may change something; a variable is only read."})

@@ -1,0 +1,128 @@
+"""MCP servers, asked every so often what they offer: their tools into rows. The only writer of SourceHealth.
+
+A new tool is in use at once, and asks: it counts as irreversible until an admin says otherwise. One whose contract has
+changed is out of use until a person has looked at the difference.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from celery import shared_task
+from django.db import IntegrityError
+from django.db.models import F, QuerySet
+from django.utils import timezone
+
+from agentapp import contracts
+from agentapp.deadline import let_go_of_database
+from agentapp.models import SourceHealth, Tool, ToolSource
+from agentapp.nudges import source_changed
+from agentapp.tools import mcp_source
+from approvals import configuration, ledger
+from approvals.digest import canonical, sha256, storable_json
+
+if TYPE_CHECKING:
+    from agentapp.tools.mcp_connection import Listing
+
+log = logging.getLogger(__name__)
+
+LISTS_WITHIN_SECONDS = 45.0
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What came of asking one server."""
+
+    problem: str = ""
+    changes: list[configuration.Change] = field(default_factory=list)
+    waiting: list[str] = field(default_factory=list)
+    """The tools whose contract waits for a person."""
+    left_out: list[str] = field(default_factory=list)
+
+
+class Outdated(Exception):
+    """The contract that somebody has looked at is not the one that waits now."""
+
+
+@shared_task
+def refresh_sources() -> None:
+    """Have each server asked by a task of its own, so that one that hangs holds up no other."""
+    for name in in_use().values_list("name", flat=True):
+        source_changed(name)
+
+
+@shared_task
+def refresh_source(name: str) -> None:
+    source = in_use().filter(name=name).first()
+    if source is not None:
+        refresh(source, ledger.actor_of(None, "refresh_sources"))
+
+
+def in_use() -> QuerySet[ToolSource]:
+    """The MCP servers that are asked by themselves."""
+    return ToolSource.objects.filter(kind=ToolSource.Kind.MCP, enabled=True)
+
+
+def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECONDS) -> Refreshed:
+    """Ask a server what it offers, and write it. The tools of one that cannot be asked stay as they are."""
+    let_go_of_database()
+    try:
+        refreshed = _write(source, mcp_source.listed(source, seconds), actor)
+        contracts.void_outdated()
+    except mcp_source.CannotBeAsked as error:
+        refreshed = Refreshed(problem=str(error))
+    except (contracts.NameTaken, IntegrityError) as error:
+        log.warning("The tools of %s could not be written", source.name, exc_info=True)
+        refreshed = Refreshed(problem=f"Its tools could not be written. {error}")
+    _note(source, refreshed.problem)
+    return refreshed
+
+
+def seen(tool: Tool) -> str:
+    """What stands for the contract that waits, on the page of whoever looks at it."""
+    return sha256(canonical(tool.waiting_contract))
+
+
+def accept(tool: Tool, digest: str, actor: str) -> int:
+    """Let a contract hold that somebody has looked at. How many open requests about the old one were set aside.
+
+    Raises Outdated when another waits by now, or none.
+    """
+    with configuration.transaction():
+        row = Tool.objects.select_for_update(of=("self",)).select_related("source").get(pk=tool.pk)
+        if row.waiting_contract is None or seen(row) != digest:
+            raise Outdated
+        contracts.accept(row, actor)
+    return contracts.void_outdated()
+
+
+def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
+    with configuration.transaction():
+        source = ToolSource.objects.select_for_update().get(pk=source.pk)
+        rows = {row.wire.get("tool"): row for row in Tool.objects.select_related("source").filter(source=source)}
+        taken = set(Tool.objects.exclude(source=source).values_list("name", flat=True))
+        names = {remote: row.name for remote, row in rows.items()}
+        found = mcp_source.offered(source, listing.tools, names, taken)
+        agreed, changes, waiting = [], [], []
+        for tool in found.tools:
+            row = rows.get(tool.wire["tool"])
+            if row is None or contracts.promises_the_same(row, tool):
+                agreed.append(tool)
+            else:
+                changes.append(contracts.put_before_people(row, tool, actor))
+                waiting.append(row.name)
+        changes += contracts.write(source, agreed, actor)
+        changes += contracts.mark_missing(
+            [tool.name for tool in found.tools], Tool.objects.filter(source=source), actor
+        )
+        source.details = storable_json(listing.details)
+        changes.append(configuration.save(source, actor))
+    return Refreshed("", [change for change in changes if change], waiting, found.left_out)
+
+
+def _note(source: ToolSource, problem: str) -> None:
+    failures = F("failures") + 1 if problem else 0
+    noted = {"ok": not problem, "problem": problem, "checked_at": timezone.now(), "failures": failures}
+    SourceHealth.objects.update_or_create(
+        source=source, defaults=noted, create_defaults={**noted, "failures": int(bool(problem))}
+    )

@@ -1,0 +1,183 @@
+"""Credentials of services: read from the worker's environment when a call runs, and taken out of whatever is kept.
+
+A tool source names, for each security scheme of its document, a credential; `CREDENTIAL_<NAME>` holds it. None is ever
+in a row, a log or a message.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from agentapp.tools.results import ToolError
+
+PREFIX = "CREDENTIAL_"
+NAME = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
+REDACTED = "[redacted]"
+# Shorter ones stand in ordinary words; nobody protects anything with them.
+_SHORTEST = 4
+# Schemes that a person can name where the document names none.
+WELL_KNOWN: dict[str, dict[str, Any]] = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "basic": {"type": "http", "scheme": "basic"},
+}
+# A token is renewed so many seconds before it is over; one that does not say when is used so long.
+_EARLIER, _UNSAID = 30.0, 300.0
+
+type AskForToken = Callable[[str, dict[str, str], str], Mapping[str, Any]]
+"""(address, form, the value of the Authorization header) → what the server of tokens answered."""
+
+
+@dataclass
+class Signature:
+    """What a request is given: headers, and pairs of the query and of cookies, percent-encoded."""
+
+    headers: dict[str, str] = field(default_factory=dict)
+    query: list[tuple[str, str]] = field(default_factory=list)
+    cookies: list[tuple[str, str]] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    """What is taken out of every answer."""
+    renewable: list[str] = field(default_factory=list)
+    """The keys of tokens that were kept from before: one that is refused may only be over."""
+
+
+def named(name: str) -> str:
+    """The credential of this name. Raises ToolError, for the model; a person must set it."""
+    value = os.environ.get(PREFIX + name, "").strip() if NAME.fullmatch(name) else ""
+    if not value:
+        raise ToolError(f"The credential {PREFIX}{name} is not set here, so nothing was sent. A person must set it.")
+    if not value.isascii() or not value.isprintable():
+        raise ToolError(f"The credential {PREFIX}{name} cannot be sent: it is not one line of plain letters.")
+    return value
+
+
+def chosen(
+    security: Iterable[Sequence[str]], schemes: Mapping[str, Any], credentials: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Of the alternatives that an operation names, the first that there are credentials for: scheme → credential.
+
+    Raises ToolError where it takes some and there are none.
+    """
+    alternatives = [tuple(one) for one in security]
+    if not schemes:
+        # The document says nothing of credentials; a person may have.
+        alternatives = alternatives or [tuple(credentials)]
+    for one in alternatives:
+        if one and all(name in credentials for name in one):
+            return {name: credentials[name] for name in one}
+    if alternatives and () not in alternatives:
+        wanted = " or ".join(" with ".join(one) for one in alternatives)
+        raise ToolError(f"No credential is named for {wanted}, so nothing was sent. A person must set up the source.")
+    return {}
+
+
+def signature(uses: Mapping[str, str], schemes: Mapping[str, Any], ask: AskForToken) -> Signature:
+    """What a request is given for these schemes. Raises ToolError; `ask` gets a token where one must be got."""
+    found = Signature()
+    for scheme_name, credential in uses.items():
+        scheme = schemes.get(scheme_name) or WELL_KNOWN.get(scheme_name)
+        if not isinstance(scheme, dict):
+            raise ToolError(f"The document does not say what {scheme_name} is. A person must look.")
+        value = named(credential)
+        _learn(found.secrets, value)
+        _sign(found, scheme_name, scheme, credential, value, ask)
+    return found
+
+
+def _sign(found: Signature, name: str, scheme: dict[str, Any], credential: str, value: str, ask: AskForToken) -> None:
+    kind, http = scheme.get("type"), str(scheme.get("scheme", "")).lower()
+    if kind == "apiKey":
+        own = str(scheme.get("name", ""))
+        if scheme.get("in") == "header":
+            found.headers[own] = value
+        elif scheme.get("in") == "query":
+            found.query.append((quote(own, safe=""), quote(value, safe="")))
+        else:
+            found.cookies.append((quote(own, safe=""), quote(value, safe="")))
+    elif kind == "http" and http == "basic":
+        encoded = base64.b64encode(value.encode()).decode()
+        _learn(found.secrets, encoded, value.partition(":")[2])
+        found.headers["Authorization"] = f"Basic {encoded}"
+    elif kind == "http" and http != "bearer":
+        raise ToolError(f"{name} wants credentials in a way that is not known here ({http[:20]}).")
+    elif kind in ("http", "oauth2", "openIdConnect"):
+        found.headers["Authorization"] = f"Bearer {_token(found, scheme, credential, value, ask)}"
+    else:
+        raise ToolError(f"{name} wants credentials in a way that is not known here ({str(kind)[:20]}).")
+
+
+# --- Tokens ------------------------------------------------------------------------------------
+
+_tokens: dict[str, tuple[str, float]] = {}
+"""By a digest of where and for whom: a token, and when it is over. For this process alone."""
+_lock = threading.Lock()
+
+
+def _token(found: Signature, scheme: dict[str, Any], credential: str, value: str, ask: AskForToken) -> str:
+    """The token itself, or one for a client's id and secret, as in `id:secret`, from the server of tokens."""
+    flows = scheme.get("flows") if scheme.get("type") == "oauth2" else None
+    flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
+    client, colon, secret = value.partition(":")
+    if not isinstance(flow, dict) or not colon:
+        return value
+    _learn(found.secrets, secret)
+    scope = os.environ.get(f"{PREFIX}{credential}_SCOPE", "").strip()
+    url = str(flow.get("tokenUrl", ""))
+    key = hashlib.sha256("\0".join((url, value, scope)).encode()).hexdigest()
+    with _lock:
+        token, until = _tokens.get(key, ("", 0.0))
+    if time.monotonic() < until:
+        found.renewable.append(key)
+    else:
+        token = _new_token(url, client, secret, scope, key, ask)
+    _learn(found.secrets, token)
+    return token
+
+
+def _new_token(url: str, client: str, secret: str, scope: str, key: str, ask: AskForToken) -> str:
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    pair = f"{quote(client, safe='')}:{quote(secret, safe='')}"
+    answer = ask(url, form, f"Basic {base64.b64encode(pair.encode()).decode()}")
+    token = answer.get("access_token")
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+        raise ToolError("The server of tokens gave none, so nothing was sent. A person must look.")
+    lasts = answer.get("expires_in", _UNSAID)
+    seconds = float(lasts) if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _UNSAID
+    with _lock:
+        _tokens[key] = (token, time.monotonic() + max(0.0, seconds - _EARLIER))
+    return token
+
+
+def forget(keys: Iterable[str]) -> None:
+    """Tokens that a server refused are got anew."""
+    with _lock:
+        for key in keys:
+            _tokens.pop(key, None)
+
+
+# --- Nothing secret is kept --------------------------------------------------------------------
+
+
+def _learn(secrets: set[str], *values: str) -> None:
+    secrets.update(form for value in values if len(value) >= _SHORTEST for form in (value, quote(value, safe="")))
+
+
+def redacted(value: Any, secrets: set[str]) -> Any:
+    """The same without the secrets in it, wherever in a value they stand."""
+    if not secrets:
+        return value
+    if isinstance(value, str):
+        for secret in sorted(secrets, key=len, reverse=True):
+            value = value.replace(secret, REDACTED)
+        return value
+    if isinstance(value, list):
+        return [redacted(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {redacted(key, secrets): redacted(item, secrets) for key, item in value.items()}
+    return value

@@ -1,0 +1,275 @@
+"""One connection to an MCP server: how it is opened, what is asked over it, and what is known without an answer."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from agentapp import nudges
+from agentapp.tools import mcp_http, mcp_stdio
+from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, Trouble
+from agentapp.tools.mcp_target import Target
+
+type Mode = Literal["auto", "legacy"]
+
+MAX_PAGES, MAX_TOOLS = 50, 500
+IDLE_SECONDS = 600.0
+# A server that says all the time that its tools have changed is believed so often.
+HEEDS_CHANGES_EVERY = 10.0
+MAX_MESSAGE = 500
+# By the protocol these say that a request was not taken up.
+_NOT_TAKEN_UP = {types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADER_MISMATCH, Trouble.REFUSED}
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class Unreachable(Exception):
+    """Nothing was sent. `final`: trying again would not help."""
+
+    def __init__(self, message: str, *, final: bool = False, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.final, self.timed_out = final, timed_out
+
+
+class Refused(Exception):
+    """The server would not take the request, so that nothing was done."""
+
+
+class Lost(Exception):
+    """The request was sent, and what came of it is not known."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The tools of a server, and what it says of itself."""
+
+    tools: tuple[types.Tool, ...]
+    details: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is asked of a tool. `fits` says of the tool as it is listed now whether it is the one that was agreed to."""
+
+    tool: str
+    arguments: dict[str, Any]
+    fits: Callable[[types.Tool | None], bool]
+    changes_nothing: bool = False
+    meta: dict[str, Any] = field(default_factory=dict)
+    sent: threading.Event = field(default_factory=threading.Event)
+
+
+class Connection:
+    """A client that a task of its own keeps: what the SDK opens must be closed where it was opened."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.closed = False
+        self._client: Client | None = None
+        self._listing: Listing | None = None
+        self._ready, self._closing = asyncio.Event(), asyncio.Event()
+        self._problem: Unreachable | None = None
+        self._why_ended = ""
+        self._uses, self._touched = 0, time.monotonic()
+        self._retired, self._heeding = False, False
+
+    @classmethod
+    async def open(cls, target: Target, mode: Mode) -> "Connection":
+        """A connection that has been greeted. Raises Unreachable."""
+        connection = cls(target)
+        keeper = asyncio.create_task(connection._keep(mode))
+        _keepers.add(keeper)
+        keeper.add_done_callback(_keepers.discard)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await connection._ready.wait()
+        except TimeoutError:
+            keeper.cancel()
+            raise Unreachable(f"It did not answer within {CONNECT_SECONDS:g} s.", timed_out=True) from None
+        except BaseException:
+            keeper.cancel()
+            raise
+        if connection._problem is not None:
+            raise connection._problem
+        return connection
+
+    @property
+    def usable(self) -> bool:
+        return not self.closed and not self._retired
+
+    def retire(self) -> None:
+        """Close it once nobody uses it any more."""
+        self._retired = True
+        if not self._uses:
+            self._closing.set()
+
+    async def close(self) -> None:
+        """Close it now, whoever uses it."""
+        self._closing.set()
+        while not self.closed:
+            await asyncio.sleep(0.01)
+
+    async def list_tools(self) -> Listing:
+        """The tools as the server lists them now. Raises Unreachable, Refused, Lost."""
+        client, found, cursor = self._open_client(), list[types.Tool](), None
+        async with self._used():
+            for _ in range(MAX_PAGES):
+                page = await self._asked(client.list_tools(cursor=cursor))
+                found += page.tools
+                if page.next_cursor is None:
+                    break
+                cursor = page.next_cursor
+            else:
+                raise Refused(f"Its list of tools has more than {MAX_PAGES} pages.")
+        if len(found) > MAX_TOOLS:
+            raise Refused(f"It lists {len(found)} tools; {MAX_TOOLS} are taken at most.")
+        self._listing = Listing(tuple(found), self._details(client))
+        return self._listing
+
+    async def known_tools(self) -> Listing:
+        """The tools as they were listed last, unless the server has said since that they have changed."""
+        return self._listing or await self.list_tools()
+
+    async def call(self, call: Call) -> types.CallToolResult:
+        """Send it, once. Raises Unreachable, Refused, Lost."""
+        client = self._open_client()
+        parameters = types.CallToolRequestParams(name=call.tool, arguments=call.arguments, _meta=call.meta or None)  # type: ignore[arg-type]
+        async with self._used():
+            call.sent.set()
+            answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
+        if isinstance(answer, types.InputRequiredResult):
+            raise Refused("It asks for something in between, which nobody gives it here.")
+        return answer
+
+    async def _asked[T](self, request: Awaitable[T]) -> T:
+        """What the server answers, or what is known of the request without an answer."""
+        try:
+            return await request
+        except MCPError as error:
+            closed = error.error.code == types.CONNECTION_CLOSED
+            message = (closed and self._why_ended) or error.error.message[:MAX_MESSAGE]
+            if error.error.code in (Trouble.NOT_SENT, Trouble.NOT_ALLOWED, Trouble.FORGOTTEN):
+                raise Unreachable(message) from error
+            if error.error.code in _NOT_TAKEN_UP:
+                raise Refused(message) from error
+            raise Lost(message) from error
+        except ValidationError as error:
+            raise Lost("Its answer is not as the protocol has it.") from error
+        except Exception as error:  # the SDK gives up in many ways, and after each the answer is missing
+            raise Lost(self._why_ended or f"The connection broke off ({type(error).__name__}).") from error
+
+    def _open_client(self) -> Client:
+        if self.closed or self._client is None:
+            raise Unreachable("The connection was lost before anything was sent.")
+        return self._client
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[None]:
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self._touched = time.monotonic()
+            if self._retired and not self._uses:
+                self._closing.set()
+
+    def _details(self, client: Client) -> dict[str, str]:
+        info = client.server_info
+        said = {"title": info.title or info.name, "version": info.version} if info else {}
+        return {name: value[:200] for name, value in {**said, "protocol": client.protocol_version}.items()}
+
+    # --- The task that keeps it ------------------------------------------------------------------
+
+    async def _keep(self, mode: Mode) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                client = Client(await self._transport(stack), mode=mode, cache=None, message_handler=self._heard)
+                self._client = await stack.enter_async_context(client)
+                self._ready.set()
+                listening = asyncio.create_task(self._listen(client))
+                try:
+                    await self._until_idle()
+                finally:
+                    listening.cancel()
+                    await asyncio.gather(listening, return_exceptions=True)
+        except Exception as error:  # whatever the SDK or a server comes up with ends this connection alone
+            self._problem = _problem(error, self._why_ended)
+        finally:
+            self.closed = True
+            self._ready.set()
+
+    async def _transport(self, stack: AsyncExitStack) -> Any:
+        if self.target.command is not None:
+            return mcp_stdio.started(self.target.command, self._ended)
+        client = await stack.enter_async_context(mcp_http.client(self.target))
+        return streamable_http_client(self.target.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES)
+
+    def _ended(self, why: str) -> None:
+        """The server's process has said its last."""
+        self.closed, self._why_ended = True, why
+        self._closing.set()
+
+    async def _until_idle(self) -> None:
+        while not self._closing.is_set():
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._closing.wait()
+            except TimeoutError:
+                if not self._uses and time.monotonic() - self._touched >= IDLE_SECONDS:
+                    return
+
+    async def _listen(self, client: Client) -> None:
+        """Where the protocol has a stream of changes of its own, follow it. Without one it would not be known."""
+        tools = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                self._listing = None  # what changed before this would be heard of by nobody
+                async for _ in changes:
+                    self._tools_changed()
+        except Exception:  # the stream has broken off in whatever way; a new connection has a new one
+            self.retire()
+
+    async def _heard(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._tools_changed()
+
+    def _tools_changed(self) -> None:
+        self._listing = None
+        if not self._heeding:
+            self._heeding = True
+            loop = asyncio.get_running_loop()
+            loop.run_in_executor(None, nudges.source_changed, self.target.source)
+            loop.call_later(HEEDS_CHANGES_EVERY, self._heed_again)
+
+    def _heed_again(self) -> None:
+        self._heeding = False
+
+
+# The loop itself would let go of a task that nobody holds.
+_keepers: set["asyncio.Task[None]"] = set()
+
+
+def _problem(error: Exception, why_ended: str) -> Unreachable:
+    """Why a connection could not be opened, for people."""
+    while isinstance(error, ExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, MCPError):
+        ended = error.error.code == types.CONNECTION_CLOSED
+        final = error.error.code in (Trouble.NOT_ALLOWED, Trouble.REFUSED)
+        return Unreachable((ended and why_ended) or error.error.message[:MAX_MESSAGE], final=final)
+    if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
+        return Unreachable(f"Its command could not be started ({error.strerror}).", final=True)
+    return Unreachable(f"It could not be greeted ({type(error).__name__}).")

@@ -1,0 +1,138 @@
+"""Requests to an MCP server over HTTP: past the guard of outbound addresses, and with every trouble as an answer.
+
+The SDK gives up a connection, and with it the calls of everybody else on it, when one request fails on its way. So what
+fails on its way is answered here, in the protocol's own form, with a code that says whether the server can have acted.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from enum import IntEnum
+
+import httpx2
+
+from agentapp.tools.mcp_target import Target
+from agentapp.tools.outbound import MAX_REDIRECTS, OutboundRefused, Outside
+
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+CONNECT_SECONDS = 10.0
+# Each call has a deadline of its own; this ends what a server leaves open for nobody.
+READ_SECONDS = 3600.0
+# Said before anything is done, so that nothing was.
+_REFUSALS = {401: "it wants another credential", 403: "it forbids this", 429: "it has been asked too often"}
+_SESSION = "mcp-session-id"
+
+
+class Trouble(IntEnum):
+    """Codes of ours, outside the ranges that JSON-RPC and MCP have taken."""
+
+    NOT_ALLOWED = -31901
+    """It may not be asked from here."""
+    NOT_SENT = -31902
+    REFUSED = -31903
+    FORGOTTEN = -31904
+    """It does not know this connection any more."""
+    BROKEN_OFF = -31905
+
+
+class Unreadable(httpx2.StreamError):
+    """An answer that broke off or is too long. A StreamError, which the SDK takes for one bad answer."""
+
+
+def client(target: Target) -> httpx2.AsyncClient:
+    """A client that reaches nothing but this target's server, within limits of time and size."""
+    # What comes packed could be any size once unpacked.
+    headers = {"Accept-Encoding": "identity"}
+    if target.bearer:
+        headers["Authorization"] = f"Bearer {target.bearer}"
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(target.outside),
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
+        trust_env=False,
+        max_redirects=MAX_REDIRECTS,
+        headers=headers,
+    )
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Connects to the address that was checked, and asks it for the host that was named."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+        # A connection is for one host: two names at one address do not share it.
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            address = await asyncio.to_thread(self._outside.address_of, request.url)
+        except OutboundRefused as error:
+            return _answer(Trouble.NOT_ALLOWED, str(error))
+        onward = httpx2.Request(
+            request.method,
+            request.url.copy_with(host=str(address)),
+            headers=request.headers,  # with the Host it was made for
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": request.url.host},
+        )
+        try:
+            response = await self._inner.handle_async_request(onward)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _answer(Trouble.NOT_SENT, f"The server does not answer ({type(error).__name__}).")
+        except httpx2.TransportError as error:
+            return _answer(Trouble.BROKEN_OFF, f"The connection broke off ({type(error).__name__}).")
+        refusal = _refusal(request, response)
+        if refusal is not None:
+            await response.aclose()
+            return refusal
+        events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        # Events are measured one by one by who reads them: a stream of them may be open for hours.
+        limit = None if events else MAX_ANSWER_BYTES
+        packed = response.headers.get("content-encoding", "identity").lower() != "identity"
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        return httpx2.Response(
+            response.status_code,
+            headers=[(name, value) for name, value in response.headers.raw if name.lower() != b"content-encoding"],
+            stream=_Bounded(response.stream, 0 if packed else limit),
+            extensions=response.extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """An answer of at most so many bytes. What is packed though it was asked not to be is not read at all."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
+        self._inner, self._limit = inner, limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        try:
+            async for part in self._inner:
+                size += len(part)
+                if self._limit is not None and size > self._limit:
+                    raise Unreadable(f"The answer is packed, or longer than {MAX_ANSWER_BYTES} bytes.")
+                yield part
+        except httpx2.TransportError as error:
+            raise Unreadable(f"The answer broke off ({type(error).__name__}).") from error
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response | None:
+    """Why a server would not take a request at all. None: it took it, or says itself what is wrong."""
+    status = response.status_code
+    if status in _REFUSALS:
+        return _answer(Trouble.REFUSED, f"The server answered {status}: {_REFUSALS[status]}.", status)
+    if status == httpx2.codes.NOT_FOUND and _SESSION in request.headers:
+        return _answer(Trouble.FORGOTTEN, "The server does not know this connection any more.", status)
+    return None
+
+
+def _answer(code: Trouble, message: str, status: int = httpx2.codes.BAD_GATEWAY) -> httpx2.Response:
+    """What the SDK reads as the server's own answer to the one request that failed."""
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=json.dumps(body).encode())

@@ -1,0 +1,97 @@
+"""Where an MCP server is reached: a command that the settings name, or an address on the web. Says nothing of how."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from agentapp.tools import credentials
+from agentapp.tools.outbound import Outside
+from agentapp.tools.results import ToolError
+
+STDIO = "stdio:"
+
+
+class NotSetUp(Exception):
+    """A source cannot be reached as it is configured; the message says why, for the person who configured it."""
+
+
+class Source(Protocol):
+    """Of a source's row, what says where its server is."""
+
+    name: str
+    location: str
+    credentials: Any
+    hosts: Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """A server that is started here, with this environment and no other."""
+
+    words: tuple[str, ...]
+    folder: str
+    environment: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One server, with what it is shown. Equal ones share a connection."""
+
+    source: str
+    command: Command | None = None
+    url: str = ""
+    bearer: str = field(default="", repr=False)
+    outside: Outside = field(default_factory=Outside)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What is taken out of every answer."""
+
+
+def of_source(source: Source) -> Target:
+    """Where a source's server is, and what it is shown. Raises NotSetUp."""
+    problem = problem_of(source.location)
+    if problem:
+        raise NotSetUp(problem)
+    if source.location.startswith(STDIO):
+        return _of_command(source.name, settings.MCP_COMMANDS[source.location.removeprefix(STDIO)])
+    hosts = frozenset(source.hosts or [_host(source.location)])
+    outside = Outside(hosts, tuple(settings.OUTBOUND_NETWORKS))
+    name = source.credentials.get("bearer", "") if isinstance(source.credentials, dict) else ""
+    bearer = _credential(name) if name else ""
+    secrets = frozenset({bearer} - {""})
+    return Target(source.name, url=source.location, bearer=bearer, outside=outside, secrets=secrets)
+
+
+def problem_of(location: str) -> str:
+    """What is wrong with the location of an MCP server; empty when nothing is."""
+    if location.startswith(STDIO):
+        name = location.removeprefix(STDIO)
+        return "" if name in settings.MCP_COMMANDS else f"MCP_COMMANDS has no command {name!r}."
+    parts = urlsplit(location)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "Give an address that starts with https://, or a command of MCP_COMMANDS."
+    if parts.username or parts.password:
+        return "The address holds a name or a password: give them as a credential."
+    return ""
+
+
+def _of_command(source: str, configured: dict[str, Any]) -> Target:
+    inherited = {variable: os.environ[variable] for variable in configured["inherit"] if variable in os.environ}
+    secrets = {variable: _credential(name) for variable, name in configured["credentials"].items()}
+    environment = inherited | configured["environment"] | secrets
+    command = Command(tuple(configured["command"]), configured["cwd"], tuple(sorted(environment.items())))
+    return Target(source, command=command, secrets=frozenset(secrets.values()))
+
+
+def _credential(name: str) -> str:
+    """The credential of this name, from the environment and nowhere else. Raises NotSetUp."""
+    try:
+        return credentials.named(name)
+    except ToolError as error:
+        raise NotSetUp(str(error)) from error
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".").lower()

@@ -1,0 +1,41 @@
+// A customer's page: it follows its conversation. Without this script a reload shows what is new.
+(() => {
+  const page = document.querySelector("[data-stream]");
+  if (!page || !window.EventSource) return;
+  const offline = document.getElementById("offline");
+  let asking = false, again = false;
+
+  // The server renders every part; what comes over the stream only says that there is something new.
+  async function refresh() {
+    if (asking) { again = true; return; }
+    asking = true;
+    try {
+      const answer = await fetch(page.dataset.part, { headers: { Accept: "text/html" } });
+      if (answer.status === 404 || answer.status === 410) { location.reload(); return; }
+      if (!answer.ok) return;
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
+      const shown = document.getElementById("moving");
+      // Nobody's finger should miss a button that moves.
+      if (made && shown && made.innerHTML !== shown.innerHTML && !shown.contains(document.activeElement)) {
+        const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
+        shown.replaceWith(made);
+        if (atEnd) window.scrollTo(0, document.body.scrollHeight);
+      }
+    } catch { offline.hidden = false; } finally {
+      asking = false;
+      if (again) { again = false; refresh(); }
+    }
+  }
+
+  const stream = new EventSource(page.dataset.stream);
+  stream.onopen = () => { offline.hidden = true; };
+  stream.onerror = () => { offline.hidden = false; };
+  for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);
+  stream.addEventListener("draft", (event) => {
+    const draft = document.getElementById("draft");
+    const text = JSON.parse(event.data).text;
+    if (draft && text) draft.textContent = text; else refresh();
+  });
+  stream.addEventListener("closed", () => { stream.close(); location.reload(); });
+  addEventListener("focusout", () => setTimeout(refresh, 0));
+})();

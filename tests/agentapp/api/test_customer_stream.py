@@ -1,0 +1,204 @@
+"""A customer's stream over its real ASGI route, woken by real commits of other connections."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from agentapp import auth, customer_links, customers, drafts, loop, runs
+from agentapp.asgi import application
+from agentapp.models import Run
+from tests.agentapp.customers_at_work import access_to, customer_rule
+from tests.agentapp.test_live import DEADLINE, play
+from tests.conftest import call, calls, says
+
+PAY = calls(call("p", "pay", account="ana", amount=5))
+
+
+class Stream:
+    """A customer's side of the stream: what came, by name."""
+
+    def __init__(self, path: str, headers: list[tuple[bytes, bytes]]) -> None:
+        scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "path": path,
+                                 "query_string": b"", "headers": [(b"host", b"testserver"), *headers]}  # fmt: skip
+        self.status = 0
+        self.body = b""
+        self.latest: dict[str, Any] = {}
+        self.said: list[tuple[str, str]] = []
+        self.ended = False
+        self._gone, self._changed = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(application(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.body += message["body"]
+            self._read(message["body"].decode())
+            self.ended = not message.get("more_body")
+        self._changed.set()
+
+    def _read(self, text: str) -> None:
+        for block in text.split("\n\n")[:-1]:
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+            if "event" not in fields:
+                continue
+            value = json.loads(fields["data"])
+            self.latest[fields["event"]] = value
+            if fields["event"] == "message":
+                self.said.append((value["who"], value["text"]))
+
+    async def until(self, holds: Any) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not holds(self):
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def leave(self) -> None:
+        self._gone.set()
+        await asyncio.wait_for(self._task, DEADLINE)
+
+
+@asynccontextmanager
+async def listening(path: str, **headers: str) -> AsyncIterator[Stream]:
+    made = Stream(path, [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()])
+    try:
+        yield made
+    finally:
+        await made.leave()
+
+
+async def beside(act: Any, *arguments: Any) -> Any:
+    """Do something over another connection, as another process does."""
+
+    def work() -> Any:
+        try:
+            return act(*arguments)
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(work)
+
+
+@pytest.fixture
+def access(clerk):
+    return access_to(clerk)
+
+
+@pytest.fixture
+def bearer(sam) -> str:
+    return f"Bearer {auth.issue_token(sam, 'shop', ['conversations:write'], 'test')[1]}"
+
+
+def path_of(access) -> str:
+    return f"/api/v1/conversations/{access.conversation.pk}/events"
+
+
+def script(clerk, *replies) -> None:
+    clerk.agent.driver_settings = {"script": list(replies)}
+    clerk.agent.save()
+
+
+def drive() -> None:
+    loop.drive(Run.objects.latest("created_at").pk)
+
+
+def test_a_customer_follows_their_conversation(clerk, access, bearer):
+    customer_rule()
+    script(clerk, PAY, says("It is paid."))
+
+    async def scene() -> None:
+        async with listening(path_of(access), authorization=bearer) as stream:
+            await stream.until(lambda s: s.latest.get("status", {}).get("status") == "idle")
+            assert stream.latest["mode"] == {"mode": "auto", "version": 0}
+            await beside(customers.write, access, "Pay me.")
+            await stream.until(lambda s: s.said == [("customer", "Pay me.")])
+            await beside(drive)
+            await stream.until(lambda s: s.latest["confirmations"])
+            [asked] = stream.latest["confirmations"]
+            assert stream.latest["status"] == {"status": "confirmation", "words": "Waiting for your answer"}
+            answer = customers.Answer(access.conversation.pk, True, asked["version"], asked["action_digest"])
+            await beside(customers.confirm, access, asked["id"], answer)
+            await stream.until(lambda s: s.latest["confirmations"] == [])
+            await beside(drive)
+            await stream.until(lambda s: ("agent", "It is paid.") in s.said)
+            await beside(customers.ask_for_person, access)
+            await stream.until(lambda s: s.latest["mode"]["mode"] == "manual")
+            assert not [word for word in (b"arguments", b"pay-confirmed", b"run_") if word in stream.body]
+
+    play(scene)
+
+
+def test_what_the_agent_has_written_so_far_is_told(clerk, access, bearer):
+    customers.write(access, "Hello")
+    claimed = runs.claim(Run.objects.get().pk)
+    assert claimed is not None
+
+    async def scene() -> None:
+        async with listening(path_of(access), authorization=bearer) as stream:
+            await stream.until(lambda s: s.latest.get("status", {}).get("status") == "working")
+            await beside(drafts.write, claimed, claimed.lease_token, 1, "It is on\nits way")
+            await stream.until(lambda s: s.latest["draft"] == {"text": "It is on\nits way"})
+
+    play(scene)
+
+
+def test_a_lost_stream_goes_on_behind_the_last_message(clerk, access, bearer):
+    customers.write(access, "One")
+    customers.write(access, "Two")
+
+    async def scene() -> None:
+        async with listening(path_of(access), authorization=bearer, last_event_id="1") as stream:
+            await stream.until(lambda s: "status" in s.latest)
+            assert stream.said == [("customer", "Two")]
+
+    play(scene)
+
+
+def test_a_link_opens_its_conversation_until_it_is_taken_back(clerk, access, sam):
+    link = customer_links.make(access.conversation, sam, timezone.now() + timedelta(hours=1), "test")
+
+    async def scene() -> None:
+        async with listening(f"/talk/{customer_links.signed(link)}/events/") as stream:
+            await stream.until(lambda s: "status" in s.latest)
+            await beside(customer_links.revoke, link, "test")
+            await stream.until(lambda s: s.ended)
+            assert stream.latest["closed"] == {}
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"authorization": "Bearer cs_no"}, 401)])
+def test_without_a_token_there_is_no_stream(clerk, access, headers, status):
+    async def scene() -> None:
+        async with listening(path_of(access), **headers) as stream:
+            await stream.until(lambda s: s.ended)
+            assert (stream.status, json.loads(stream.body)["status"]) == (status, status)
+
+    play(scene)
+
+
+def test_with_another_scope_or_for_another_conversation_there_is_none_either(clerk, access, sam, bearer):
+    other = f"Bearer {auth.issue_token(sam, 'x', ['runs:read'], 'test')[1]}"
+    foreign = f"/api/v1/conversations/{clerk.agent.pk}/events"
+
+    async def scene() -> None:
+        for path, token, status in ((path_of(access), other, 403), (foreign, bearer, 404)):
+            async with listening(path, authorization=token) as stream:
+                await stream.until(lambda s: s.ended)
+                assert stream.status == status
+        async with listening("/talk/made-up/events/") as stream:
+            await stream.until(lambda s: s.ended)
+            assert stream.status == 404
+
+    play(scene)

@@ -1,0 +1,191 @@
+"""The customer's page: what they see and do by their link, and what nobody gets by another."""
+
+import re
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import actions, customer_links
+from agentapp.models import Conversation, CustomerLink, Run
+from approvals.models import Approval
+from tests.agentapp.customers_at_work import access_to, customer_rule
+from tests.conftest import Clerk, call, calls, says
+
+PAY = calls(call("p", "pay", account="ana", amount=5), text="I propose to pay.")
+
+
+def link_for(conversation: Conversation, user: User, hours: int = 1) -> CustomerLink:
+    return customer_links.make(conversation, user, timezone.now() + timedelta(hours=hours), "test")
+
+
+@pytest.fixture
+def link(clerk: Clerk, sam: User) -> CustomerLink:
+    return link_for(access_to(clerk).conversation, sam)
+
+
+@pytest.fixture
+def page(link: CustomerLink) -> str:
+    return f"/talk/{customer_links.signed(link)}/"
+
+
+@pytest.fixture
+def customer() -> Client:
+    return Client(enforce_csrf_checks=False)
+
+
+def script(clerk: Clerk, *replies: dict[str, Any]) -> None:
+    clerk.agent.driver_settings = {"script": list(replies)}
+    clerk.agent.save()
+
+
+def drive(clerk: Clerk) -> Run:
+    return clerk.drive(Run.objects.latest("created_at"))
+
+
+def hidden(html: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', html)
+    assert found is not None
+    return found[1]
+
+
+def answer(html: str, do: str) -> dict[str, str]:
+    return {"do": do, **{name: hidden(html, name) for name in ("about", "version", "digest", "answer_id")}}
+
+
+def test_a_customer_talks_without_an_account(clerk: Clerk, page: str, customer: Client) -> None:
+    script(clerk, says("It is on its <b>way</b>."))
+    empty = customer.get(page)
+    assert "Write what you need." in empty.text
+    sent = customer.post(page, {"do": "say", "text": "Where is it?", "request_key": "k"})
+    assert (sent.status_code, sent.headers["Location"]) == (302, page)
+    customer.post(page, {"do": "say", "text": "Where is it?", "request_key": "k"})
+    assert Run.objects.count() == 1
+    assert "Your message has arrived." in customer.get(page).text
+    drive(clerk)
+    shown = customer.get(page).text
+    assert "It is on its &lt;b&gt;way&lt;/b&gt;." in shown
+    assert "Sam" not in shown
+
+
+def test_yes_runs_what_the_card_shows(clerk: Clerk, page: str, customer: Client) -> None:
+    customer_rule()
+    script(clerk, PAY, says("It is paid."))
+    customer.post(page, {"do": "say", "text": "Pay me."})
+    drive(clerk)
+    shown = customer.get(page).text
+    approval = Approval.objects.get()
+    assert approval.title in shown
+    assert "pay-confirmed" not in shown
+    assert customer.post(page, answer(shown, "yes")).status_code == 302
+    assert drive(clerk).answer == "It is paid."
+    [decision] = approval.decisions.all()
+    assert (decision.user, decision.customer, decision.via.startswith("link ")) == (None, "Ana", True)
+    late = customer.post(page, answer(shown, "no") | {"answer_id": str(uuid.uuid4())})
+    assert (late.status_code, "has been answered or taken back already" in late.text) == (409, True)
+
+
+def test_no_is_no(clerk: Clerk, page: str, customer: Client) -> None:
+    customer_rule()
+    script(clerk, PAY, says("Then not."))
+    customer.post(page, {"do": "say", "text": "Pay me."})
+    drive(clerk)
+    customer.post(page, answer(customer.get(page).text, "no"))
+    assert drive(clerk).answer == "Then not."
+
+
+@pytest.mark.parametrize(
+    "changed", [{"digest": "0"}, {"version": "9"}, {"version": "x"}, {"about": "x"}, {"answer_id": ""}]
+)
+def test_what_the_page_did_not_show_confirms_nothing(
+    clerk: Clerk, page: str, customer: Client, changed: dict[str, str]
+) -> None:
+    customer_rule()
+    script(clerk, PAY, says("It is paid."))
+    customer.post(page, {"do": "say", "text": "Pay me."})
+    drive(clerk)
+    refused = customer.post(page, answer(customer.get(page).text, "yes") | changed)
+    assert refused.status_code in (404, 409)
+    assert 'role="alert"' in refused.text
+    assert Approval.objects.get().state == "pending"
+
+
+def test_looking_decides_nothing(clerk: Clerk, page: str, customer: Client) -> None:
+    customer_rule()
+    script(clerk, PAY, says("It is paid."))
+    customer.post(page, {"do": "say", "text": "Pay me."})
+    drive(clerk)
+    customer.get(page, answer(customer.get(page).text, "yes"))
+    assert Approval.objects.get().state == "pending"
+
+
+def test_asking_for_a_person_and_reading_them(clerk: Clerk, page: str, customer: Client, sam: User) -> None:
+    assert "Write first what it is about" in customer.post(page, {"do": "person"}).text
+    script(clerk, says("Hello."))
+    customer.post(page, {"do": "say", "text": "Hello?"})
+    run = drive(clerk)
+    customer.post(page, {"do": "person"})
+    assert "A person will answer you here." in customer.get(page).text
+    actions.take_over_run(run.pk, sam)
+    actions.write_message(run.pk, "I am here.", sam)
+    shown = customer.get(page).text
+    assert "A person has taken over." in shown
+    assert "A person of our team" in shown
+    assert "Sam" not in shown
+
+
+def test_what_was_typed_is_kept_when_it_is_refused(clerk: Clerk, page: str, customer: Client, settings: Any) -> None:
+    settings.CUSTOMER_MESSAGES_PER_MINUTE = 0
+    refused = customer.post(page, {"do": "say", "text": "Hello <there>"})
+    assert (refused.status_code, "Hello &lt;there&gt;</textarea>" in refused.text) == (429, True)
+
+
+def test_the_moving_part_comes_alone(clerk: Clerk, page: str, customer: Client) -> None:
+    part = customer.get(page, {"part": "moving"}).text
+    assert part.lstrip().startswith('<div id="moving"')
+    assert "<textarea" not in part
+
+
+def test_a_link_that_was_taken_back_has_expired_or_was_made_up_shows_nothing(
+    clerk: Clerk, page: str, link: CustomerLink, customer: Client, sam: User
+) -> None:
+    script(clerk, says("Hello."))
+    customer.post(page, {"do": "say", "text": "A secret"})
+    customer_links.revoke(link, "test")
+    gone = [customer.get(page), customer.post(page, {"do": "say", "text": "More"})]
+    old = link_for(link.conversation, sam, hours=-1)
+    gone.append(customer.get(f"/talk/{customer_links.signed(old)}/"))
+    assert [answer.status_code for answer in gone] == [410, 410, 410]
+    assert "taken back" in gone[0].text
+    assert "no longer good" in gone[2].text
+    unknown = customer.get(f"{page[:-2]}x/")
+    assert unknown.status_code == 404
+    assert not [answer for answer in (*gone, unknown) if "A secret" in answer.text]
+    assert Run.objects.count() == 1
+
+
+def test_a_link_is_no_good_when_whoever_made_it_may_no_longer_act(page: str, customer: Client, sam: User) -> None:
+    sam.is_active = False
+    sam.save()
+    assert customer.get(page).status_code == 410
+
+
+def test_the_page_stays_with_whoever_has_its_address(page: str, customer: Client) -> None:
+    headers = customer.get(page).headers
+    assert headers["Referrer-Policy"] == "same-origin"
+    assert "no-store" in headers["Cache-Control"]
+    assert headers["X-Robots-Tag"] == "noindex, nofollow"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+
+
+def test_a_form_of_another_site_says_nothing(page: str) -> None:
+    assert Client(enforce_csrf_checks=True).post(page, {"do": "say", "text": "Hello"}).status_code in (302, 403)
+    assert not Run.objects.exists()
+
+
+def test_without_an_asgi_server_there_is_no_stream(page: str, customer: Client) -> None:
+    assert customer.get(f"{page}events/").status_code == 503

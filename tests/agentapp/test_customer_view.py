@@ -1,0 +1,81 @@
+"""What a customer is told that an agent still needs to know."""
+
+import pytest
+from django.contrib.auth.models import User
+
+from agentapp import conversations, customer_view
+from agentapp.models import Conversation, Run, Tool
+from tests.conftest import Clerk
+from tests.guided import Guide
+
+ASKING = {
+    "matched": ["finding"],
+    "evaluations": {"look_up": {"state": "needs_to_run", "calls": [{}]}},
+    "says": "What shall I look up?",
+}
+
+
+@pytest.fixture
+def guide(clerk: Clerk) -> Guide:
+    guide = Guide(clerk)
+    guide.guideline("finding", "", "look_up")
+    declare(display_name="what it is", examples=["kettle"])
+    return guide
+
+
+def declare(**said: object) -> None:
+    Tool.objects.filter(name="look_up").update(parameters={"what": said})
+
+
+def ask(guide: Guide, **entry: object) -> Run:
+    return guide.run({**ASKING, **entry}, customer="Ana", conversation="chat")
+
+
+def needed() -> list[customer_view.Needed]:
+    return list(customer_view.of(Conversation.objects.get(key="chat")).needed)
+
+
+def test_what_an_answer_asked_for_is_named_as_customers_know_it(guide: Guide) -> None:
+    ask(guide)
+    [one] = needed()
+    assert (one.name, list(one.examples), list(one.choices)) == ("what it is", ["kettle"], [])
+
+
+def test_what_can_be_chosen_is_offered(guide: Guide) -> None:
+    schema = Tool.objects.get(name="look_up").input_schema
+    schema["properties"]["what"]["enum"] = ["kettle", "cup"]
+    Tool.objects.filter(name="look_up").update(input_schema=schema)
+    ask(guide)
+    assert list(needed()[0].choices) == ["kettle", "cup"]
+
+
+def test_too_much_to_choose_from_is_not_offered(guide: Guide) -> None:
+    schema = Tool.objects.get(name="look_up").input_schema
+    schema["properties"]["what"]["enum"] = [f"kettle {number}" for number in range(customer_view.MAX_CHOICES + 1)]
+    Tool.objects.filter(name="look_up").update(input_schema=schema)
+    ask(guide)
+    assert list(needed()[0].choices) == []
+
+
+def test_what_is_hidden_is_not_named(guide: Guide) -> None:
+    declare(hidden=True)
+    ask(guide)
+    assert needed() == []
+
+
+def test_once_it_was_answered_nothing_is_needed(guide: Guide) -> None:
+    ask(guide)
+    ask(guide, evaluations={}, says="Here it is.")
+    assert needed() == []
+
+
+def test_where_a_person_has_written_since_nothing_is_needed(guide: Guide, clerk: Clerk) -> None:
+    run = ask(guide)
+    conversation = Conversation.objects.get(key="chat")
+    conversations.add(conversation, run, "assistant", "I look it up for you.", author=User.objects.first())
+    assert needed() == []
+
+
+def test_an_agent_without_guidelines_needs_nothing(clerk: Clerk) -> None:
+    clerk.run({"text": "Hello."}, customer="Ana", conversation="chat")
+    assert needed() == []

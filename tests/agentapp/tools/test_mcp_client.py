@@ -1,0 +1,351 @@
+"""Connections to MCP servers: shared, lost, opened anew, and held to where they may lead."""
+
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from agentapp import nudges
+from agentapp.environment import env, read_commands
+from agentapp.models import Tool, ToolSource
+from agentapp.tools import mcp_client, mcp_connection, mcp_source, mcp_target
+from agentapp.tools.base import OutcomeUnknown, ToolError
+from agentapp.tools.mcp_source import CannotBeAsked
+from tests.mcp_servers import Answer, Peer, Scripted, command, context, run, said
+from tests.processes import until
+
+# None of it depends on the tests' database.
+pytestmark = pytest.mark.apart
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "zombie" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def killed_while(peer: Peer, tool: Tool) -> BaseException:
+    """What a call of `slow` ends with whose server is killed once it has begun."""
+    ended: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            run(tool, {"text": "a"})
+        except BaseException as error:
+            ended.append(error)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    until(lambda: peer.calls_of("slow"), "the call to begin")
+    peer.kill()
+    calling.join(60)
+    return ended[0]
+
+
+# --- Lost and opened anew -----------------------------------------------------------------------
+
+
+def test_a_write_whose_server_is_killed_is_unknown_and_not_sent_again(peer: Peer) -> None:
+    tool = peer.tool("slow")
+    assert isinstance(killed_while(peer, tool), OutcomeUnknown)
+    if peer.process is not None:
+        peer.serve()
+    assert run(peer.tool("add"), {"a": 1, "b": 1}).data == {"sum": 2}
+    assert peer.calls_of("slow") == [{"text": "a"}]
+
+
+def test_a_server_that_was_killed_between_two_calls_is_connected_to_anew(peer: Peer) -> None:
+    tool = peer.tool("note")
+    run(tool, {"text": "before"})
+    peer.kill()
+    if peer.process is not None:
+        peer.serve()
+    run(tool, {"text": "after"})
+    assert peer.calls_of("note") == [{"text": "before"}, {"text": "after"}]
+
+
+def test_a_read_whose_server_ends_is_asked_for_once_more(started: Peer) -> None:
+    tool = started.tool("die", "read")
+    with pytest.raises(ToolError) as raised:
+        run(tool, {"text": "a"})
+    assert raised.value.retryable
+    assert len(started.calls_of("die")) == 2
+
+
+def test_a_write_that_its_server_dies_of_is_sent_once(started: Peer) -> None:
+    with pytest.raises(OutcomeUnknown, match=r"The server has ended"):
+        run(started.tool("die"), {"text": "a"})
+    assert len(started.calls_of("die")) == 1
+
+
+def test_a_server_that_cannot_be_reached_says_that_nothing_was_done(served: Peer) -> None:
+    tool = served.tool("note")
+    served.kill()
+    with pytest.raises(ToolError, match="nothing was done") as raised:
+        run(tool, {"text": "a"})
+    assert raised.value.retryable
+    served.serve()
+
+
+def test_the_first_attempt_to_connect_may_time_out(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_connection, "CONNECT_SECONDS", 1.0)
+    never, first = threading.Event(), []
+
+    def hang_once(request: dict[str, Any]) -> Answer | None:
+        if not first:
+            first.append(request)
+            never.wait(30)
+        return 404, {}, b""
+
+    scripted.at["server/discover"] = hang_once
+    assert run(scripted.tool(), {}).data == "done"
+    never.set()
+    assert first
+
+
+def test_a_connection_is_tried_three_times(scripted: Scripted) -> None:
+    def broken(request: dict[str, Any]) -> Answer | None:
+        return None
+
+    scripted.at["initialize"] = broken
+    with pytest.raises(CannotBeAsked, match="broke off"):
+        mcp_source.listed(scripted.source, 30)
+    assert scripted.asked.count("initialize") == 3
+
+
+def test_a_command_that_is_not_there_is_said_so_at_once(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.MCP_COMMANDS = {"gone": {**command(Path("/")), "command": ["/no/such/program"]}}
+    opened: list[object] = []
+    original = mcp_connection.Connection.open
+    monkeypatch.setattr(mcp_connection.Connection, "open", lambda *given: opened.append(given) or original(*given))
+    with pytest.raises(CannotBeAsked, match="could not be started"):
+        mcp_source.listed(ToolSource(name="gone", location="stdio:gone"), 30)
+    assert len(opened) == 1
+
+
+# --- Shared -------------------------------------------------------------------------------------
+
+
+def test_threads_share_one_connection(started: Peer) -> None:
+    tool = started.tool("add", "read")
+    pid = started.pid
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda n: run(tool, {"a": n, "b": 1}).data["sum"], range(24)))
+    assert found == list(range(1, 25))
+    assert started.pid == pid
+
+
+def test_a_call_that_breaks_off_takes_no_other_with_it(scripted: Scripted) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def call(request: dict[str, Any]) -> Answer | None:
+        if request["params"]["arguments"].get("text") == "break":
+            return None
+        begun.set()
+        go_on.wait(30)
+        return said(request, {"content": [{"type": "text", "text": "done"}]})
+
+    scripted.at["tools/call"] = call
+    tool = scripted.tool()
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(run, tool, {"text": "go on"})
+        assert begun.wait(30)
+        with pytest.raises(OutcomeUnknown):
+            run(tool, {"text": "break"})
+        go_on.set()
+        assert other.result(30).data == "done"
+
+
+def test_a_source_that_is_configured_otherwise_gets_a_connection_of_its_own(started: Peer, settings: Any) -> None:
+    started.tool("note")
+    before = started.pid
+    settings.MCP_COMMANDS["peer"] = command(started.folder, environment={"MODE": "other"})
+    started.tool("note")
+    assert started.pid != before
+    until(lambda: not is_alive(before), "the server that nobody asks any more to end")
+
+
+def test_closing_everything_ends_the_servers_that_were_started(started: Peer) -> None:
+    started.tool("note")
+    pid = started.pid
+    mcp_client.close_all()
+    assert not is_alive(pid)
+
+
+# --- What a server says by itself ---------------------------------------------------------------
+
+
+def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(nudges, "source_changed", told.append)
+    mcp_client.close_all()  # what is kept may have been told of a change just now
+    change = peer.tool("change")
+    # Whoever has just connected may not listen yet.
+    until(lambda: run(change, {"note": None}) and told, "the change to be told")
+    assert set(told) == {peer.source.name}
+
+
+# --- Held to where it may lead ------------------------------------------------------------------
+
+
+class Canary:
+    """Listens, and counts who comes."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+
+    @property
+    def visitors(self) -> int:
+        self._socket.setblocking(False)
+        try:
+            self._socket.accept()
+        except BlockingIOError:
+            return 0
+        return 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f000001"])
+def test_an_inner_address_is_not_asked(host: str) -> None:
+    canary = Canary()
+    source = ToolSource(name="inner", location=f"https://{host}:{canary.port}/mcp")
+    with pytest.raises(CannotBeAsked, match=r"not a public address|no address"):
+        mcp_source.listed(source, 30)
+    assert canary.visitors == 0
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_place_is_not_followed(scripted: Scripted, status: int) -> None:
+    canary = Canary()
+    where = {"Location": f"http://127.0.0.1:{canary.port}/mcp"}
+    scripted.at["tools/call"] = lambda request: (status, where, b"")
+    with pytest.raises(OutcomeUnknown, match="not followed"):
+        run(scripted.tool(), {})
+    assert canary.visitors == 0
+
+
+def test_a_redirect_within_the_server_is_followed(scripted: Scripted) -> None:
+    ways = iter([(307, {"Location": "/elsewhere"}, b"")])
+
+    def once(request: dict[str, Any]) -> Answer:
+        return next(ways, None) or said(request, {"content": [{"type": "text", "text": "there"}]})
+
+    scripted.at["tools/call"] = once
+    assert run(scripted.tool(), {}).data == "there"
+
+
+def test_the_credential_is_sent_and_never_shown(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREDENTIAL_SHOP", "s3cret-and-long")
+    scripted.source.credentials = {"bearer": "SHOP"}
+    echoed = {"content": [{"type": "text", "text": "You sent Bearer s3cret-and-long."}]}
+    scripted.at["tools/call"] = lambda request: said(request, echoed)
+    assert run(scripted.tool(), {}).data == "You sent Bearer [redacted]."
+    assert {headers["Authorization"] for headers in scripted.headers} == {"Bearer s3cret-and-long"}
+    target = mcp_target.of_source(scripted.source)
+    assert "s3cret" not in repr(target)
+
+
+def test_a_credential_that_is_refused_is_said_so_without_it(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CREDENTIAL_SHOP", "s3cret-and-long")
+    scripted.source.credentials = {"bearer": "SHOP"}
+    scripted.at["initialize"] = lambda request: (401, {}, b"s3cret-and-long is wrong")
+    with pytest.raises(CannotBeAsked, match=r"^The server answered 401: it wants another credential\.$"):
+        mcp_source.listed(scripted.source, 30)
+    assert scripted.asked.count("initialize") == 1
+
+
+def test_a_credential_of_several_lines_is_not_sent(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CREDENTIAL_SHOP", "one\r\nX-Other: two")
+    scripted.source.credentials = {"bearer": "SHOP"}
+    with pytest.raises(CannotBeAsked, match="CREDENTIAL_SHOP cannot be sent"):
+        mcp_source.listed(scripted.source, 30)
+    assert scripted.headers == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {"Content-Type": "text/html"}, b"<h1>Welcome</h1>"),
+        (200, {"Content-Type": "application/json"}, b"{"),
+        (200, {"Content-Type": "application/json"}, b"[" * 100_000),
+        (200, {"Content-Type": "application/json"}, b"x" * 5 * 1024 * 1024),
+        (200, {"Content-Type": "application/json", "Content-Encoding": "gzip"}, b"\x1f\x8b"),
+        (202, {}, b""),
+        (500, {"Content-Type": "text/plain"}, b"Traceback"),
+        (502, {}, b""),
+    ],
+    ids=["html", "half", "deep", "large", "packed", "accepted", "500", "502"],
+)
+def test_an_answer_that_cannot_be_read_leaves_a_write_unknown(scripted: Scripted, answer: Answer) -> None:
+    scripted.at["tools/call"] = lambda request: answer
+    with pytest.raises(OutcomeUnknown):
+        run(scripted.tool(), {})
+    assert scripted.asked.count("tools/call") == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_a_call_that_is_refused_at_the_door_has_done_nothing(scripted: Scripted, status: int) -> None:
+    scripted.at["tools/call"] = lambda request: (status, {}, b"")
+    with pytest.raises(ToolError, match=f"answered {status}"):
+        run(scripted.tool(), {})
+
+
+def test_a_list_without_end_is_given_up(scripted: Scripted) -> None:
+    scripted.at["tools/list"] = lambda request: said(request, {"tools": [], "nextCursor": "more"})
+    with pytest.raises(CannotBeAsked, match="more than 50 pages"):
+        mcp_source.listed(scripted.source, 30)
+
+
+def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted) -> None:
+    never = threading.Event()
+    scripted.at["tools/call"] = lambda request: never.wait(60) and None
+    with pytest.raises(OutcomeUnknown, match="in time"):
+        run(scripted.tool(), {}, context(seconds=1))
+    never.set()
+
+
+# --- The setting --------------------------------------------------------------------------------
+
+
+def test_commands_are_read_from_one_setting() -> None:
+    found = read_commands('{"files": {"command": ["node", "server.js"], "credentials": {"TOKEN": "FILES"}}}')
+    assert found["files"] == {
+        "command": ["node", "server.js"], "cwd": "/", "environment": {}, "inherit": ["PATH"],
+        "credentials": {"TOKEN": "FILES"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[]", "{", '{"A b": {"command": ["x"]}}', '{"a": {"command": "rm -rf /"}}', '{"a": {"command": []}}',
+        '{"a": {"command": ["x"], "shell": true}}', '{"a": {"command": ["x"], "environment": {"A": 1}}}',
+        '{"a": {"command": ["x"], "inherit": "PATH"}}', '{"a": "x"}',
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_read_is_refused_without_repeating_it(
+    raw: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_COMMANDS", raw)
+    with pytest.raises(ImproperlyConfigured) as raised:
+        env("MCP_COMMANDS", {}, read_commands, "commands")
+    assert "rm -rf" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "location", ["", "stdio:unknown", "ftp://a.test/", "file:///etc/passwd", "https://u:p@a.test/", "https://"]
+)
+def test_a_location_that_leads_nowhere_is_said_so(location: str, settings: Any) -> None:
+    settings.MCP_COMMANDS = {}
+    assert mcp_target.problem_of(location)
+    with pytest.raises(CannotBeAsked):
+        mcp_source.listed(ToolSource(name="nowhere", location=location), 5)

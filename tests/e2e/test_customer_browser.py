@@ -1,0 +1,97 @@
+"""The customer's page in a real browser: it follows the conversation, works without script, and anybody can read it."""
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from agentapp import customer_links, loop
+from agentapp.models import CustomerLink, Run
+from tests.agentapp.customers_at_work import access_to, customer_rule
+from tests.conftest import Clerk, call, calls, says
+from tests.e2e.conftest import violations
+
+pytestmark = pytest.mark.browser
+type Browse = Callable[..., Page]
+PAY = calls(call("p", "pay", account="ana", amount=5), text="I propose to pay.")
+
+
+@pytest.fixture
+def link(clerk: Clerk, sam: User) -> CustomerLink:
+    customer_rule()
+    clerk.agent.driver_settings = {"script": [PAY, says("It is paid.")]}
+    clerk.agent.save()
+    return customer_links.make(
+        access_to(clerk).conversation, sam, timezone.now() + timedelta(hours=1), "test"
+    )  # fmt: skip
+
+
+def address(link: CustomerLink) -> str:
+    return f"/talk/{customer_links.signed(link)}/"
+
+
+def drive() -> None:
+    def work() -> None:
+        try:
+            loop.drive(Run.objects.latest("created_at").pk)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+
+
+def shot(page: Page, name: str) -> None:
+    if os.environ.get("SHOTS"):
+        page.screenshot(path=Path(os.environ["SHOTS"]) / f"customer-{name}.png")
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1440, "dark")])
+def test_a_customer_talks_and_confirms_while_the_page_follows(
+    browse: Browse, link: CustomerLink, complaints: list[str], width: int, theme: Any
+) -> None:
+    page = browse(None, address(link), width=width, height=844, color_scheme=theme)
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Pay me.")).to_be_visible()
+    drive()
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    shot(page, f"asked-{width}-{theme}")
+    page.get_by_role("button", name="Yes").click()
+    drive()
+    expect(page.get_by_text("It is paid.")).to_be_visible()
+    assert violations(page) == []
+    shot(page, f"paid-{width}-{theme}")
+    customer_links.revoke(link, "test")
+    expect(page.get_by_role("heading", name="This link was taken back")).to_be_visible()
+    assert violations(page) == []
+    assert [text for text in complaints if "410" not in text] == []
+
+
+def test_without_script_a_reload_shows_what_is_new(browse: Browse, link: CustomerLink) -> None:
+    page = browse(None, address(link), java_script_enabled=False)
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    drive()
+    page.reload()
+    page.get_by_role("button", name="No").click()
+    drive()
+    page.reload()
+    assert Run.objects.get().executions.get().reason == "approval_rejected"
+
+
+def test_somebody_without_a_good_link_reads_what_to_do(browse: Browse, server: str) -> None:
+    page = browse(None, "/talk/made-up/")
+    expect(page.get_by_role("heading", name="No such link")).to_be_visible()
+    assert violations(page) == []
