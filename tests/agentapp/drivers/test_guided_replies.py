@@ -132,7 +132,7 @@ def test_without_anything_to_choose_from_nothing_is_called(guide: Guide) -> None
 def weather(place: str) -> ToolResult:
     """Tell the weather."""
     brought = {"action": "Speak of the storm only.", "priority": 100, "criticality": "high"}
-    return ToolResult(data="A storm.", control={"transient_guidelines": [brought, {"action": " "}, "nonsense"]})
+    return ToolResult(data="A storm.", control={"transient_guidelines": [brought]})
 
 
 def test_a_guideline_that_comes_with_a_result_goes_before_lower_ones_in_this_reply_only(
