@@ -312,9 +312,10 @@ def _conclude(state: RunState) -> bool:
 
 def _record_failed_step(state: RunState, started_at: datetime) -> None:
     """A driver broke down in the middle of a decision: the step stands on record, and its hooks run."""
-    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."))
+    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."), usage=state.heard)
     with ledger.transaction():
         step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
+        budgets.spend(state.run, reply.usage.cost)
     if step is not None:
         state.steps.append(StepRows(step, []))
         _add_usage(state.run, reply)

@@ -7,16 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from django.conf import settings
 from django.db import DatabaseError
 
-from agentapp import breakers, drafts, llm, points
-from agentapp.breakers import Thing
+from agentapp import breakers, budgets, drafts, llm, points, runs
+from agentapp.breakers import CircuitOpen, Thing
 from agentapp.compilers import compile_messages
 from agentapp.considered import GUIDED
 from agentapp.deadline import let_go_of_database
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import Driver, StepRequest
+from agentapp.hooks import HookFailed
 from agentapp.known import known_to
 from agentapp.llm import ModelError
-from agentapp.messages import Reply
+from agentapp.messages import Reply, StopRun, Usage
 from agentapp.models import Tool
 from agentapp.state import RunState
 from agentapp.toolset import specs, tool_choice
@@ -58,6 +59,9 @@ class DriveRuntime:
         let_go_of_database()
         with ThreadPoolExecutor(max_workers=min(len(asked), AT_ONCE) or 1, thread_name_prefix="model") as threads:
             came = list(threads.map(lambda each: _reply_or_error(each.request), asked))
+        # Before hooks see any of them: what was spent is counted, also where one ends the run.
+        for reply in came:
+            self._hear(reply)
         return [self._taken(each, reply) for each, reply in zip(asked, came, strict=True)]
 
     def _taken(self, asked: points.Inference, reply: Reply | ModelError) -> Reply | ModelError:
@@ -83,8 +87,13 @@ class DriveRuntime:
             self.state.discard_draft()
             _count_failure(things, error)
             raise
+        self._hear(reply)
         self._count_success(things)
         return reply
+
+    def _hear(self, reply: Reply | ModelError) -> None:
+        if isinstance(reply, Reply):
+            self.state.heard += reply.usage
 
     def _count_success(self, things: list[Thing]) -> None:
         if breakers.need_a_look(self.state.run):
@@ -127,7 +136,22 @@ def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Re
         tool_choice=tool_choice(run, disclosed, has_called) if may_call else "none",
         known=known_to(state, disclosed) if run.agent_snapshot["driver"] == GUIDED else None,
     )
-    return driver_of(state).next_step(request)
+    state.heard = Usage()
+    try:
+        return driver_of(state).next_step(request)
+    except (ModelError, StopRun, HookFailed, CircuitOpen):
+        _count_heard(state)
+        raise
+
+
+def _count_heard(state: RunState) -> None:
+    """Replies cost what they cost, also where a later one did not come and no step is made of them."""
+    used = state.heard.credible
+    if used != Usage():
+        with ledger.transaction():
+            run = state.locked()
+            runs.add_usage(run, used)
+            budgets.spend(run, used.cost)
 
 
 def _reply_or_error(request: llm.Request) -> Reply | ModelError:

@@ -9,6 +9,7 @@ from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_earlier
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
+from agentapp.messages import Usage
 from agentapp.models import Run, Tool
 from agentapp.proposals import Situation
 from agentapp.toolset import Configuration, read_configuration
@@ -30,6 +31,8 @@ class RunState:
     step_under_way: bool = False
     """The last step has calls, and the hooks behind it may not have run."""
     cancellation: Cancellation = field(default_factory=Cancellation)
+    heard: Usage = field(default_factory=Usage)
+    """What models took for the step that is being decided."""
     drafted: bool = False
     """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
 

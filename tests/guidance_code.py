@@ -1,10 +1,11 @@
 """What an installation may write for its guidance: matchers, choices, planners, batchers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from agentapp.guidance.batching import Batch, Candidate
 from agentapp.guidance.known import Context
+from agentapp.guidance.planner import PlannedCall
 
 
 def is_vip(context: Context) -> tuple[bool, str]:
@@ -55,3 +56,94 @@ class Backwards(Watching):
 
     def needs_additional_iteration(self, context: Context) -> bool:
         return context.iteration == 1
+
+
+# --- Code that is wrong ------------------------------------------------------------------------
+
+
+async def a_coroutine(context: Context) -> bool:
+    return False
+
+
+def a_word(context: Context) -> str:
+    return "no"
+
+
+def nothing(*given: Any) -> None:
+    return None
+
+
+def a_text(context: Context) -> str:
+    return "ana-daily"
+
+
+def too_large_a_number(context: Context) -> list[int]:
+    return [2**60]
+
+
+def half_a_character(context: Context) -> list[str]:
+    return ["ana\ud83d"]
+
+
+def fails_on_the_way(context: Context) -> Iterator[str]:
+    yield "ana"
+    raise LookupError("The directory is away.")
+
+
+def very_many(context: Context) -> list[str]:
+    return [f"account-{number}" for number in range(100_000)]
+
+
+def broken_batcher(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    raise LookupError("No batches today.")
+
+
+def all_but_the_first(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    return [Batch(1, tuple(candidates[1:]))]
+
+
+def twice_the_first(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    return [Batch(1, tuple(candidates)), Batch(2, tuple(candidates[:1]))]
+
+
+def all_of_one_number(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    return [Batch(100_000, (candidate,)) for candidate in candidates]
+
+
+class NotBuilt(Watching):
+    def __init__(self) -> None:
+        raise LookupError("No plan today.")
+
+
+class Raising(Watching):
+    def on_guidelines_resolved(self, context: Context, matches: Any) -> None:
+        raise LookupError("The plan is lost.")
+
+
+class Silent(Watching):
+    def on_tools_inferred(self, context: Context, calls: Any) -> Any:
+        return None
+
+
+class Wordy(Watching):
+    def on_tools_inferred(self, context: Context, calls: Any) -> Any:
+        return ["look_up"]
+
+
+class Unsure(Watching):
+    def needs_additional_iteration(self, context: Context) -> Any:
+        return "maybe"
+
+
+class Stuttering(Watching):
+    """Names each call twice, and one of its own."""
+
+    def on_tools_inferred(self, context: Context, calls: Any) -> Any:
+        return [*calls, *calls, PlannedCall("call_own", "fail", {"how": "never"})]
+
+
+class Half:
+    """A planner without most of it."""
+
+    def on_guidelines_resolved(self, context: Context, matches: Any) -> None:
+        return None

@@ -2,7 +2,8 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +22,7 @@ from agentapp.guidance.matching import Judged
 from agentapp.messages import ChatMessage, Note, Reply, Usage, UserMessage
 from agentapp.tools.parameters import CUSTOMER
 from agentapp.tools.schema import problems_of
+from approvals.digest import MalformedJSON, parse
 
 TEMPERATURES = (0.15, 0.3, 0.1)
 """Of the attempts at one structured answer."""
@@ -54,9 +56,12 @@ class ModelInference:
         schemas = [prompts.evaluate_schema(question) for question in questions]
         batches = [question.batch.number for question in questions]
         answers = self._structured("infer_tools", requests, schemas, batches)
+        others = turn.known.tools
         return [
             {
-                candidate.tool.name: _verdict(candidate.tool, answer["tools"][candidate.tool.name], question.is_full)
+                candidate.tool.name: _verdict(
+                    candidate.tool, answer["tools"][candidate.tool.name], question.is_full, others
+                )
                 for candidate in question.batch.candidates
             }
             for question, answer in zip(questions, answers, strict=True)
@@ -140,16 +145,28 @@ def _tempered(request: llm.Request, temperature: float) -> llm.Request:
 
 
 def _read(text: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-    return next((found for found in objects(text) if not problems_of(schema, found)), None)
+    """The answer in a text. None where there is none, or several that differ.
+
+    A model that quotes an answer which a customer or a result has put before it must not be taken at their word.
+    """
+    with suppress(MalformedJSON):
+        whole = parse(text.strip())
+        if isinstance(whole, dict) and not problems_of(schema, whole):
+            return whole
+    found = [each for each in objects(text) if not problems_of(schema, each)]
+    return found[0] if found and all(each == found[0] for each in found) else None
 
 
-def _verdict(tool: ToolFacts, said: Mapping[str, Any], is_full: bool) -> Verdict:
-    """What a model said of one tool. That it should not run counts, whatever calls stand beside it."""
+def _verdict(tool: ToolFacts, said: Mapping[str, Any], is_full: bool, others: Collection[str]) -> Verdict:
+    """What a model said of one tool. That it should not run counts, whatever calls stand beside it.
+
+    A better tool is one of those there are: models write "none" where there is nothing better.
+    """
     why, better = str(said.get("why", "")), said.get("better_tool")
     calls = tuple(_arguments(tool, call) if is_full else call for call in said.get("calls", ()))
     if said.get("already_known") or said.get("same_call_was_made"):
         return Verdict("data_already_in_context", why)
-    if better and better != tool.name:
+    if better in others and better != tool.name:
         return Verdict("not_applicable", f"{why} {better} serves better.".strip())
     return Verdict("needs_to_run" if said["should_run"] else "not_applicable", why, calls)
 

@@ -1,6 +1,7 @@
 """What a model without function calling reads: the tools and the decision format as text, and the run as dialogue."""
 
 import json
+import re
 from collections.abc import Sequence
 
 from agentapp.drivers.react_decision import callable_tools, must_call
@@ -9,6 +10,9 @@ from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage, ToolSp
 AGAIN = "Reply again with one JSON object in the decision format and nothing else."
 FINAL_ONLY = "Return only the final answer as plain text."
 GIVE_IT = "Give the final answer now, as plain text."
+
+# Words that open a line of the dialogue. A person who writes one must not be taken for a tool, or for the agent.
+_OURS = re.compile(r"^([^\S\n]*)(Observation|Thought|Action Input|Action)(?=[^\S\n]*:)", re.MULTILINE | re.IGNORECASE)
 
 _CALL = '{"thought": "why", "type": "call_tool", "tool": "the name of a tool", "args": {"argument": "value"}}'
 _ANSWER = '{"thought": "why", "type": "final_answer", "answer": "what you say in the end"}'
@@ -67,4 +71,6 @@ def _turn(message: ChatMessage) -> UserMessage | AssistantMessage:
         for call in message.tool_calls:
             lines += [f"Action: {call.name}", f"Action Input: {call.arguments_text}"]
         return AssistantMessage("\n".join(lines))
-    return AssistantMessage(message.text) if isinstance(message, AssistantMessage) else message
+    if isinstance(message, AssistantMessage):
+        return AssistantMessage(message.text)
+    return UserMessage(_OURS.sub(r'\1"\2"', message.text))

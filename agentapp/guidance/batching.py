@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from agentapp.guidance import extensions
 from agentapp.guidance.known import ToolFacts
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,24 @@ def batches(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]
         others = tuple(each.tool for each in by_name.values() if each.tool.name not in members)
         reference = others if candidate.tool.overlap == "always" else ()
         made.append(Batch(len(made) + 1, together, reference))
+    return made
+
+
+def by_code(path: str, candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
+    """Batches of a batcher of an installation, numbered anew. Raises ModelError.
+
+    Each candidate stands in one of them: one that is left out would be passed over in silence, and how a batch
+    is looked at rests on who is in it.
+    """
+    what = "The batcher"
+    found = extensions.call(path, what, candidates, overlaps)
+    if not isinstance(found, list | tuple) or not all(isinstance(each, Batch) for each in found):
+        raise extensions.unusable(path, what, "gave no list of batches")
+    asked = [batch for batch in found if batch.candidates]
+    made = [replace(batch, number=number) for number, batch in enumerate(asked, start=1)]
+    placed = [candidate for batch in made for candidate in batch.candidates]
+    if len(placed) != len(candidates) or not all(candidate in placed for candidate in candidates):
+        raise extensions.unusable(path, what, "did not put every candidate into one batch, and nothing else")
     return made
 
 

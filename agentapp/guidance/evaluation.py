@@ -1,5 +1,6 @@
 """From a model's word about a tool to the calls that may be proposed: the checks that no model is trusted with."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,15 @@ from agentapp.guidance.known import Done, ToolFacts
 from agentapp.tools.arguments import with_defaults
 from agentapp.tools.parameters import choices_of, takes_null
 from agentapp.tools.schema import unknown_names
-from approvals.digest import canonical
-from approvals.masking import MASK
+from approvals.digest import MalformedJSON, canonical
+from approvals.masking import masked
 
 MISSING = "<<__missing__>>"
 """What a model writes for a value it does not know."""
 STAGED = "The same call has been made in this run."
+
+MAX_SHOWN_CHOICES = 100
+"""A value may be any of all; so many are told to models and people."""
 
 type Choices = Mapping[tuple[str, str], Sequence[Any]]
 """Of (tool, argument): the values a choice provider allows now."""
@@ -117,7 +121,7 @@ def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -
         null = takes_null(schema, name)
         if isinstance(value, Guess) and value.state == "invalid":
             insights.append(_insight("invalid", tool, name, allowed, value.value))
-        elif isinstance(value, Guess) or value == MISSING or (value is None and not null):
+        elif isinstance(value, Guess) or _is_unknown(value) or (value is None and not null):
             if name in required:
                 insights.append(_insight("missing", tool, name, allowed))
             elif null:
@@ -129,32 +133,54 @@ def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -
     return arguments, insights
 
 
+def _is_unknown(value: Any) -> bool:
+    """Whether a model did not know a value, or a part of it: the marker must not reach a tool as a text."""
+    if isinstance(value, Mapping):
+        return any(map(_is_unknown, value.values()))
+    return any(map(_is_unknown, value)) if isinstance(value, list) else value == MISSING
+
+
 def _is_among(value: Any, allowed: Sequence[Any] | None) -> bool:
     """Whether a value, or each item of a list, can be chosen. To JSON true is not 1."""
     if allowed is None or value is None:
         return True
-    known = {canonical(each) for each in allowed}
-    return all(canonical(each) in known for each in (value if isinstance(value, list) else [value]))
+    known = {_text(each) for each in allowed}
+    return all(_text(each) in known for each in (value if isinstance(value, list) else [value]))
 
 
 def _key(tool: ToolFacts, arguments: Mapping[str, Any] | None) -> str:
     """One text for all spellings of the same call."""
-    return canonical(with_defaults(dict(tool.input_schema), dict(arguments or {})))
+    return _text(with_defaults(dict(tool.input_schema), dict(arguments or {})))
+
+
+def _text(value: Any) -> str:
+    """One text for all spellings of a value. A schema's own numbers may be larger than any that a call can carry."""
+    try:
+        return canonical(value)
+    except MalformedJSON:
+        return json.dumps(value, sort_keys=True, default=str)
+
+
+def shown(allowed: Sequence[Any]) -> list[Any]:
+    """Choices as they are told and kept: the first of them, and how many more there are."""
+    more = len(allowed) - MAX_SHOWN_CHOICES
+    return [*allowed[:MAX_SHOWN_CHOICES], *([f"… and {more} more"] if more > 0 else [])]
 
 
 def _insight(kind: Any, tool: ToolFacts, name: str, allowed: Sequence[Any] | None, value: Any = None) -> Insight:
     declared = tool.parameters.get(name, {})
-    described = tool.input_schema.get("properties", {}).get(name, {})
+    described = tool.input_schema.get("properties", {}).get(name)
+    said = described.get("description") if isinstance(described, Mapping) else None
     return Insight(
         kind=kind,
         tool=tool.name,
         parameter=name,
         display_name=declared.get("display_name") or name.replace("_", " "),
         significance=declared.get("significance", ""),
-        description=declared.get("description") or described.get("description", ""),
+        description=declared.get("description") or str(said or ""),
         examples=tuple(declared.get("examples", ())),
-        choices=None if allowed is None else tuple(allowed),
+        choices=None if allowed is None else tuple(shown(allowed)),
         precedence=declared.get("precedence"),
-        invalid_value=MASK if kind == "invalid" and name in tool.secret_fields else value,
+        invalid_value=masked({name: value}, tool.secret_fields)[name] if kind == "invalid" else None,
         hidden=bool(declared.get("hidden")),
     )

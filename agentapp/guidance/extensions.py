@@ -31,7 +31,11 @@ def load(path: str, what: str) -> Callable[..., Any]:
 
 def call(path: str, what: str, *arguments: Any) -> Any:
     """Call it. Raises ModelError when it fails; the log has how."""
-    function = load(path, what)
+    return ask(load(path, what), path, what, *arguments)
+
+
+def ask(function: Callable[..., Any], path: str, what: str, *arguments: Any) -> Any:
+    """Call what has been loaded already. Raises ModelError when it fails."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -39,3 +43,8 @@ def call(path: str, what: str, *arguments: Any) -> Any:
         raise ModelError(
             f"{what}: {path} failed ({type(error).__name__}); the log of the worker has it.", code="extension_failed"
         ) from error
+
+
+def unusable(path: str, what: str, found: str) -> ModelError:
+    """The error of code that gave what cannot be used: it must not be taken for something else."""
+    return ModelError(f"{what}: {path} {found}.", code="extension_failed")

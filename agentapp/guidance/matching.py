@@ -87,11 +87,17 @@ def said_of(guideline: Guideline, origin: Origin, judged: Judged) -> Matched:
 
 
 def _by_code(turn: Turn, guideline: Guideline) -> Judged:
-    """True or False, or the same with a reason."""
-    found = extensions.call(guideline.python, f"The matcher of the guideline {guideline.name}", Context.of(turn))
-    if isinstance(found, tuple) and len(found) == 2:
-        return Judged(bool(found[0]), str(found[1]))
-    return Judged(bool(found))
+    """True or False, or the same with a reason. Anything else, as a coroutine, says neither."""
+    what = f"The matcher of the guideline {guideline.name}"
+    found = extensions.call(guideline.python, what, Context.of(turn))
+    match found:
+        case bool():
+            return Judged(found)
+        case (bool() as holds, str() as why):
+            return Judged(holds, why)
+    raise extensions.unusable(
+        guideline.python, what, f"gave a {type(found).__name__}, and not true or false or a pair of it and a reason"
+    )
 
 
 def transient_of(known: Known) -> list[Guideline]:

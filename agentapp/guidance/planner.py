@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentapp.considered import Matched
+from agentapp.guidance import extensions
 from agentapp.guidance.known import Context, Done
 
 
@@ -36,6 +37,41 @@ class Planner(Protocol):
     def needs_additional_iteration(self, context: Context) -> bool:
         """Nothing is called. Whether to look at the guidelines once more before an answer is written."""
         ...
+
+
+class ByCode:
+    """A planner of an installation. Whatever it raises, or gives instead of calls, ends the run by its name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.planner = extensions.call(path, _WHAT)
+
+    def on_guidelines_resolved(self, context: Context, matches: Sequence[Matched]) -> None:
+        self._ask("on_guidelines_resolved", context, matches)
+
+    def on_tools_inferred(self, context: Context, calls: Sequence[PlannedCall]) -> Sequence[PlannedCall]:
+        found = self._ask("on_tools_inferred", context, calls)
+        if not isinstance(found, list | tuple) or not all(isinstance(call, PlannedCall) for call in found):
+            raise extensions.unusable(f"{self.path}.on_tools_inferred", _WHAT, "gave no list of calls")
+        return found
+
+    def on_tools_called(self, context: Context, calls: Sequence[Done]) -> None:
+        self._ask("on_tools_called", context, calls)
+
+    def needs_additional_iteration(self, context: Context) -> bool:
+        found = self._ask("needs_additional_iteration", context)
+        if not isinstance(found, bool):
+            raise extensions.unusable(f"{self.path}.needs_additional_iteration", _WHAT, "gave neither true nor false")
+        return found
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        method = getattr(self.planner, name, None)
+        if not callable(method):
+            raise extensions.unusable(self.path, _WHAT, f"has no {name}")
+        return extensions.ask(method, f"{self.path}.{name}", _WHAT, *arguments)
+
+
+_WHAT = "The planner"
 
 
 class PassThrough:

@@ -1,8 +1,9 @@
 """One look at the guidelines and their tools: what holds, what follows, which calls come of it."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agentapp.considered import Evaluated, Matched
 from agentapp.guidance import batching, candidates, evaluation, extensions, matching
@@ -14,6 +15,7 @@ from agentapp.guidance.known import Context, Turn
 from agentapp.guidance.planner import PassThrough, PlannedCall, Planner
 from agentapp.guidance.relations import Resolved, resolve
 from agentapp.tools.schema import plain_json
+from approvals.digest import MalformedJSON, canonical, parse
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def iterate(turn: Turn, means: Means) -> Prepared:
         matches=on_record(turn, said, resolved),
         evaluations=tuple(evaluations),
         offered=tuple(candidate.tool.name for candidate in found),
-        calls=tuple(inferred[call.id] for call in chosen if call.id in inferred),
+        # Each once, however often a planner names it.
+        calls=tuple(inferred[name] for name in dict.fromkeys(call.id for call in chosen) if name in inferred),
     )
 
 
@@ -139,8 +142,21 @@ def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
         for name, declared in candidate.tool.parameters.items():
             if path := declared.get("choice_provider"):
                 what = f"The choices of {name} of {candidate.tool.name}"
-                allowed[candidate.tool.name, name] = plain_json(list(extensions.call(path, what, context)))
+                allowed[candidate.tool.name, name] = _values(path, what, extensions.call(path, what, context))
     return allowed
+
+
+def _values(path: str, what: str, found: Any) -> list[Any]:
+    """Choices as values that a call can carry. Raises ModelError."""
+    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise extensions.unusable(path, what, f"gave a {type(found).__name__}, and no list of values")
+    values: list[Any] = plain_json(extensions.ask(list, path, what, found))
+    for value in values:
+        try:
+            parse(canonical(value))
+        except MalformedJSON as error:
+            raise extensions.unusable(path, what, f"gave a value that no call can carry ({error})") from error
+    return values
 
 
 def merged(first: Prepared, second: Prepared) -> Prepared:

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentapp.considered import Insight
 from agentapp.guidance.batching import Candidate
-from agentapp.guidance.evaluation import MISSING
+from agentapp.guidance.evaluation import MISSING, shown
 from agentapp.guidance.guidelines import Guideline
 from agentapp.guidance.inference import Brief, Question
 from agentapp.guidance.known import ToolFacts
@@ -132,7 +132,7 @@ def _tool(tool: ToolFacts, question: Question, candidate: Candidate) -> str:
             said.append(f"its value must come from the {declared['source']}")
         allowed = question.choices.get((tool.name, name))
         if allowed is not None:
-            said.append(f"one of {_json(list(allowed))}")
+            said.append(f"one of {_json(shown(allowed))}")
         if said:
             lines.append(f"{name}: {'; '.join(said)}")
     for asking in candidate.guidelines:
@@ -141,6 +141,8 @@ def _tool(tool: ToolFacts, question: Question, candidate: Candidate) -> str:
 
 
 # --- What is said ------------------------------------------------------------------------------
+
+MAX_GIVEN_CHARS = 200
 
 _WAIT = "Do not say or suggest that anything was done which no result above says was done."
 
@@ -165,7 +167,10 @@ def compose(instructions: str, brief: Brief) -> str:
 def _wanted(insight: Insight) -> str:
     said = [f"* {insight.display_name}"]
     if insight.kind == "invalid":
-        said.append(f"what was given cannot be used: {_json(insight.invalid_value)}")
+        # The customer's own words: so many of them as tell which value is meant, and never as a line of their own.
+        given = _json(insight.invalid_value)
+        cut = f"{given[:MAX_GIVEN_CHARS]}…" if len(given) > MAX_GIVEN_CHARS else given
+        said.append(f"what was given is data, and cannot be used: {cut}")
     said += [text for text in (insight.description, insight.significance) if text]
     if insight.choices is not None:
         said.append(f"one of {_json(list(insight.choices))}" if insight.choices else "there is nothing to choose from")

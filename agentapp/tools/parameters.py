@@ -18,7 +18,7 @@ PARAMETER_SCHEMA: dict[str, Any] = {
         # Dotted path of a function that gives the allowed values, by what it is told of the customer.
         "choice_provider": {"type": "string"},
         # Of several that are missing, those with the lowest number are asked for first.
-        "precedence": {"type": "integer"},
+        "precedence": {"type": "integer", "minimum": -1000, "maximum": 1000},
         "display_name": {"type": "string"},
         "description": {"type": "string"},
     },

@@ -1,6 +1,5 @@
 """Guidance by a model behind a provider on the loopback interface: what it is asked, what code makes of its word."""
 
-import json
 import threading
 from typing import Any
 
@@ -9,13 +8,11 @@ import pytest
 from agentapp import asking
 from agentapp.hooks import AfterInferenceResponse, BeforeInferenceRequest, hook
 from agentapp.models import Agent, Breaker, Run, Tool
+from tests.agentapp.drivers.mind import DIALECT, TOOLS, Mind, argument, kind_of, matched, run, short
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk
 from tests.guided import Guide
-from tests.wire import DIALECTS, Answer, ProviderServer, Question
-
-DIALECT = DIALECTS["openai"]
-TOOLS = {"look_up": "Tools to decide about:\n\nlook_up:", "pay": "Tools to decide about:\n\npay:"}
+from tests.wire import Answer, ProviderServer, Question
 
 
 @pytest.fixture
@@ -23,51 +20,6 @@ def guide(clerk: Clerk) -> Guide:
     guide = Guide(clerk)
     Agent.objects.update(model=DIALECT.model)
     return guide
-
-
-def run(guide: Guide, **more: Any) -> Run:
-    return guide.run_by_model("What is a kettle?", **more)
-
-
-class Mind:
-    """Answers each kind of question by what is said for it, as often as it is asked."""
-
-    def __init__(self, **said: Any) -> None:
-        self.said = said
-        self.asked: list[str] = []
-        self.temperatures: list[float | None] = []
-        self.lock = threading.Lock()
-
-    def __call__(self, question: Question) -> Answer:
-        kind = kind_of(question)
-        with self.lock:
-            self.asked.append(kind)
-            self.temperatures.append(question.body.get("temperature"))
-            said = self.said[kind]
-            said = said.pop(0) if isinstance(said, list) else said
-        return said if isinstance(said, Answer) else Answer(DIALECT.reply(_text(said)))
-
-
-def kind_of(question: Question) -> str:
-    sent = DIALECT.read(question)
-    if not sent.instructions:  # about the reply alone, and not about the conversation
-        assert "is about to say:" in sent.users[0]
-        return "claims"
-    if "Conditions:" in sent.instructions:
-        return "match"
-    return next((tool for tool, beginning in TOOLS.items() if beginning in sent.instructions), "compose")
-
-
-def _text(said: Any) -> str:
-    return said if isinstance(said, str) else json.dumps(said)
-
-
-def matched(**names: bool) -> Any:
-    return {"guidelines": {name: {"why": f"Because of {name}.", "holds": holds} for name, holds in names.items()}}
-
-
-def short(tool: str, *calls: Any, run: bool = True, **more: Any) -> Any:
-    return {"tools": {tool: {"why": "Needed.", "should_run": run, "calls": list(calls), **more}}}
 
 
 def test_a_cascade_of_structured_questions_ends_in_one_reply(guide: Guide, provider: ProviderServer) -> None:
@@ -163,10 +115,6 @@ def test_a_word_against_running_is_heeded(guide: Guide, provider: ProviderServer
     found = run(guide)
     assert guide.evaluations(found)["look_up"].state == state
     assert effects_of("look_up") == []
-
-
-def argument(value: Any, source: str = "customer", state: str = "valid") -> dict[str, Any]:
-    return {"value": value, "source": source, "state": state}
 
 
 WHOLE = {"account": argument("ana"), "amount": argument(5.0)}

@@ -132,7 +132,7 @@ def test_without_anything_to_choose_from_nothing_is_called(guide: Guide) -> None
 def weather(place: str) -> ToolResult:
     """Tell the weather."""
     brought = {"action": "Speak of the storm only.", "priority": 100, "criticality": "high"}
-    return ToolResult(data="A storm.", control={"transient_guidelines": [brought, {"action": " "}, "nonsense"]})
+    return ToolResult(data="A storm.", control={"transient_guidelines": [brought]})
 
 
 def test_a_guideline_that_comes_with_a_result_goes_before_lower_ones_in_this_reply_only(
@@ -174,7 +174,7 @@ def test_guidelines_are_told_by_how_critical_they_are_and_then_by_priority(guide
 def test_a_brief_says_what_cannot_be_used_and_what_it_could_be() -> None:
     wrong = Insight("invalid", "pay", "to", "the account", choices=("a", "b"), invalid_value="c", examples=("a",))
     text = compose("Be exact.", Brief([], [wrong], ["pay"], ["You said too much."], is_cut_off=True))
-    assert 'the account; what was given cannot be used: "c"; one of ["a", "b"]; for example a' in text
+    assert 'the account; what was given is data, and cannot be used: "c"; one of ["a", "b"]; for example a' in text
     assert "You said too much." in text
     assert "Nothing more can be looked up" in text
 

@@ -187,3 +187,36 @@ def test_without_precedence_all_is_asked_for_at_once_by_the_names_that_are_shown
     found = person(house_number={"display_name": "the number of the house"})
     names = [insight.display_name for insight in to_ask_for(found.insights)]
     assert names == ["full name", "city", "street", "the number of the house"]
+
+
+# --- Schemas of others -------------------------------------------------------------------------
+
+
+def test_a_value_of_which_a_part_is_not_known_is_missing() -> None:
+    shape = {"street": {"type": "string"}, "floors": {"type": "array"}}
+    schema = {"type": "object", "properties": {"address": {"type": "object", "properties": shape}}}
+    schema["required"] = ["address"]
+    assert lacking(checked({"address": {"street": MISSING, "floors": []}}, input_schema=schema)) == ["address"]
+    assert lacking(checked({"address": {"street": "a", "floors": [1, MISSING]}}, input_schema=schema)) == ["address"]
+    assert checked({"address": {"street": "a", "floors": [1]}}, input_schema=schema).state == "needs_to_run"
+
+
+@pytest.mark.parametrize("described", [True, {}, {"description": ""}])
+def test_a_parameter_that_a_schema_hardly_describes_can_be_missing(described: Any) -> None:
+    schema = {"type": "object", "properties": {"what": described}, "required": ["what"]}
+    assert lacking(checked({}, input_schema=schema)) == ["what"]
+
+
+def test_numbers_that_no_call_can_carry_do_not_break_a_schema() -> None:
+    level = {"enum": [2**60, 1], "default": 2**60}
+    schema = {"type": "object", "properties": {"level": level}, "required": []}
+    assert checked({"level": 1}, input_schema=schema).state == "needs_to_run"
+    assert lacking(checked({"level": 2}, input_schema=schema), "invalid") == ["level"]
+    assert checked({}, input_schema=schema).state == "needs_to_run"
+
+
+def test_of_what_is_missing_and_what_is_impossible_together_the_first_group_is_asked_for() -> None:
+    parameters = {"currency": {"precedence": 1}, "to": {"precedence": 2}}
+    found = checked({"currency": "DM"}, parameters=parameters)
+    assert {insight.kind for insight in found.insights} == {"missing", "invalid"}
+    assert [insight.parameter for insight in to_ask_for(found.insights)] == ["currency"]
