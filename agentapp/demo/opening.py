@@ -1,15 +1,18 @@
 """Everything the demo needs in the database, made where it is missing."""
 
+import uuid
 from io import StringIO
 from pathlib import Path
 
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
+from django.urls import reverse
 
-from agentapp import actions
+from agentapp import actions, customer_links, customers
 from agentapp.demo import data
 from agentapp.demo.accounts import make_accounts
+from agentapp.demo.guided_scenarios import TAKE_BACK, TAKE_OVER
 from agentapp.demo.scenarios import AT_START, Scenario
 from agentapp.models import Agent, Run
 from approvals import append_only, configuration
@@ -41,6 +44,28 @@ def start_opening_runs(starter: User) -> list[Run]:
     if Run.objects.filter(starter=starter, metadata__has_key="scenario").exclude(state__in=Run.FINAL).exists():
         return []
     return [start(scenario, starter) for scenario in AT_START]
+
+
+def start_opening_chats(starter: User) -> str:
+    """Start dialogues of the concierge: one whose customer is asked to confirm, one that waits for a person.
+
+    Returns the path of the first customer's page.
+    """
+    for dialogue in (TAKE_OVER, TAKE_BACK):
+        key = f"chat-{uuid.uuid4().hex[:6]}"
+        conversation, _ = customers.open_conversation("concierge", key, dialogue.customer, starter, "demo")
+        [turn] = dialogue.turns
+        new = actions.NewRun(
+            agent="concierge",
+            input=turn.says,
+            customer=dialogue.customer,
+            conversation=key,
+            metadata={"scenario": dialogue.name},
+            script=turn.script,
+        )
+        actions.start_run(new, starter)
+    link = customers.make_link(customers.Access(conversation, starter, "demo"), hours=24)
+    return reverse("customer_talk", args=[customer_links.signed(link)])
 
 
 def start(scenario: Scenario, starter: User) -> Run:

@@ -53,7 +53,8 @@ class Command(BaseCommand):
             opening.empty_everything()
         people = opening.open_shop(options["model"], options["driver"])
         started = opening.start_opening_runs(people["sam"])
-        self._welcome(embedded.address(listener), started)
+        chat = opening.start_opening_chats(people["sam"]) if started else ""
+        self._welcome(embedded.address(listener), started, chat)
         connection.close()  # the server's threads have connections of their own
         code = embedded.run(listener, embedded.Worker() if settings.EMBEDDED else None)
         self.stdout.write("Stopped. The next start goes on with this data; --reset begins anew.")
@@ -67,13 +68,15 @@ class Command(BaseCommand):
         except CheckFailed as error:
             raise CommandError(f"FAILED: {error}") from error
 
-    def _welcome(self, url: str, started: list[Run]) -> None:
+    def _welcome(self, url: str, started: list[Run], chat: str) -> None:
         bold = self.style.MIGRATE_HEADING
         lines = ["", bold(f"  Countersign is at {url}"), ""]
         lines += [f"  {account.username:<7}{account.role:<10}{account.purpose}" for account in ACCOUNTS]
         lines += ["", f"  Everybody's password: {PASSWORD}   (this machine only)", ""]
         if started:
             lines.append(f"  {len(started)} runs were started; two minutes as dana show what the product does.")
+            lines += ["  As a customer, whom an agent asks before it acts (no account, good for a day):"]
+            lines += [f"    {url}{chat}"]
         else:
             lines.append("  Going on with the data of last time.")
         lines.append(f"  Runs you start yourself ask {opening.agent_model()}, and need its key in the environment.")

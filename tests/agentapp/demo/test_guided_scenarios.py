@@ -3,11 +3,12 @@
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 
 from agentapp import actions, loop
 from agentapp.demo import guided_scenarios as dialogues
 from agentapp.demo import opening
-from agentapp.models import Agent, Guideline, GuidelineMatch, Run, ToolEvaluation
+from agentapp.models import Agent, Conversation, Guideline, GuidelineMatch, Run, ToolEvaluation
 from agentapp.script import check_script
 from approvals.models import Rule
 
@@ -89,6 +90,17 @@ def test_a_return_rests_on_the_guidelines_that_asked_for_it(people):
     assert GuidelineMatch.objects.get(run=run, guideline="quote-the-policy").origin == "entailed"
     waiting = run.executions.get(name="open_return")
     assert waiting.evaluation.guidelines == ["wants-to-send-back"]
+
+
+def test_the_demo_opens_with_a_customer_who_is_asked_and_one_who_wants_a_person(people):
+    path = opening.start_opening_chats(people["sam"])
+    for run in Run.objects.all():
+        loop.drive(run.pk)
+    wanted = Conversation.objects.get(customer="Tomas Lindqvist")
+    assert (wanted.mode, wanted.person_wanted) == ("manual", "agent")
+    page = Client().get(path)
+    assert page.status_code == 200
+    assert "The shop will take back order" in page.content.decode()
 
 
 def test_whoever_wants_a_person_is_not_sold_a_return_first(people):
