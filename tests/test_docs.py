@@ -14,7 +14,7 @@ import yaml
 from django.core.management import get_commands
 
 from agentapp import hooks, observe
-from agentapp.configuration_file.shape import GuidelineEntry
+from agentapp.configuration_file.shape import GuidelineEntry, VariableEntry
 from agentapp.drivers import DRIVERS
 from agentapp.drivers.guided import SETTINGS_SCHEMA as GUIDED_SETTINGS
 from agentapp.drivers.react import SETTINGS_SCHEMA
@@ -189,12 +189,20 @@ def test_the_guided_script_of_the_drivers_page_is_one():
     check_script(json.loads(script), is_guided=True)
 
 
-def test_the_guidelines_of_the_configuration_page_are_shaped_as_a_file_has_them():
-    page = (ROOT / "docs/configuration.md").read_text()
-    assert not [name for name in GuidelineEntry.__annotations__ if f"`{name}`" not in page]
-    guided = yaml.safe_load(snippets(ROOT / "docs/configuration.md", "yaml")[-2])["agents"]["support"]["guidelines"]
-    assert list(guided) == ["order-first", "refund", "chat"]
-    assert {name for entry in guided.values() for name in entry} <= set(GuidelineEntry.__annotations__)
+@pytest.mark.parametrize(
+    ("key", "shape", "names"),
+    [
+        ("guidelines", GuidelineEntry, ["order-first", "refund", "chat"]),
+        ("variables", VariableEntry, ["open-orders"]),
+    ],
+)
+def test_what_the_configuration_page_shows_of_an_agent_is_shaped_as_a_file_has_it(key, shape, names):
+    page = ROOT / "docs/configuration.md"
+    assert not [name for name in shape.__annotations__ if f"`{name}`" not in page.read_text()]
+    [shown] = [text for text in snippets(page, "yaml") if f"    {key}:" in text]
+    entries = yaml.safe_load(shown)["agents"]["support"][key]
+    assert list(entries) == names
+    assert {name for entry in entries.values() for name in entry} <= set(shape.__annotations__)
 
 
 def test_the_drivers_page_knows_every_driver_and_every_setting_of_react(drivers_page):

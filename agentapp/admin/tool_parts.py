@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 
+from agentapp.admin import tool_words
 from agentapp.admin.parts import part
 from agentapp.models import Tool, ToolExecution
 from agentapp.tools import sample, sentences
@@ -135,7 +136,9 @@ def versions(tool: Tool) -> SafeString:
             if (field := change.of(name)) is not None
         ]
         found.append(Version(change.at, change.who, str(new.after)[:12], parts))
-    return part("tool_versions", {"versions": found[:MAX_VERSIONS], "tool": tool})
+    return part(
+        "tool_versions", {"versions": found[:MAX_VERSIONS], "began": tool_words.BY_KIND[tool.source.kind].first}
+    )
 
 
 def _as_json(value: Any) -> str:

@@ -8,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
-from agentapp.admin import mcp, tool_parts
+from agentapp.admin import mcp, tool_parts, tool_words
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
 from agentapp.models import Tool
@@ -33,7 +33,7 @@ class ToolForm(forms.ModelForm):
         help_texts = {
             "approval_mode": "As the rules say: a rule can let it run. Always ask: no rule and no grant can.",
             "timeout_seconds": "A call that takes longer is given up. A write that was given up is shown to a person.",
-            "idempotency": "Whether its code can be called twice with the same key and act once.",
+            "idempotency": "Whether it can be called twice with the same key and acts once.",
             "trust": "Whether a result may hold text of customers or of the web. People see such text marked.",
             "questions": 'Offered to people who ask before they decide. A list, as in ["Which policy allows this?"].',
         }
@@ -50,7 +50,7 @@ class ToolForm(forms.ModelForm):
 @admin.register(Tool)
 class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     form = ToolForm
-    about = "What agents can do here. Contracts come from code or from documents; what is safe is yours to set."
+    about = "What agents can do here. Contracts come from code, documents and servers; what is safe is yours to set."
     when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or import an OpenAPI document."
     actions = ["switch_on", "switch_off", "always_ask"]
     list_display = ["name", "effect", "asks", "words", "enabled", "is_there", "source", "owner"]
@@ -81,8 +81,6 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
             "What people see",
             {
                 "fields": ["card", "questions"],
-                "description": "The words of a request come from the tool's code, never from a model. They are changed "
-                "there; here you see what they make of a call.",
             },
         ),
         (
@@ -97,7 +95,6 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
                     "secret_fields",
                     "trust",
                 ],
-                "description": "Yours to set: reading the tools from code again never touches it.",
             },
         ),
         ("Arguments", {"fields": ["arguments", "additional_arguments"]}),
@@ -118,14 +115,17 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
                     "earlier_versions",
                     "missing_since",
                 ],
-                "description": "Read from code. A change makes a new version; open requests about the old one are set "
-                "aside and asked again.",
             },
         ),
     ]
 
     def get_fieldsets(self, request: HttpRequest, obj: Tool | None = None) -> Any:
-        return [*self.server_fieldsets(obj), *super().get_fieldsets(request, obj)]
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None:
+            return fieldsets
+        said = tool_words.descriptions(obj.source)
+        described = [(name, {**options, "description": said.get(str(name), "")}) for name, options in fieldsets]
+        return [*self.server_fieldsets(obj), *described]
 
     @admin.display(boolean=True, description="As known")
     def is_there(self, tool: Tool) -> bool:
@@ -196,10 +196,10 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         return tool
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # tools come from code: see sync_tools
+        return False  # tools come from their sources
 
     def has_delete_permission(self, request: HttpRequest, obj: Tool | None = None) -> bool:
-        """Only what is gone from code; anything else would come back with its first settings."""
+        """Only what its source has no more; anything else would come back with its first settings."""
         return obj is not None and obj.missing_since is not None and super().has_delete_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Tool, form: Any, change: bool) -> None:
@@ -212,4 +212,5 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
                 "without one. Requests that wait already keep waiting.",
             )
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
-            messages.warning(request, f"The code of {obj.name} declares it {obj.declared_effect_class}.")
+            who = tool_words.BY_KIND[obj.source.kind].declares
+            messages.warning(request, f"{who} {obj.name} declares it {obj.declared_effect_class}.")

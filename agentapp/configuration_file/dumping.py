@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from django.contrib.auth.models import Group
 
-from agentapp.configuration_file import guidelines
+from agentapp.configuration_file import guidelines, variables
 from agentapp.configuration_file.shape import (
     LINKS,
     SECTIONS,
@@ -52,8 +52,8 @@ def _agent(agent: Agent) -> dict[str, Any]:
         route.name: {**_columns(route, RouteEntry), "tools": _names(route.tools)}
         for route in agent.routes.order_by("name")
     }
-    own = {"tools": _names(agent.tools), "routes": routes, "guidelines": guidelines.dump(agent)}
-    return {**_columns(agent, AgentEntry), **own}
+    own = {"guidelines": guidelines.dump(agent), "variables": variables.dump(agent)}
+    return {**_columns(agent, AgentEntry), "tools": _names(agent.tools), "routes": routes, **own}
 
 
 def _tool(tool: Tool) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from agentapp import agent_settings, agent_tools
-from agentapp.configuration_file import guidelines
+from agentapp.configuration_file import guidelines, variables
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool
 from agentapp.roles import ROLES, ensure_roles
 from approvals import channels, configuration
-from approvals.models import Channel, Rule
+from approvals.models import Channel, EffectClass, Rule
 
 MODELS: dict[str, type[models.Model]] = {
     "groups": Group,
@@ -174,6 +174,8 @@ def _wanted_row(
         problems += _route_problems(path, own, entry)
         wrong = guidelines.problems(entry.get("guidelines", {}), own)
         problems += [Problem(f"{path}.guidelines.{where}", message) for where, message in wrong]
+        wrong = variables.problems(row, entry.get("variables", {}), own, known.reading_tools)
+        problems += [Problem(f"{path}.variables.{where}", message) for where, message in wrong]
         asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
         problems += [
             Problem(f"{path}.tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking
@@ -271,6 +273,8 @@ def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[conf
             changes += _write_routes(plan.row, plan.entry["routes"], actor)
         if "guidelines" in plan.entry:
             changes += guidelines.write(plan.row, plan.entry["guidelines"], actor)
+        if "variables" in plan.entry:
+            changes += variables.write(plan.row, plan.entry["variables"], actor)
     return changes
 
 
@@ -337,9 +341,21 @@ def _known_names(data: dict[str, Any], problems: list[Problem]) -> Known:
         drivers=frozenset(DRIVERS),
         groups=frozenset({*Group.objects.values_list("name", flat=True), *named("groups"), *ROLES}),
         permissions=frozenset(f"{app}.{codename}" for app, codename in permissions),
+        reading_tools=frozenset(_reading_tools(data, asking)),
         routes=frozenset({*Route.objects.values_list("name", flat=True), *routes}),
         tools=frozenset({*Tool.objects.values_list("name", flat=True), *asking}),
     )
+
+
+def _reading_tools(data: dict[str, Any], asking: set[str]) -> set[str]:
+    """The tools that will only read when the file is loaded."""
+    classes: dict[str, Any] = {name: agent_tools.planned(name).effect_class for name in asking}
+    classes |= dict(Tool.objects.values_list("name", "effect_class"))
+    entries = data.get("tools")
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        if isinstance(entry, dict) and "effect_class" in entry:
+            classes[name] = entry["effect_class"]
+    return {name for name, effect_class in classes.items() if effect_class == EffectClass.READ}
 
 
 def _names(row: models.Model, link: str) -> list[str]:

@@ -27,6 +27,7 @@ class Known:
     drivers: frozenset[str]
     groups: frozenset[str]
     permissions: frozenset[str]
+    reading_tools: frozenset[str]
     routes: frozenset[str]
     tools: frozenset[str]
 
@@ -145,6 +146,13 @@ class GuidelineEntry(TypedDict, total=False):
     looked_at_again_after: list[ToolName]
 
 
+class VariableEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    tool: ToolName
+    arguments: Json
+    freshness_seconds: int | None
+
+
 class AgentEntry(TypedDict, total=False):
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     description: Text
@@ -185,6 +193,7 @@ class AgentEntry(TypedDict, total=False):
     enabled: bool
     routes: dict[str, Annotated[RouteEntry, BeforeValidator(_nothing_is_empty)]]
     guidelines: dict[str, Annotated[GuidelineEntry, BeforeValidator(_nothing_is_empty)]]
+    variables: dict[str, Annotated[VariableEntry, BeforeValidator(_nothing_is_empty)]]
 
 
 class RuleEntry(TypedDict, total=False):
@@ -229,7 +238,7 @@ SECTIONS: dict[str, Any] = {
 LINKS = frozenset(
     {
         "groups", "permissions", "routes", "tools", "guidelines", "entails", "goes_before", "looked_at_again_after",
-        "overlaps",
+        "overlaps", "variables",
     }
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Tools and where they come from. Written by `configuration` and `sync_tools`.
 
-A tool's contract comes from code and is overwritten by each sync; its safety settings belong to
-admins and are never touched by one.
+A tool's contract comes from its source and is overwritten when that is read again; its safety settings belong to
+admins, and no source makes them weaker.
 """
 
 from django.contrib.auth.models import User

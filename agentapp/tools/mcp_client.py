@@ -15,7 +15,7 @@ from typing import Any
 import mcp_types as types
 
 from agentapp.event_loop import EventLoop, event_loop
-from agentapp.tools.mcp_connection import Call, Connection, Listing, Lost, Mode, Unreachable
+from agentapp.tools.mcp_connection import Call, Connection, Listing, Lost, Mode, NotAllowed, SentOn, Unreachable
 from agentapp.tools.mcp_target import Target
 
 ATTEMPTS, FIRST_PAUSE_SECONDS = 3, 0.5
@@ -86,6 +86,8 @@ async def _twice[T](loop: EventLoop, target: Target, work: Callable[[Connection]
     connection = await _connected(loop, target)
     try:
         return await work(connection)
+    except (NotAllowed, SentOn):
+        raise
     except (Lost, Unreachable):
         connection.retire()
     return await work(await _connected(loop, target))

@@ -41,12 +41,23 @@ class Unreachable(Exception):
         self.final, self.timed_out = final, timed_out
 
 
+class NotAllowed(Unreachable):
+    """No request may go where it would have to: nothing was done, and trying again would not help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, final=True)
+
+
 class Refused(Exception):
     """The server would not take the request, so that nothing was done."""
 
 
 class Lost(Exception):
     """The request was sent, and what came of it is not known."""
+
+
+class SentOn(Lost):
+    """The server named another place for an answer, where none may be looked for."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ class Connection:
             await asyncio.sleep(0.01)
 
     async def list_tools(self) -> Listing:
-        """The tools as the server lists them now. Raises Unreachable, Refused, Lost."""
+        """The tools as the server lists them now. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client, found, cursor = self._open_client(), list[types.Tool](), None
         async with self._used():
             for _ in range(MAX_PAGES):
@@ -141,7 +152,7 @@ class Connection:
         return self._listing or await self.list_tools()
 
     async def call(self, call: Call) -> types.CallToolResult:
-        """Send it, once. Raises Unreachable, Refused, Lost."""
+        """Send it, once. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client = self._open_client()
         parameters = types.CallToolRequestParams(name=call.tool, arguments=call.arguments, _meta=call.meta or None)  # type: ignore[arg-type]
         async with self._used():
@@ -158,7 +169,11 @@ class Connection:
         except MCPError as error:
             closed = error.error.code == types.CONNECTION_CLOSED
             message = (closed and self._why_ended) or error.error.message[:MAX_MESSAGE]
-            if error.error.code in (Trouble.NOT_SENT, Trouble.NOT_ALLOWED, Trouble.FORGOTTEN):
+            if error.error.code == Trouble.NOT_ALLOWED:
+                raise NotAllowed(message) from error
+            if error.error.code == Trouble.SENT_ON:
+                raise SentOn(message) from error
+            if error.error.code in (Trouble.NOT_SENT, Trouble.FORGOTTEN):
                 raise Unreachable(message) from error
             if error.error.code in _NOT_TAKEN_UP:
                 raise Refused(message) from error
@@ -268,8 +283,10 @@ def _problem(error: Exception, why_ended: str) -> Unreachable:
         error = error.exceptions[0]
     if isinstance(error, MCPError):
         ended = error.error.code == types.CONNECTION_CLOSED
-        final = error.error.code in (Trouble.NOT_ALLOWED, Trouble.REFUSED)
-        return Unreachable((ended and why_ended) or error.error.message[:MAX_MESSAGE], final=final)
+        message = (ended and why_ended) or error.error.message[:MAX_MESSAGE]
+        if error.error.code in (Trouble.NOT_ALLOWED, Trouble.SENT_ON):
+            return NotAllowed(message)
+        return Unreachable(message, final=error.error.code == Trouble.REFUSED)
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return Unreachable(f"Its command could not be started ({error.strerror}).", final=True)
     return Unreachable(f"It could not be greeted ({type(error).__name__}).")

@@ -20,6 +20,9 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 3600.0
 # Said before anything is done, so that nothing was.
 _REFUSALS = {401: "it wants another credential", 403: "it forbids this", 429: "it has been asked too often"}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# These pass the very request on.
+_UNDONE = frozenset({307, 308})
 _SESSION = "mcp-session-id"
 
 
@@ -27,12 +30,14 @@ class Trouble(IntEnum):
     """Codes of ours, outside the ranges that JSON-RPC and MCP have taken."""
 
     NOT_ALLOWED = -31901
-    """It may not be asked from here."""
+    """It may not be asked from here, or sends the request on, undone, to where none may go from here."""
     NOT_SENT = -31902
     REFUSED = -31903
     FORGOTTEN = -31904
     """It does not know this connection any more."""
     BROKEN_OFF = -31905
+    SENT_ON = -31906
+    """It names another place for an answer; what it has done itself it does not say."""
 
 
 class Unreadable(httpx2.StreamError):
@@ -81,7 +86,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             return _answer(Trouble.NOT_SENT, f"The server does not answer ({type(error).__name__}).")
         except httpx2.TransportError as error:
             return _answer(Trouble.BROKEN_OFF, f"The connection broke off ({type(error).__name__}).")
-        refusal = _refusal(request, response)
+        refusal = _refusal(request, response) or await asyncio.to_thread(self._sent_on, request, response)
         if refusal is not None:
             await response.aclose()
             return refusal
@@ -96,6 +101,23 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             stream=_Bounded(response.stream, 0 if packed else limit),
             extensions=response.extensions,
         )
+
+    def _sent_on(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response | None:
+        """Why nobody follows where a server sends on to. None: it does not, or stays where it is."""
+        if response.status_code not in _REDIRECTS or "location" not in response.headers:
+            return None
+        try:
+            where = request.url.join(response.headers["location"])
+        except httpx2.InvalidURL:
+            return _answer(Trouble.SENT_ON, "The server sends on to what is no address.")
+        if _is_within(request.url, where):
+            return None
+        why = f"The server sends on to {where.host or 'nowhere'}, and only its own address is asked."
+        try:
+            self._outside.address_of(where)
+        except OutboundRefused as error:
+            why = f"The server sends on: {error}"
+        return _answer(Trouble.NOT_ALLOWED if response.status_code in _UNDONE else Trouble.SENT_ON, why)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -130,6 +152,14 @@ def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Respo
     if status == httpx2.codes.NOT_FOUND and _SESSION in request.headers:
         return _answer(Trouble.FORGOTTEN, "The server does not know this connection any more.", status)
     return None
+
+
+def _is_within(url: httpx2.URL, where: httpx2.URL) -> bool:
+    """Whether a redirect stays with the server, or only becomes safer. The SDK follows it then, where it can."""
+    if where.userinfo and where.userinfo != url.userinfo:
+        return False
+    safer = (url.scheme, url.port, where.scheme, where.port) == ("http", None, "https", None)
+    return url.host == where.host and (safer or (url.scheme, url.port) == (where.scheme, where.port))
 
 
 def _answer(code: Trouble, message: str, status: int = httpx2.codes.BAD_GATEWAY) -> httpx2.Response:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from agentapp import nudges
 from agentapp.messages import ToolResult
 from agentapp.reasons import Reason
-from agentapp.tools import mcp_target, schema
+from agentapp.tools import mcp_target, outbound, schema
 from agentapp.tools.base import Cancelled, OutcomeUnknown, Tool, ToolContext, ToolError
 from agentapp.tools.credentials import redacted
 from agentapp.tools.results import of_value
@@ -172,7 +172,7 @@ def _unbound(*_: Any) -> NoReturn:
 
 def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
     from agentapp.tools import mcp_client
-    from agentapp.tools.mcp_connection import Call, Lost, Refused, Unreachable
+    from agentapp.tools.mcp_connection import Call, Lost, NotAllowed, Refused, SentOn, Unreachable
 
     target = _target(row)
     wanted = Call(
@@ -190,6 +190,8 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
             f"The server offers {row.name} otherwise than people know it, so nothing was sent. A person must look."
         )
         return ToolResult("refused", message=message, reason=Reason.ACTION_CHANGED)
+    except NotAllowed as error:
+        return outbound.refusal(target.url, _shown(error, target))
     except Unreachable as error:
         message = f"The server could not be reached, so nothing was done. {_shown(error, target)}"
         raise ToolError(message, retryable=not error.final) from error
@@ -198,6 +200,8 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
     except Lost as error:
         if wanted.sent.is_set() and row.consequential:
             raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
+        if isinstance(error, SentOn):
+            return outbound.refusal(target.url, _shown(error, target))
         raise ToolError(f"The server did not answer. {_shown(error, target)}", retryable=True) from error
     return _result(answer, target)
 

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import httpx2
 from django.conf import settings
 
-from agentapp.messages import Note, ToolResult
+from agentapp.messages import ToolResult
 from agentapp.reasons import Reason
 from agentapp.tools import credentials, openapi_answer, openapi_request, outbound
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext
@@ -87,7 +87,7 @@ class _Call:
             with outbound.client(outside(self.row.source), self.seconds) as asking:
                 return self._sent(asking, outgoing)
         except outbound.OutboundRefused as refused:
-            return _refused(outgoing, str(refused))
+            return outbound.refusal(outgoing.url, str(refused))
         except _NOT_SENT as error:
             where = httpx2.URL(outgoing.url).host
             raise ToolError(f"{where} could not be reached; nothing was sent.", retryable=True) from error
@@ -221,10 +221,3 @@ def _with(url: str, query: list[tuple[str, str]]) -> str:
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
-
-
-def _refused(outgoing: Outgoing, why: str) -> ToolResult:
-    """The guard did not let it out, which belongs in the record."""
-    note = Note("outbound.refused", {"host": httpx2.URL(outgoing.url).host[:253], "why": why[:500]})
-    message = f"It was not let out, so nothing was done: {why} A person must look."
-    return ToolResult("fatal_error", None, message, Reason.TOOL_FAILURE, notes=(note,))

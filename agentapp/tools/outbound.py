@@ -13,6 +13,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 import httpx2
 
+from agentapp.messages import Note, ToolResult
+from agentapp.reasons import Reason
+
 type Address = IPv4Address | IPv6Address
 type Network = IPv4Network | IPv6Network
 
@@ -122,6 +125,13 @@ def client(outside: Outside, seconds: float) -> httpx2.Client:
         # What comes packed could be any size once unpacked.
         headers={"Accept-Encoding": "identity"},
     )
+
+
+def refusal(url: str, why: str) -> ToolResult:
+    """The result of a call that was not let out to this address, with a note of it for the record."""
+    note = Note("outbound.refused", {"host": httpx2.URL(url).host[:253], "why": why[:500]})
+    message = f"It was not let out, so nothing was done: {why} A person must look."
+    return ToolResult("fatal_error", None, message, Reason.TOOL_FAILURE, notes=(note,))
 
 
 def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> bytes:

@@ -79,6 +79,51 @@ def test_a_customer_talks_and_confirms_while_the_page_follows(
     assert [text for text in complaints if "410" not in text] == []
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_staff_make_a_link_that_opens_the_page_and_take_it_back(
+    browse: Browse, clerk: Clerk, link: CustomerLink, sam: User, complaints: list[str], width: int, theme: Any
+) -> None:
+    customer_links.revoke(link, "test")
+    clerk.run(says("Hello."), customer="Ana", conversation="ticket-7")
+    page = browse(sam, "/runs/", width=width, height=844, color_scheme=theme)
+    page.goto(f"/runs/{Run.objects.latest('created_at').pk}/chat/links/")
+    looked_at(page)
+    page.get_by_label("Good for").select_option("1 hour")
+    page.get_by_role("button", name="Make a link").click()
+    address = page.get_by_label("Give this to the customer").input_value()
+    looked_at(page)
+    shot(page, f"links-{width}-{theme}")
+    customer = browse(None, address, width=width, color_scheme=theme)
+    expect(customer.get_by_label("Your message")).to_be_visible()
+    page.get_by_role("button", name="Take back").click()
+    expect(page.get_by_text("No link opens this conversation now.")).to_be_visible()
+    looked_at(page)
+    expect(customer.get_by_role("heading", name="This link was taken back")).to_be_visible()
+    assert [text for text in complaints if "410" not in text] == []
+
+
+def looked_at(page: Page) -> None:
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1440, "light")])
+def test_without_script_anybody_can_read_the_page(browse: Browse, link: CustomerLink, width: int, theme: Any) -> None:
+    page = browse(None, "about:blank", width=width, color_scheme=theme)
+    # What looks at the page needs script itself, so it is the page's own that does not come.
+    page.route("**/*.js", lambda route: route.abort())
+    page.goto(address(link))
+    looked_at(page)
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    drive()
+    page.reload()
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    looked_at(page)
+    shot(page, f"plain-{width}-{theme}")
+
+
 def test_without_script_a_reload_shows_what_is_new(browse: Browse, link: CustomerLink) -> None:
     page = browse(None, address(link), java_script_enabled=False)
     page.get_by_label("Your message").fill("Pay me.")

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agentapp import tool_sync
-from agentapp.models import Tool
+from agentapp.models import Tool, ToolSource
 from approvals import configuration
 from approvals.masking import MASK
 from approvals.models import Rule
@@ -126,6 +126,25 @@ def test_a_changed_contract_is_shown_beside_the_one_before(staff: Client, pay_ou
     assert "Version 222222222222" in text
     assert "by dev (sync_tools)" in text
     assert "Pay out in cash." in text.split("Version 2222")[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("python", ["The words of a request come from the tool's code", "Read from code.", "was read from code"]),
+        ("openapi", ["made from the service's document", "importing the document", "the document was imported"]),
+        ("mcp", ["A server gives no words", "asking the server again", "the server listed the tool"]),
+        ("agent", ["the same for every agent", "Made from the agent", "the agent could be asked"]),
+    ],
+)
+def test_where_the_contract_comes_from_is_said_as_it_is(
+    staff: Client, pay_out: Tool, kind: str, said: list[str]
+) -> None:
+    ToolSource.objects.update(kind=kind)
+    text = staff.get(address(Tool, "change", pay_out.pk)).content.decode()
+    assert [words for words in said if words not in text] == []
+    for words in ("from code", "the tool's code", "<code>sentence</code>"):
+        assert (words in text) == (kind == "python")
 
 
 def test_several_tools_are_switched_off_at_once_each_with_its_event(staff: Client) -> None:

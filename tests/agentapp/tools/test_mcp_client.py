@@ -221,12 +221,12 @@ def test_an_inner_address_is_not_asked(host: str) -> None:
     assert canary.visitors == 0
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [301, 302, 303])
 def test_a_redirect_to_another_place_is_not_followed(scripted: Scripted, status: int) -> None:
     canary = Canary()
     where = {"Location": f"http://127.0.0.1:{canary.port}/mcp"}
     scripted.at["tools/call"] = lambda request: (status, where, b"")
-    with pytest.raises(OutcomeUnknown, match="not followed"):
+    with pytest.raises(OutcomeUnknown, match="only its own address"):
         run(scripted.tool(), {})
     assert canary.visitors == 0
 

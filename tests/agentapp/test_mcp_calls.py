@@ -1,0 +1,150 @@
+"""Calls of an MCP server's tool that are not let out: nothing goes where it may not, and the run's record says so."""
+
+import ipaddress
+import socket
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from agentapp.answers import answer
+from agentapp.models import Tool, ToolExecution, ToolSource
+from agentapp.refreshing import refresh
+from approvals import ledger
+from approvals.models import Event
+from tests.conftest import Clerk, call, calls, says
+from tests.mcp_servers import Answer, Scripted
+
+
+class Canary:
+    """Listens where nobody may come, and knows whether somebody did."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._socket = socket.create_server((host, port))
+        self._socket.setblocking(False)
+        self.port = self._socket.getsockname()[1]
+
+    def close(self) -> bool:
+        try:
+            self._socket.accept()
+        except BlockingIOError:
+            return False
+        finally:
+            self._socket.close()
+        return True
+
+
+@pytest.fixture
+def echo(clerk: Clerk, scripted: Scripted, settings: Any) -> Tool:
+    """The clerk's only tool, which a server offers; it counts as a read."""
+    settings.BREAKER_THRESHOLD = 100
+    source = ToolSource.objects.create(name="scripted", kind="mcp", location=scripted.url)
+    assert refresh(source, "test").problem == ""
+    Tool.objects.filter(source=source).update(effect_class="read")
+    tool = Tool.objects.get(source=source)
+    clerk.agent.tools.set([tool])
+    return tool
+
+
+def lead_to(scripted: Scripted, status: int, where: str) -> None:
+    def redirect(request: dict[str, Any]) -> Answer:
+        return status, {"Location": where}, b""
+
+    scripted.at["tools/call"] = redirect
+
+
+def refusals(run: Any) -> list[dict[str, Any]]:
+    found = Event.objects.filter(chain=ledger.run_chain(run.pk), type="outbound.refused")
+    return [event.data for event in found]
+
+
+def ask(clerk: Clerk) -> Any:
+    return clerk.run(calls(call("a", "echo", text="x")), says("done"))
+
+
+def told(execution: ToolExecution) -> str:
+    return answer(ToolExecution.objects.select_related("tool").get(pk=execution.pk)).text
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("http://127.0.0.1:{port}/mcp", "only its own address"),
+        ("http://localhost:{port}/mcp", "localhost is not among the hosts"),
+        ("http://169.254.169.254/latest/meta-data", "169.254.169.254 is not among the hosts"),
+        ("file:///etc/passwd", "file is not a way to reach a server"),
+        ("http://ana:secret@127.0.0.1/", "holds a name or a password"),
+        ("http://[::1/", "no address"),
+    ],
+)
+def test_a_redirect_to_an_inner_address_is_refused_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool, status: int, where: str, why: str
+) -> None:
+    canary = Canary()
+    lead_to(scripted, status, where.format(port=canary.port))
+    run = ask(clerk)
+    execution = clerk.execution(run, "a")
+    [refused] = refusals(run)
+    assert (execution.state, execution.result_status) == ("finished", "fatal_error")
+    assert (refused["host"], refused["execution"]) == ("127.0.0.1", str(execution.pk))
+    assert why in refused["why"]
+    assert "was not let out" in told(execution)
+    assert scripted.asked.count("tools/call") == 1
+    assert not canary.close()
+
+
+def test_a_private_address_that_is_among_the_hosts_is_refused_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool
+) -> None:
+    ToolSource.objects.filter(name="scripted").update(hosts=["127.0.0.1", "10.0.0.1"])
+    lead_to(scripted, 307, "https://10.0.0.1/mcp")
+    [refused] = refusals(ask(clerk))
+    assert "10.0.0.1, which is not a public address" in refused["why"]
+
+
+def test_a_name_that_changes_its_answer_is_refused_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = Canary("127.0.0.3", scripted.port)
+    settings.OUTBOUND_NETWORKS = [ipaddress.ip_network("127.0.0.1/32")]
+    real, leads_to = socket.getaddrinfo, ["127.0.0.1"]
+
+    def resolve(host: Any, port: Any, *rest: Any, **more: Any) -> Any:
+        return real(leads_to[0] if host == "flip.example" else host, port, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    server = f"http://flip.example:{scripted.port}/mcp"
+    ToolSource.objects.filter(name="scripted").update(location=server)
+    Tool.objects.filter(pk=echo.pk).update(wire={**echo.wire, "server": server})
+    first = ask(clerk)
+    leads_to[0] = "127.0.0.3"
+    second = ask(clerk)
+    assert clerk.execution(first, "a").result_status == "ok"
+    [refused] = refusals(second)
+    assert (refused["host"], refusals(first)) == ("flip.example", [])
+    assert "127.0.0.3, which is not a public address" in refused["why"]
+    assert not canary.close()
+
+
+def test_a_source_that_leads_to_an_inner_address_is_refused_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool, settings: Any
+) -> None:
+    settings.OUTBOUND_NETWORKS = []
+    run = ask(clerk)
+    assert [refused["host"] for refused in refusals(run)] == ["127.0.0.1"]
+    assert "tools/call" not in scripted.asked
+
+
+@pytest.mark.parametrize(("status", "state", "recorded"), [(307, "finished", 1), (303, "outcome_unknown", 0)])
+def test_a_write_that_is_sent_on_has_not_happened_or_is_for_a_person_to_find_out(
+    clerk: Clerk, scripted: Scripted, echo: Tool, dana: User, status: int, state: str, recorded: int
+) -> None:
+    Tool.objects.filter(pk=echo.pk).update(effect_class="irreversible")
+    lead_to(scripted, status, "http://169.254.169.254/")
+    run = ask(clerk)
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    assert clerk.execution(run, "a").state == state
+    assert len(refusals(run)) == recorded
+    assert scripted.asked.count("tools/call") == 1
