@@ -114,10 +114,12 @@ PICTURES = (
     Picture("run-conversation", "A run: conversation", "/runs/{done_run}/?view=conversation", person="mia"),
     Picture("run-events", "A run: events", "/runs/{done_run}/?view=events", person="mia"),
     Picture("run-find", "A run: finding in the trace", "/runs/{done_run}/?q=58213", person="mia"),
+    Picture("run-guided", "A run by guidelines", "/runs/{guided_run}/?step=1", person="mia"),
     Picture("run-cancel", "Cancelling a run", "/runs/{waiting_run}/cancel/", person="sam"),
     Picture("run-new", "Starting a run", "/runs/new/", person="sam"),
     Picture("chat", "Talking with an agent", "/runs/{waiting_run}/chat/", person="sam"),
     Picture("chat-taken", "Talking: taken over by a person", "/runs/{taken_run}/chat/", person="dana"),
+    Picture("customer", "The customer's own page", "{customer_page}", person="", main=True),
     Picture("palette", "Search or jump to", "/runs/", then=search_refund),
     Picture("search", "Search without script", "/search/?q=refund"),
     Picture("switches", "Kill switches and breakers", "/switches/", person="ada"),
@@ -136,6 +138,9 @@ PICTURES = (
     Picture("admin-tool", "Admin: a tool", "/admin/agentapp/tool/{tool}/change/", person="ada", main=True),
     Picture("admin-rules", "Admin: rules", "/admin/approvals/rule/", person="ada"),
     Picture("admin-agent", "Admin: an agent", "/admin/agentapp/agent/{agent}/change/", person="ada"),
+    Picture("admin-guideline", "Admin: a guideline", "/admin/agentapp/guideline/{guideline}/change/", person="ada"),
+    Picture("admin-sources", "Admin: where tools come from", "/admin/agentapp/toolsource/", person="ada"),
+    Picture("admin-import", "Admin: importing a document", "/admin/agentapp/toolsource/import/{import}/", person="ada"),
 )
 
 
@@ -144,7 +149,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     from agentapp import actions
     from agentapp.demo import client, opening
     from agentapp.demo.scenarios import ADDRESS_CHANGE, AT_START, DAMAGED_KETTLE, INJECTED_TICKET
-    from agentapp.models import Agent, Run, Tool
+    from agentapp.models import Agent, Guideline, Run, Tool
     from approvals.models import Approval
 
     def start(scenario: Any) -> Run:
@@ -178,6 +183,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     question = asked(start(DAMAGED_KETTLE))
     actions.ask_agent(question.pk, "Did Ana ask for a replacement before?", people["dana"])
     held = asked(start(INJECTED_TICKET))
+    guided = talk(people["sam"])
     critical = asked(start(replace(DAMAGED_KETTLE, input=ERASURE, route="", script=[ERASING])))
     actions.claim_request(address.pk, people["marco"])
     return {
@@ -193,7 +199,51 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
         "taken_run": str(taken.pk),
         "tool": str(Tool.objects.get(name="refund_payment").pk),
         "agent": str(Agent.objects.get(name="support").pk),
+        "guided_run": str(guided.pk),
+        "customer_page": customer_page(guided, people["sam"]),
+        "guideline": str(Guideline.objects.get(name="wants-to-send-back").pk),
+        "import": read_document(people["ada"]),
     }
+
+
+def talk(starter: Any) -> Any:
+    """A customer's whole dialogue with the concierge. Returns the run that answered last."""
+    from agentapp import actions
+    from agentapp.demo import check
+    from agentapp.demo.guided_scenarios import TAKE_BACK
+    from agentapp.models import Run
+
+    conversation = f"letter-{uuid.uuid4().hex[:6]}"
+    for turn in TAKE_BACK.turns:
+        new = actions.NewRun("concierge", turn.says, "", TAKE_BACK.customer, conversation, script=turn.script)
+        run = actions.start_run(new, starter)
+        check.wait_for("the concierge", Run.objects.filter(pk=run.pk, state__in=[*Run.FINAL, "waiting"]).first)
+    return Run.objects.select_related("conversation").get(pk=run.pk)
+
+
+def customer_page(run: Any, maker: Any) -> str:
+    """The address of the page on which the customer of a run's conversation reads and writes."""
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from agentapp import customer_links
+
+    link = customer_links.make(run.conversation, maker, timezone.now() + timedelta(hours=1), "system:demo")
+    return f"/talk/{customer_links.signed(link)}/"
+
+
+def read_document(reader: Any) -> str:
+    """A service's document, read and not taken yet, beside a server that does not answer. Returns its page's key."""
+    from agentapp import refreshing
+    from agentapp.importing import pending
+    from agentapp.importing.planning import Given
+    from agentapp.models import ToolSource
+
+    document = (ROOT / "tests" / "documents" / "github.json").read_text()
+    gone = ToolSource.objects.create(name="warehouse", kind="mcp", location="https://warehouse.invalid/mcp")
+    refreshing.refresh(gone, "system:demo")
+    return str(pending.keep(Given(document, name="github", location="https://api.github.com"), reader).pk)
 
 
 @contextmanager
