@@ -148,6 +148,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     """Play the demo's scenarios and decide some of them. Returns the keys that the paths name."""
     from agentapp import actions
     from agentapp.demo import client, opening
+    from agentapp.demo.guided_scenarios import MISSING_NUMBER, TAKE_BACK
     from agentapp.demo.scenarios import ADDRESS_CHANGE, AT_START, DAMAGED_KETTLE, INJECTED_TICKET
     from agentapp.models import Agent, Guideline, Run, Tool
     from approvals.models import Approval
@@ -183,7 +184,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
     question = asked(start(DAMAGED_KETTLE))
     actions.ask_agent(question.pk, "Did Ana ask for a replacement before?", people["dana"])
     held = asked(start(INJECTED_TICKET))
-    guided = talk(people["sam"])
+    guided, answered = talk(TAKE_BACK, people["sam"]), talk(MISSING_NUMBER, people["sam"])
     critical = asked(start(replace(DAMAGED_KETTLE, input=ERASURE, route="", script=[ERASING])))
     actions.claim_request(address.pk, people["marco"])
     return {
@@ -200,22 +201,21 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
         "tool": str(Tool.objects.get(name="refund_payment").pk),
         "agent": str(Agent.objects.get(name="support").pk),
         "guided_run": str(guided.pk),
-        "customer_page": customer_page(guided, people["sam"]),
+        "customer_page": customer_page(answered, people["sam"]),
         "guideline": str(Guideline.objects.get(name="wants-to-send-back").pk),
         "import": read_document(people["ada"]),
     }
 
 
-def talk(starter: Any) -> Any:
+def talk(dialogue: Any, starter: Any) -> Any:
     """A customer's whole dialogue with the concierge. Returns the run that answered last."""
     from agentapp import actions
     from agentapp.demo import check
-    from agentapp.demo.guided_scenarios import TAKE_BACK
     from agentapp.models import Run
 
     conversation = f"letter-{uuid.uuid4().hex[:6]}"
-    for turn in TAKE_BACK.turns:
-        new = actions.NewRun("concierge", turn.says, "", TAKE_BACK.customer, conversation, script=turn.script)
+    for turn in dialogue.turns:
+        new = actions.NewRun("concierge", turn.says, "", dialogue.customer, conversation, script=turn.script)
         run = actions.start_run(new, starter)
         check.wait_for("the concierge", Run.objects.filter(pk=run.pk, state__in=[*Run.FINAL, "waiting"]).first)
     return Run.objects.select_related("conversation").get(pk=run.pk)

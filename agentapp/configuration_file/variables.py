@@ -49,7 +49,7 @@ def write(agent: Agent, entries: Mapping[str, Any], actor: str) -> Changes:
 def dump(agent: Agent) -> dict[str, Any]:
     return {
         row.name: {"tool": row.tool.name, **{column: getattr(row, column) for column in _COLUMNS}}
-        for row in agent.variables.select_related("tool").order_by("name")
+        for row in ContextVariable.objects.filter(agent=agent).select_related("tool").order_by("name")
     }
 
 
@@ -58,7 +58,11 @@ _COLUMNS = [name for name in VariableEntry.__annotations__ if name != "tool"]
 
 def _row(agent: Agent, name: str) -> ContextVariable:
     """The variable as it is, or a new one."""
-    there = None if agent._state.adding else agent.variables.filter(name=name).select_related("tool").first()
+    there = (
+        None
+        if agent._state.adding
+        else ContextVariable.objects.filter(agent=agent, name=name).select_related("tool").first()
+    )
     return there or ContextVariable(agent=agent, name=name)
 
 
