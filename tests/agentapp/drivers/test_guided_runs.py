@@ -159,6 +159,17 @@ def test_what_a_guideline_entails_holds_with_its_tools(guide: Guide) -> None:
     assert guide.calls(run) == [("look_up", {"what": "x"})]
 
 
+def test_what_was_entailed_counts_no_longer_when_what_it_followed_from_does_not_hold(guide: Guide) -> None:
+    first, second = guide.guideline("first", "", "look_up"), guide.guideline("second", "Promise it.")
+    guide.relate(first, "entails", second)
+    guide.relate(first, "reevaluates", "look_up")
+    run = guide.run({"matched": ["first"], "evaluations": {"look_up": [{"what": "x"}]}}, {"matched": [], "says": "No."})
+    assert guide.matched(run, 1) == {"first": "model", "second": "entailed"}
+    assert guide.matched(run, 2) == {}
+    gone = guide.step(run, 2).guideline_matches.get(guideline="second")
+    assert (gone.matched, gone.rationale) == (False, "What it followed from no longer holds.")
+
+
 def test_the_tools_of_a_guideline_that_another_goes_before_are_not_called(guide: Guide) -> None:
     strong, weak = guide.guideline("strong", "Say no."), guide.guideline("weak", "", "look_up")
     guide.relate(strong, "priority", weak)
