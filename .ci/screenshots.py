@@ -217,7 +217,7 @@ def talk(dialogue: Any, starter: Any) -> Any:
     for turn in dialogue.turns:
         new = actions.NewRun("concierge", turn.says, "", dialogue.customer, conversation, script=turn.script)
         run = actions.start_run(new, starter)
-        check.wait_for("the concierge", Run.objects.filter(pk=run.pk, state__in=[*Run.FINAL, "waiting"]).first)
+        client.wait_for("the concierge", Run.objects.filter(pk=run.pk, state__in=[*Run.FINAL, "waiting"]).first)
     return Run.objects.select_related("conversation").get(pk=run.pk)
 
 
