@@ -210,7 +210,7 @@ def tell_story(people: dict[str, Any]) -> dict[str, str]:
 def talk(dialogue: Any, starter: Any) -> Any:
     """A customer's whole dialogue with the concierge. Returns the run that answered last."""
     from agentapp import actions
-    from agentapp.demo import check
+    from agentapp.demo import client
     from agentapp.models import Run
 
     conversation = f"letter-{uuid.uuid4().hex[:6]}"
