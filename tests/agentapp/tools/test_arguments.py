@@ -114,6 +114,12 @@ def test_a_schema_that_says_nothing_of_other_arguments_takes_none(more, kinds):
     assert [problem.kind for problem in check_arguments(schema, {"a": 1, "b": 2})] == kinds
 
 
+@pytest.mark.parametrize("text", ["false", "true", "no", "0", ""])
+def test_a_word_is_neither_true_nor_false_whatever_it_says(text):
+    schema = {"type": "object", "properties": {"b": {"type": "boolean"}}}
+    assert [problem.field for problem in check_arguments(schema, {"b": text})] == ["b"]
+
+
 @pytest.mark.parametrize("value", [True, False])
 def test_true_and_false_are_no_numbers_and_numbers_are_neither(value):
     schema = {"type": "object", "properties": {"n": {"type": "integer"}, "b": {"type": "boolean"}}}
