@@ -49,6 +49,19 @@ LONG = (
 )  # fmt: skip
 
 
+STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What asks for no database says the same whichever there is, so that once is enough. Of tests that start
+    processes only they themselves can tell.
+    """
+    used = {"db", "transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
+    named = any(item.get_closest_marker(name) for name in ("django_db", "postgresql", "redis"))
+    if not used and not named and not item.nodeid.startswith(STARTING_PROCESSES):
+        item.add_marker("apart")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
