@@ -76,6 +76,17 @@ def test_a_customer_who_names_no_order_chooses_among_their_own(browse: Browse, p
     expect(talk.page.get_by_role("button", name="58244")).to_have_count(0)
 
 
+def test_two_customers_each_choose_among_their_own_orders(browse: Browse, people: dict[str, User]) -> None:
+    priya, jon = (Talk(browse, people, each) for each in (dialogues.MISSING_NUMBER, dialogues.SOMEBODY_ELSES_ORDER))
+    priya.say()
+    run = jon.say()
+    expect(priya.page.get_by_role("button", name="58244")).to_be_visible()
+    expect(jon.page.get_by_role("button", name="58177")).to_be_visible()
+    for page, foreign in ((priya.page, "58177"), (jon.page, "58213"), (jon.page, "58244")):
+        expect(page.get_by_role("button", name=foreign)).to_have_count(0)
+    assert not run.executions.exists()
+
+
 def test_a_customer_confirms_the_return_that_a_guideline_asked_for(browse: Browse, people: dict[str, User]) -> None:
     talk = Talk(browse, people, dialogues.TAKE_BACK)
     run = talk.say()
