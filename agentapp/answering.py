@@ -5,6 +5,7 @@ that dies in the middle leaves the question open; the next one asks again.
 """
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db import DatabaseError
@@ -21,10 +22,12 @@ from agentapp.llm import ModelError
 from agentapp.messages import Reply, StopRun, UserMessage
 from agentapp.models import ToolExecution
 from agentapp.runtime import DriveRuntime, driver_of
+from agentapp.secrecy import secrets_of
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from approvals import decisions, ledger, questions
 from approvals.digest import storable
+from approvals.masking import blotted
 from approvals.models import Question
 
 log = logging.getLogger(__name__)
@@ -82,7 +85,8 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
         tools=tuple(specs(state.disclosed)),
         tool_choice="none",
     )
-    return in_words(driver_of(state), DriveRuntime(state), request)
+    reply = in_words(driver_of(state), DriveRuntime(state), request)
+    return replace(reply, text=blotted(reply.text, secrets_of(execution)))
 
 
 def _keep(state: RunState, question: Question, reply: Reply) -> None:

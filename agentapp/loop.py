@@ -36,6 +36,7 @@ from agentapp.models import Run, Tool
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import admit_agent, decide
+from agentapp.secrecy import without_secrets
 from agentapp.state import RunState
 from agentapp.transcript import StepRows
 from approvals import ledger
@@ -226,6 +227,7 @@ def _take_step(state: RunState) -> bool:
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
     reply = replace(reply, tool_calls=tuple(guarded.calls))
+    reply = without_secrets(reply, state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
     situation = Situation(state.run, state.configuration, callable_now, state.steps)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))

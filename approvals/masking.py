@@ -1,9 +1,12 @@
 """Secret arguments as they may be shown, and put back where a person sent them back as shown."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 MASK = "••••••"
+
+# A shorter value stands in many a word by chance, and blotting it out would only show where it stands.
+MIN_BLOTTED_CHARS = 4
 
 
 def masked(value: Any, secrets: Collection[str]) -> Any:
@@ -25,3 +28,29 @@ def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, list) and isinstance(current, list) and len(value) == len(current):
         return [unmasked(item, was, secrets) for item, was in zip(value, current, strict=True)]
     return value
+
+
+def secret_texts(value: Any, secrets: Collection[str]) -> set[str]:
+    """The texts and numbers, as texts, that keys in `secrets` have within a JSON value, at any depth."""
+    if isinstance(value, dict):
+        found = (set(_texts(item)) if name in secrets else secret_texts(item, secrets) for name, item in value.items())
+        return set().union(*found)
+    return set().union(*(secret_texts(item, secrets) for item in value)) if isinstance(value, list) else set()
+
+
+def blotted(text: str, secrets: Collection[str]) -> str:
+    """Free text with every mention of a secret replaced."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= MIN_BLOTTED_CHARS:
+            text = text.replace(secret, MASK)
+    return text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value).strip()

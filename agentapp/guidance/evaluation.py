@@ -1,5 +1,6 @@
 """From a model's word about a tool to the calls that may be proposed: the checks that no model is trusted with."""
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from agentapp.tools.arguments import with_defaults
 from agentapp.tools.parameters import choices_of, takes_null
 from agentapp.tools.schema import unknown_names
 from approvals.digest import MalformedJSON, canonical
-from approvals.masking import masked
+from approvals.masking import blotted, masked, secret_texts
 
 MISSING = "<<__missing__>>"
 """What a model writes for a value it does not know."""
@@ -68,6 +69,7 @@ def mode_of(batch: Batch, calls: Sequence[Done]) -> Mode:
 
 def check(candidate: Candidate, verdict: Verdict, calls: Sequence[Done], choices: Choices) -> Checked:
     """Hold a verdict against the tool's schema, its parameters and what was called before."""
+    verdict = dataclasses.replace(verdict, why=_without_secrets(candidate.tool, verdict))
     if verdict.state in ("not_applicable", "data_already_in_context"):
         return Checked(verdict.state, verdict.why)
     tool = candidate.tool
@@ -105,6 +107,15 @@ def evaluated(batch: Batch, candidate: Candidate, mode: Mode, checked: Checked, 
         checked.insights,
         tuple(calls),
     )
+
+
+def _without_secrets(tool: ToolFacts, verdict: Verdict) -> str:
+    """What a model says of a call without the secrets it would send: they need not come to be a call's arguments."""
+    plain = [
+        {name: value.value if isinstance(value, Guess) else value for name, value in call.items()}
+        for call in verdict.calls
+    ]
+    return blotted(verdict.why, secret_texts(plain, tool.secret_fields) - {MISSING})
 
 
 def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -> tuple[dict[str, Any], list[Insight]]:
@@ -179,7 +190,7 @@ def _insight(kind: Any, tool: ToolFacts, name: str, allowed: Sequence[Any] | Non
         significance=declared.get("significance", ""),
         description=declared.get("description") or str(said or ""),
         examples=tuple(declared.get("examples", ())),
-        choices=None if allowed is None else tuple(shown(allowed)),
+        choices=None if allowed is None or name in tool.secret_fields else tuple(shown(allowed)),
         precedence=declared.get("precedence"),
         invalid_value=masked({name: value}, tool.secret_fields)[name] if kind == "invalid" else None,
         hidden=bool(declared.get("hidden")),

@@ -10,7 +10,7 @@ from agentapp import actions, answering, loop, sweep
 from agentapp.compilers import compile_messages, load_earlier
 from agentapp.history import check
 from agentapp.llm import ModelError
-from agentapp.models import Run
+from agentapp.models import Run, Tool
 from agentapp.transcript import load_steps
 from approvals import decisions, ledger
 from approvals.models import Approval, Question
@@ -48,6 +48,14 @@ def test_the_agent_answers_in_words_and_the_call_goes_on_waiting(clerk, dana):
     asked = ledger.Event.objects.filter(run_id=run.pk, type__startswith="approval.a").order_by("seq")
     assert [event.type for event in asked] == ["approval.asked", "approval.answered"]
     assert asked[1].actor == "model"
+
+
+def test_the_answer_names_no_secret_argument(clerk, dana):
+    Tool.objects.filter(name="pay").update(secret_fields=["account"])
+    run = clerk.run(calls(call("p", "pay", account="canary", amount=5)) | {"answer": {"text": "Into canary."}})
+    actions.ask_agent(clerk.open(run)[0].pk, "Where to?", dana)
+    clerk.drive(run)
+    assert Question.objects.get().answer == "Into ••••••."
 
 
 def test_what_the_answer_took_counts_into_the_run(clerk, dana):

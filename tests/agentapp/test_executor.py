@@ -515,6 +515,15 @@ def test_a_secret_argument_reaches_no_card_and_no_event(clerk):
     assert not Event.objects.filter(run_id=run.pk, body__contains="canary").exists()
 
 
+def test_what_the_model_says_of_a_secret_argument_is_kept_without_it(clerk):
+    Tool.objects.filter(name="pay").update(secret_fields=["account"])
+    told = [calls(call(name, "pay", account="canary", amount=amount)) for name, amount in (("a", 20), ("b", 30))]
+    told = [entry | {"text": "I pay into canary, which Ana owns."} for entry in told]
+    run = clerk.run(*told)
+    (approval,) = clerk.open(run)
+    assert approval.explanation == run.steps.get().text == "I pay into ••••••, which Ana owns."
+
+
 def test_an_approval_that_is_too_old_expires_when_it_is_used_and_not_only_by_the_sweep(clerk, dana):
     run = clerk.run(calls(call("a", "pay", account="ana", amount=20)), says("ok"))
     (approval,) = clerk.open(run)

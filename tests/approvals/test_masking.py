@@ -2,7 +2,7 @@
 
 import pytest
 
-from approvals.masking import MASK, masked, unmasked
+from approvals.masking import MASK, blotted, masked, secret_texts, unmasked
 
 CARD = {"card": "4242", "payer": {"card": "5555", "name": "Ana"}, "lines": [{"card": "1"}, {"card": "2"}]}
 
@@ -33,3 +33,18 @@ def test_what_comes_back_masked_is_what_it_was():
 )
 def test_only_a_secret_in_its_own_place_is_put_back(edited, kept):
     assert unmasked(edited, CARD, {"card"}) == kept
+
+
+def test_secrets_are_found_at_any_depth_and_blotted_out_of_free_text():
+    lines = [{"card": ["9999", {"pin": 81234}]}, {"card": True}, {"card": None}]
+    found = secret_texts({**CARD, "lines": lines}, {"card"})
+    assert found == {"4242", "5555", "9999", "81234"}
+    assert blotted("4242 pays 81234 and 424200 to Ana", found) == f"{MASK} pays {MASK} and {MASK}00 to Ana"
+
+
+def test_the_longer_of_two_secrets_leaves_no_part_of_it():
+    assert blotted("The word is swordfish.", {"sword", "swordfish"}) == f"The word is {MASK}."
+
+
+def test_a_value_too_short_to_be_a_secret_leaves_the_words_alone():
+    assert blotted("I am in.", {"a", "", "in"}) == "I am in."

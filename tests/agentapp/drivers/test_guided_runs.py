@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agentapp import actions, observe
-from agentapp.models import Tool, ToolEvaluation
+from agentapp.models import GuidelineMatch, Tool, ToolEvaluation
 from agentapp.refused import Refused
 from approvals.models import Event
 from tests.clerk_tools import effects_of
@@ -75,6 +75,25 @@ def test_the_call_keeps_which_guideline_asked_for_it_and_why(guide: Guide) -> No
     )
     assert guide.step(run, 1).text == "They want tea."
     assert guide.step(run, 1).guideline_matches.get().rationale == "They ask."
+
+
+def test_no_reason_that_is_kept_names_a_secret_argument(guide: Guide) -> None:
+    Tool.objects.filter(name__in=["look_up", "pay"]).update(secret_fields=["what", "account"])
+    guide.guideline("finding", "", "look_up", "pay")
+    guide.guideline("thanking", "Thank them.")
+    looks = {"state": "needs_to_run", "calls": [{"what": "canary"}], "why": "They want canary."}
+    unsure = {"state": "cannot_run", "calls": [{"account": "parrot"}], "why": "Nobody said how much parrot is owed."}
+    run = guide.run(
+        {"matched": {"finding": "They ask for canary."}, "evaluations": {"look_up": looks, "pay": unsure}},
+        {"matched": {"thanking": "Done with canary."}, "says": "There is one."},
+    )
+    assert [step.text for step in run.steps.order_by("number")] == ["They want ••••••.", "There is one."]
+    reasons = ToolEvaluation.objects.filter(run=run).values_list("rationale", flat=True)
+    assert set(reasons) >= {"They want ••••••.", "Nobody said how much •••••• is owed."}
+    assert not [why for why in reasons if "canary" in why or "parrot" in why]
+    matches = GuidelineMatch.objects.filter(run=run).values_list("rationale", flat=True)
+    assert set(matches) >= {"They ask for ••••••.", "Done with ••••••."}
+    assert not [why for why in matches if "canary" in why]
 
 
 # --- Iterations --------------------------------------------------------------------------------

@@ -1,0 +1,57 @@
+"""What a model says beside its calls, without their secret arguments: its words are shown to people."""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from agentapp.considered import Guidance
+from agentapp.messages import Reply, ToolCall
+from agentapp.models import Tool, ToolExecution
+from agentapp.transcript import StepRows
+from approvals.digest import MalformedJSON, parse
+from approvals.masking import blotted, secret_texts
+
+
+def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
+    """A reply whose words name no secret argument of its own calls, nor of those the run has made before.
+
+    What a reply says without calling anything is an answer, and stays what it is.
+    """
+    if not any(tool.secret_fields for tool in tools.values()):
+        return reply
+    made = [execution for rows in steps for execution in rows.executions]
+    secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(secrets_of(each) for each in made))
+    if not secrets:
+        return reply
+    return dataclasses.replace(
+        reply,
+        text=blotted(reply.text, secrets) if reply.tool_calls else reply.text,
+        reasoning=blotted(reply.reasoning, secrets),
+        guidance=reply.guidance and _guidance(reply.guidance, secrets),
+    )
+
+
+def secrets_of(execution: ToolExecution) -> set[str]:
+    """The values of secret arguments of one call, as it was proposed and as it ran."""
+    fields = execution.tool.secret_fields if execution.tool else []
+    return _of_text(execution.arguments_text, fields) | _of_text(execution.executed_text, fields)
+
+
+def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:
+    return dataclasses.replace(
+        guidance,
+        matches=tuple(dataclasses.replace(each, why=blotted(each.why, secrets)) for each in guidance.matches),
+        evaluations=tuple(dataclasses.replace(each, why=blotted(each.why, secrets)) for each in guidance.evaluations),
+    )
+
+
+def _of_call(call: ToolCall, tools: Mapping[str, Tool]) -> set[str]:
+    tool = tools.get(call.name)
+    return _of_text(call.arguments_text, tool.secret_fields) if tool is not None else set()
+
+
+def _of_text(text: str, fields: list[Any]) -> set[str]:
+    try:
+        return secret_texts(parse(text), fields) if fields and text else set()
+    except MalformedJSON:
+        return set()  # such a call is refused, and nobody can tell what in it is which argument
