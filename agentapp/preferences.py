@@ -11,7 +11,7 @@ from agentapp.models import Preferences, SavedView
 from agentapp.refused import Refused
 from approvals.digest import storable
 from approvals.manners import Manners
-from approvals.models import Notification
+from approvals.models import Notification, Risk
 
 Kind = Notification.Kind
 BROWSER, MAIL = "browser", "mail"
@@ -53,17 +53,27 @@ def set_keys(user: User, single_keys: bool) -> None:
 
 
 def set_notifications(
-    user: User, chosen: Mapping[str, Iterable[str]], quiet: tuple[time, time] | None, shows_arguments: bool
+    user: User,
+    chosen: Mapping[str, Iterable[str]],
+    quiet: tuple[time, time] | None,
+    shows_arguments: bool,
+    least_risk: str = Risk.LOW,
 ) -> None:
-    """Of what a person is told, in which ways, and when not. `chosen` names every kind."""
+    """Of what a person is told, in which ways, and when not. `chosen` names every kind.
+
+    `least_risk` is for requests that wait for a team; what was handed to somebody is told whatever its risk.
+    """
     kept = {kind: [way for way in WAYS if way in chosen.get(kind, ())] for kind in DEFAULTS}
     if quiet and quiet[0] == quiet[1]:
         raise Refused("invalid", "Quiet hours begin and end at different times.", "quiet_until")
+    if least_risk not in Risk.values:
+        raise Refused("invalid", "Choose one of the risks that are offered.", "least_risk")
     quiet_from, quiet_until = quiet or (None, None)
     Preferences.objects.update_or_create(
         user=user,
         defaults={
             "notifications": kept,
+            "least_risk": least_risk,
             "quiet_from": quiet_from,
             "quiet_until": quiet_until,
             "shows_arguments": shows_arguments,
@@ -71,10 +81,14 @@ def set_notifications(
     )
 
 
-def wanting(kind: str) -> list[int]:
-    """The people who are told of this kind by mail because they said so. For what is not mailed by itself."""
-    asked = Preferences.objects.filter(notifications__has_key=kind).values_list("user_id", "notifications")
-    return [user_id for user_id, chosen in asked if MAIL in chosen[kind]]
+def wanting(kind: str) -> dict[int, str]:
+    """The people who are told of this kind by mail because they said so, each with the least risk they are told of.
+
+    For what is not mailed by itself.
+    """
+    asked = Preferences.objects.filter(notifications__has_key=kind)
+    found = asked.values_list("user_id", "notifications", "least_risk")
+    return {user_id: least for user_id, chosen, least in found if MAIL in chosen[kind]}
 
 
 def manners(user_ids: Iterable[int]) -> dict[int, Manners]:

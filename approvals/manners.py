@@ -27,9 +27,9 @@ def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
     return found
 
 
-def wanting(kind: str) -> list[int]:
-    """The people who have asked to be told of this kind by mail."""
-    found: list[int] = import_module(settings.NOTIFICATION_MANNERS).wanting(kind)
+def wanting(kind: str) -> dict[int, str]:
+    """The people who have asked to be told of this kind by mail, each with the least risk they are told of."""
+    found: dict[int, str] = import_module(settings.NOTIFICATION_MANNERS).wanting(kind)
     return found
 
 

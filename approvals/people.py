@@ -16,7 +16,7 @@ from approvals.cards import Card
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
 from approvals.manners import Manners, manners, quiet_until, wanting
-from approvals.models import Approval, ApprovalKind, Claim, Decision, DecisionType, Notification
+from approvals.models import Approval, ApprovalKind, Claim, Decision, DecisionType, Notification, Risk
 from approvals.standing import may_decide
 
 Kind = Notification.Kind
@@ -27,7 +27,7 @@ _WHILE_WAITING = (Kind.WAITING, Kind.HANDED, Kind.DUE_SOON, Kind.ANSWERED)
 
 
 def audience(cards: Sequence[Card]) -> list[list[int]]:
-    """For each card the people who are told that it waits: they want to be, and may decide it."""
+    """For each card the people who are told that it waits: they want to be, at this risk, and may decide it."""
     wanted = wanting(Kind.WAITING)
     if not wanted:
         return [[] for _ in cards]
@@ -35,7 +35,14 @@ def audience(cards: Sequence[Card]) -> list[list[int]]:
     teams: dict[int, set[int]] = defaultdict(set)
     for user_id, group_id in able.values_list("pk", "groups").order_by("pk"):
         teams[user_id] |= {group_id} - {None}
-    return [[user_id for user_id, groups in teams.items() if _is_asked(card, user_id, groups)] for card in cards]
+    return [
+        [
+            user_id
+            for user_id, groups in teams.items()
+            if Risk.reaches(card.risk, wanted[user_id]) and _is_asked(card, user_id, groups)
+        ]
+        for card in cards
+    ]
 
 
 def _is_asked(card: Card, user_id: int, groups: set[int]) -> bool:

@@ -11,7 +11,7 @@ from agentapp import preferences
 from agentapp.console import formats, queue
 from agentapp.console.shell import signed_in
 from approvals.manners import quiet_until
-from approvals.models import Approval
+from approvals.models import Approval, Risk
 
 NEWEST = 20
 
@@ -24,7 +24,8 @@ def notices(request: HttpRequest) -> JsonResponse:
     is_quiet = quiet_until(preferences.manners_of(chosen), timezone.now()) is not None
     if is_quiet or preferences.BROWSER not in preferences.ways(chosen, "waiting"):
         return JsonResponse({"notices": []})
-    rows = queue.pending(user).order_by("-created_at")[:NEWEST]
+    told = Risk.values[Risk.values.index(chosen.least_risk) :]
+    rows = queue.pending(user).filter(risk__in=told).order_by("-created_at")[:NEWEST]
     found = [_notice(row, chosen.shows_arguments) for row in rows]
     return JsonResponse({"notices": found})
 

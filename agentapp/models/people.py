@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 
 from approvals.ids import uuid7
+from approvals.models import Risk
 
 
 class Preferences(models.Model):
@@ -26,6 +27,9 @@ class Preferences(models.Model):
     )
     notifications = models.JSONField(
         default=dict, blank=True, help_text="Kind of news to the ways it is told: browser, mail. Missing: the default."
+    )
+    least_risk = models.CharField(
+        max_length=10, choices=Risk, default=Risk.LOW, help_text="Requests below this risk wait without a word."
     )
     quiet_from = models.TimeField(null=True, blank=True, help_text="From when on nothing is sent.")
     quiet_until = models.TimeField(null=True, blank=True)

@@ -20,8 +20,10 @@ pytestmark = pytest.mark.django_db
 Kind = Notification.Kind
 
 
-def wants(user: User, *kinds: str, quiet: tuple[time, time] | None = None, shows: bool = False) -> None:
-    preferences.set_notifications(user, {kind: ["mail"] for kind in kinds}, quiet, shows)
+def wants(
+    user: User, *kinds: str, quiet: tuple[time, time] | None = None, shows: bool = False, least: str = "low"
+) -> None:
+    preferences.set_notifications(user, {kind: ["mail"] for kind in kinds}, quiet, shows, least)
 
 
 def asked(**card: Any) -> Approval:
@@ -71,6 +73,17 @@ def test_a_request_for_everybody_reaches_all_deciders_but_the_starter(dana: User
     asked(starter_id=marco.pk)
 
     assert told() == [("dana", "waiting")]
+
+
+@pytest.mark.parametrize(("risk", "told_of"), [("low", []), ("medium", []), ("high", ["dana"]), ("critical", ["dana"])])
+def test_below_the_risk_that_somebody_named_a_request_waits_without_a_word(
+    dana: User, risk: str, told_of: list[str]
+) -> None:
+    wants(dana, Kind.WAITING, least="high")
+
+    asked(risk=risk)
+
+    assert [name for name, _ in told()] == told_of
 
 
 def test_another_team_is_not_told(roles: dict[str, Group], dana: User) -> None:

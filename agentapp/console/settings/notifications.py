@@ -15,7 +15,7 @@ from agentapp.console.shell import signed_in
 from agentapp.refused import Refused
 from approvals import people
 from approvals.channels.base import ChannelError
-from approvals.models import Notification
+from approvals.models import Notification, Risk
 
 Kind = Notification.Kind
 ROWS = (
@@ -33,7 +33,9 @@ def notifications(request: HttpRequest) -> HttpResponse:
     user, refused = signed_in(request), None
     if request.method == "POST":
         try:
-            preferences.set_notifications(user, _chosen(request.POST), _quiet(request.POST), "shows" in request.POST)
+            ways, quiet = _chosen(request.POST), _quiet(request.POST)
+            least = request.POST.get("least_risk", Risk.LOW)
+            preferences.set_notifications(user, ways, quiet, "shows" in request.POST, least)
         except Refused as error:
             refused = error
         else:
@@ -78,4 +80,9 @@ def _context(user: User) -> dict[str, object]:
     for kind, words in ROWS:
         told = preferences.ways(chosen, kind)
         rows.append({"kind": kind, "words": words, "ways": [(way, way in told) for way in preferences.WAYS]})
-    return {"chosen": chosen, "rows": rows}
+    risks = [
+        (Risk.LOW, "Any"),
+        *((risk, f"{risk.label} or higher") for risk in (Risk.MEDIUM, Risk.HIGH)),
+        (Risk.CRITICAL, "Critical"),
+    ]
+    return {"chosen": chosen, "rows": rows, "risks": risks}

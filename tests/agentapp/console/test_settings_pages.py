@@ -125,14 +125,16 @@ def test_without_a_choice_the_defaults_hold(dana: User) -> None:
 
 def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) -> None:
     form = {"waiting-mail": "on", "quiet_from": "22:00", "quiet_until": "07:00", "shows": "on", "nonsense-mail": "on"}
+    form["least_risk"] = "high"
 
     assert said(client, "/settings/notifications/", form).startswith("Saved ")
 
     one = preferences.of(dana)
     assert one.notifications == {"waiting": ["mail"], "handed": [], "due_soon": [], "call_failed": [], "answered": []}
     assert (one.quiet_from, one.quiet_until, one.shows_arguments) == (time(22), time(7), True)
-    assert preferences.wanting("waiting") == [dana.pk]
+    assert preferences.wanting("waiting") == {dana.pk: "high"}
     page = client.get("/settings/notifications/").content.decode()
+    assert '<option value="high" selected>High or higher</option>' in page
     assert page.count(" checked") == 2
 
 
@@ -143,6 +145,11 @@ def test_quiet_hours_that_are_none_are_refused(client: Client, quiet: tuple[str,
 
     assert response.status_code == 422
     assert "Nothing was saved." in response.content.decode()
+    assert not Preferences.objects.exists()
+
+
+def test_a_risk_that_is_not_offered_is_refused(client: Client) -> None:
+    assert client.post("/settings/notifications/", {"least_risk": "none"}).status_code == 422
     assert not Preferences.objects.exists()
 
 

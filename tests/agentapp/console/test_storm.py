@@ -152,6 +152,13 @@ class TestNotices:
 
         assert page.get("/inbox/notices/").json() == {"notices": []}
 
+    def test_below_the_risk_that_one_named_there_is_none(self, page: Client, waiting: Waiting, dana: User) -> None:
+        waiting(title="Small", risk="low")
+        waiting(title="Large", risk="critical")
+        Preferences.objects.create(user=dana, least_risk="high", shows_arguments=True)
+
+        assert [told["title"] for told in page.get("/inbox/notices/").json()["notices"]] == ["Large"]
+
     def test_quiet_hours_hold_for_browsers_too(
         self, page: Client, waiting: Waiting, dana: User, monkeypatch: pytest.MonkeyPatch
     ) -> None:
