@@ -7,7 +7,7 @@
   const all = (selector) => [...document.querySelectorAll(selector)];
   const picks = (more = "") => all(`#queue [name="pick"]${more}`);
   const current = () => picks().find((box) => box.closest(".is-current"));
-  const told = () => { count(); document.body.dispatchEvent(new CustomEvent("picked")); };
+  const told = () => { count(); window.htmx?.trigger(document.body, "picked"); };
   const count = () => { ticked = picks(":checked").length; };
   let ticked = 0;
 
@@ -16,12 +16,12 @@
 
   keys.push(
     ["b", "Review what is selected", has("batch"), press("batch"), "batch"],
-    ["x", "Select", () => Boolean(current()), () => tick(current())],
-    ["Shift J/K", "Extend the selection", () => picks().length > 1, null],
+    ["x", "Select", current, () => tick(current())],
+    ["Shift J/K", "Extend the selection", () => picks()[1], null],
   );
 
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("textarea, select, input:not([type=checkbox])") || all("dialog:modal").length) return;
+    if (event.target.matches("textarea, select, input:not([type=checkbox])") || all("dialog:modal")[0]) return;
     if (event.key === "Escape" && picks(":checked").length) clear();
     const way = { J: 1, K: -1 }[event.key];
     if (!way || !event.shiftKey || event.ctrlKey || event.metaKey || !current()) return;
@@ -53,8 +53,8 @@
     else row.remove();
   }
 
-  const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form").length
-    || $("queue-scroll").scrollTop > 0 || ($("peek").checkVisibility() && all("#queue .is-current").length);
+  const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form")[0]
+    || $("queue-scroll").scrollTop || ($("peek").checkVisibility() && all("#queue .is-current")[0]);
 
   document.addEventListener("htmx:after:swap", () => {
     for (const dialog of all("#attention dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
@@ -70,12 +70,15 @@
   });
   countersign.choose = (row) => {
     const peek = $("peek");
-    if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return false;
+    if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return;
     for (const other of rows()) {
       other.ariaCurrent = other === row || null;
       other.closest(".q").classList.toggle("is-current", other === row);
     }
     countersign.unseen();
+    // Until what is chosen is there. A refresh of the list meanwhile is of what is chosen.
+    peek.ariaBusy = true;
+    if (chosen()) $("peek-id").value = row.closest(".q").id.slice(4);
     peek.setAttribute("hx-get", row.dataset.peek);
     htmx.trigger(peek, "choose");
     return true;
@@ -96,9 +99,9 @@
   document.addEventListener("submit", (event) => {
     const following = event.target.querySelector("[data-following]");
     if (!following) return;
-    const left = all('#queue .q:not(.is-gone) [name="shown"]');
-    const at = left.findIndex((input) => input.closest(".is-current"));
-    following.value = (left[at + 1] ?? left[at - 1])?.value ?? "";
+    const left = all("#queue .q:not(.is-gone)");
+    const at = left.findIndex((row) => row.matches(".is-current"));
+    following.value = (left[at + 1] ?? left[at - 1])?.id.slice(4) ?? "";
   });
 
   document.addEventListener("DOMContentLoaded", () => { shown = chosen(); });

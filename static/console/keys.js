@@ -8,11 +8,12 @@
 
   const $$ = (selector) => [...document.querySelectorAll(selector)];
   // What stands in a menu that is closed can be pressed all the same, where the menu itself is shown.
-  const act = (name) => $$(`[data-act="${name}"]`).find((e) => (e.closest("details.menu") ?? e).checkVisibility());
+  // In a part whose successor is on its way nothing can.
+  const act = (name) => $$(`[data-act="${name}"]`).find((e) => (e.closest("details.menu") ?? e).checkVisibility() && !e.closest("[aria-busy]"));
   const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); return true; };
-  const has = (name) => () => Boolean(act(name));
+  const has = (name) => () => act(name);
   const rows = () => $$(".q-main, a.tr[href], .runs .rowlink");
-  const canStep = (way) => (rows()[0] ? rows().length > 1 : Boolean(act(way)));
+  const canStep = (way) => (rows()[0] ? rows().length > 1 : act(way));
   const current = () => {
     const all = rows(), at = all.indexOf(document.activeElement);
     return at < 0 ? all.findIndex((row) => row.ariaCurrent) : at;
@@ -35,8 +36,8 @@
     [".", "Show the new ones", has("news"), press("news"), "news"],
     ["n", "Start a run", has("new"), press("new"), "new"],
     ["/", "Find on this page", has("find"), () => { act("find").focus(); return true; }],
-    ["1–9", "Jump to evidence", () => Boolean(document.querySelector("[data-evidence]")), null],
-    ["Escape", "Close, else clear the selection", () => Boolean(menus().length || act("clear")), escape],
+    ["1–9", "Jump to evidence", () => document.querySelector("[data-evidence]"), null],
+    ["Escape", "Close, else clear the selection", () => menus().length || act("clear"), escape],
     ["Mod k", "Search or jump to", () => true, () => open("#palette"), "search"],
     ["?", "These keys", () => true, () => open("#keys")],
   ];

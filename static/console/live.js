@@ -113,6 +113,9 @@
       if (ctx.sourceEvent?.type) htmx.trigger(ctx.sourceElement, ctx.sourceEvent.type);
       else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap: ctx.swap });
     });
+    // What was there must not be taken for what was asked for.
+    if (target.ariaBusy) target.replaceChildren();
+    target.ariaBusy = null;
     target.prepend(words);
   }
 

@@ -29,7 +29,7 @@
     known = new Set([...(known ?? []), ...notices.map(({ id }) => id)]);
     if (!fresh.length) return;
     lately = [...lately.filter((at) => Date.now() - at < TOGETHER_MS), ...fresh.map(() => Date.now())];
-    if (lately.length > MANY) tell({ id: "many", title: `${lately.length} new requests are waiting`, body: "", url: "/inbox/" });
+    if (lately.length > MANY) tell({ id: "many", title: `${lately.length} new requests are waiting`, url: "/inbox/" });
     else fresh.forEach(tell);
   }
 

@@ -57,6 +57,7 @@
     // Enter on the row that is shown goes on into what is shown.
     if (row === chosen() && !event.detail) document.getElementById("inspector").focus();
     mark(row);
+    document.getElementById("inspector").ariaBusy = true;
     run().classList.add("is-inspecting");
   });
 

@@ -260,6 +260,49 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
     expect(failed).to_have_count(0)
 
 
+def test_until_what_was_chosen_is_there_nothing_of_the_last_one_can_be_decided(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    first = make_waiting(sam, title="First", expires_seconds=600)
+    second = make_waiting(sam, title="Second", expires_seconds=700)
+    page = browse(dana, "/inbox/")
+    pill(page).to_have_text("Live")
+    held: list[Route] = []
+    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: held.append(route))
+
+    page.keyboard.press("j")
+
+    peek = page.locator("#peek")
+    expect(peek).to_have_attribute("aria-busy", "true")
+    expect(peek.locator("> :not(input)").first).to_have_css("opacity", "0")
+    page.wait_for_timeout(450)  # keys rest for 400 ms after another request is chosen
+    page.keyboard.press("a")
+    expect(peek.locator(".decide button").first).to_have_css("pointer-events", "none")
+    with page.expect_response("**/inbox/rows/**"):
+        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
+    expect(page.locator("#queue .is-current")).to_contain_text("Second")
+    held[-1].continue_()
+
+    expect(page.locator("#peek-title")).to_have_text("Second")
+    expect(peek).not_to_have_attribute("aria-busy", "true")
+    expect(peek.locator("> :not(input)").first).to_have_css("opacity", "1")
+    states = {pk: Approval.objects.get(pk=pk).state for pk in (first.pk, second.pk)}
+    assert states == {first.pk: Approval.State.PENDING, second.pk: Approval.State.PENDING}
+
+
+def test_what_could_not_be_chosen_leaves_nothing_to_decide_in_its_place(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, title="First", expires_seconds=600)
+    second = make_waiting(sam, title="Second", expires_seconds=700)
+    page = browse(dana, "/inbox/")
+    pill(page).to_have_text("Live")
+    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.abort())
+
+    page.keyboard.press("j")
+
+    expect(page.locator("#peek [data-failed]")).to_be_visible()
+    expect(page.locator("#peek .decide")).to_have_count(0)
+
+
 def test_what_is_asked_for_meanwhile_does_not_replace_what_was_chosen(browse: Browse, sam: User, dana: User) -> None:
     first = make_waiting(sam, title="First", expires_seconds=600)
     make_waiting(sam, title="Second", expires_seconds=700)
