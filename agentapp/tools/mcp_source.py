@@ -197,11 +197,12 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
         raise ToolError(message, retryable=not error.final) from error
     except Refused as error:
         raise ToolError(f"The server did not take the call. {_shown(error, target)}") from error
+    except SentOn as error:
+        may_have_acted = wanted.sent.is_set() and row.consequential
+        return outbound.refusal(target.url, _shown(error, target), may_have_acted=may_have_acted)
     except Lost as error:
         if wanted.sent.is_set() and row.consequential:
             raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
-        if isinstance(error, SentOn):
-            return outbound.refusal(target.url, _shown(error, target))
         raise ToolError(f"The server did not answer. {_shown(error, target)}", retryable=True) from error
     return _result(answer, target)
 
