@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentapp import nudges
 from agentapp.messages import ToolResult
@@ -19,7 +19,7 @@ from agentapp.tools import mcp_target, outbound, schema
 from agentapp.tools.base import Cancelled, OutcomeUnknown, Tool, ToolContext, ToolError
 from agentapp.tools.credentials import redacted
 from agentapp.tools.results import of_value
-from agentapp.tools.sources import Row
+from agentapp.tools.sources import Row, only_a_contract
 from approvals.digest import canonical, storable, storable_json
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never ask a server
@@ -117,7 +117,7 @@ def _contract(tool: "types.Tool", name: str, location: str) -> Tool:
         wire={"tool": tool.name, "server": location},
         claims=storable_json({**claims, **({"title": tool.title} if tool.title else {})}),
         overlap=OVERLAP,
-        function=_unbound,
+        function=only_a_contract,
         contract=None,
     )
 
@@ -161,10 +161,6 @@ def _name(remote: str, source: str, given: Container[str], taken: Container[str]
         if len(name) <= MAX_NAME and name not in given and name not in taken:
             return name
     return f"tool_{digest}"
-
-
-def _unbound(*_: Any) -> NoReturn:
-    raise ToolError("This tool is not in use yet.")
 
 
 # --- A call -----------------------------------------------------------------------------------
