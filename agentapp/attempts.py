@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentapp.cancellation import Cancellation
-from agentapp.messages import ToolResult
+from agentapp.messages import Note, ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.state import RunState
@@ -44,15 +44,18 @@ def until_answered(
 ) -> Tried:
     """Make attempts with these numbers until one is not worth another, or the run is told to stop."""
     failures: list[dict[str, Any]] = []
+    notes: tuple[Note, ...] = ()
     for number in numbers:
         result = call(number)
+        notes += result.notes
         if result.status in ("retryable_error", "fatal_error"):
             failures.append(_failure(number, result))
         if number == numbers[-1] or not again(result) or cancellation.pause(pause(len(failures), result.retry_after)):
             break
     if len(failures) > 1 and result.status != "ok":
         result = replace(result, message=f"It failed after {len(failures)} attempts. {result.message}".strip())
-    return Tried(result, number, tuple(failures))
+    # What an attempt noted belongs in the record, also where a later one is the answer.
+    return Tried(replace(result, notes=notes), number, tuple(failures))
 
 
 def pause(failures: int, retry_after: float | None) -> float:

@@ -190,8 +190,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         note_failures(outcome.execution, outcome.failures)
-        for note in (outcome.raw or outcome.result).notes:
-            record(outcome.execution, note.type, storable_json(note.data))
+        take_notes(outcome)
         record(outcome.execution, "completed", _result_facts(outcome.execution))
     if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
@@ -201,6 +200,12 @@ def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) 
     """Each attempt that failed, as the record of the call has it."""
     for failure in failures:
         record(execution, "attempt_failed", {**failure, "message": storable(failure["message"])[:500]})
+
+
+def take_notes(outcome: Outcome) -> None:
+    """What the tool says belongs in the record of its call, whatever became of that."""
+    for note in (outcome.raw or outcome.result).notes:
+        record(outcome.execution, note.type, storable_json(note.data))
 
 
 def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
@@ -229,11 +234,13 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     counts = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
     if counts:
         finish([outcome])
-    elif acted:
-        execution.control[TOOK_EFFECT] = True
-        if execution.result_text in ("", "null"):
-            execution.raw_result_text = kept(given.data, MAX_RESULT_CHARS)
-        execution.save(update_fields=["control", "raw_result_text"])
+    else:
+        take_notes(outcome)
+        if acted:
+            execution.control[TOOK_EFFECT] = True
+            if execution.result_text in ("", "null"):
+                execution.raw_result_text = kept(given.data, MAX_RESULT_CHARS)
+            execution.save(update_fields=["control", "raw_result_text"])
     said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": counts}
     record(execution, "late_answer", {**said, "message": storable(result.message)[:500]})
     return counts

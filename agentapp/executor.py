@@ -335,6 +335,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
 def _store(outcome: Outcome) -> None:
     if outcome.result.reason == Reason.OUTCOME_UNKNOWN:
         executions.note_failures(outcome.execution, outcome.failures)
+        executions.take_notes(outcome)
         if not executions.lose(outcome.execution, outcome.cost):
             raise executions.Overtaken("a call that nobody knows about has an answer already")
     else:

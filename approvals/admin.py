@@ -1,7 +1,7 @@
 """Admin pages: channels to edit, and the records to read. What other apps' admin pages share is here too."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import pydantic
 from django import forms
@@ -10,7 +10,7 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.forms.fields import InvalidJSONInput
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 
 from approvals import changes, channels, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
@@ -49,7 +49,15 @@ FORM_FIELDS: dict[Any, dict[str, Any]] = {
 }
 
 
-class RecordedAdmin(admin.ModelAdmin):
+class RowAdmin(admin.ModelAdmin):
+    """The pages of a row that is not there, or not any more, are not found, as all other pages are."""
+
+    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> NoReturn:
+        # Django itself leads to the start of the admin here, which looks as if all were well.
+        raise Http404(f"There is no {opts.verbose_name} {object_id}.")
+
+
+class RecordedAdmin(RowAdmin):
     """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written."""
 
     formfield_overrides = FORM_FIELDS
@@ -128,7 +136,7 @@ class SwitchedAdmin(RecordedAdmin):
         self.message_user(request, f"{changed} changed.", messages.SUCCESS)
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+class ReadOnlyAdmin(RowAdmin):
     """A record: it can be looked at, by those with the right to view it, and by nobody changed."""
 
     actions = None

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agentapp import auth
 from agentapp.models import ApiToken
-from approvals.admin import actor_of
+from approvals.admin import RowAdmin, actor_of
 
 
 class NewTokenForm(forms.ModelForm):
@@ -65,7 +65,7 @@ class StandingFilter(admin.SimpleListFilter):
 
 
 @admin.register(ApiToken)
-class ApiTokenAdmin(admin.ModelAdmin):
+class ApiTokenAdmin(RowAdmin):
     """Tokens are made and revoked; they are never changed, and their rows stay."""
 
     about = (

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal
 
 from agentapp import nudges
 from agentapp.messages import ToolResult
@@ -19,7 +19,7 @@ from agentapp.tools import mcp_target, outbound, schema
 from agentapp.tools.base import Cancelled, OutcomeUnknown, Tool, ToolContext, ToolError
 from agentapp.tools.credentials import redacted
 from agentapp.tools.results import of_value
-from agentapp.tools.sources import Row
+from agentapp.tools.sources import Row, only_a_contract
 from approvals.digest import canonical, storable, storable_json
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never ask a server
@@ -117,7 +117,7 @@ def _contract(tool: "types.Tool", name: str, location: str) -> Tool:
         wire={"tool": tool.name, "server": location},
         claims=storable_json({**claims, **({"title": tool.title} if tool.title else {})}),
         overlap=OVERLAP,
-        function=_unbound,
+        function=only_a_contract,
         contract=None,
     )
 
@@ -163,10 +163,6 @@ def _name(remote: str, source: str, given: Container[str], taken: Container[str]
     return f"tool_{digest}"
 
 
-def _unbound(*_: Any) -> NoReturn:
-    raise ToolError("This tool is not in use yet.")
-
-
 # --- A call -----------------------------------------------------------------------------------
 
 
@@ -197,11 +193,12 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
         raise ToolError(message, retryable=not error.final) from error
     except Refused as error:
         raise ToolError(f"The server did not take the call. {_shown(error, target)}") from error
+    except SentOn as error:
+        may_have_acted = wanted.sent.is_set() and row.consequential
+        return outbound.refusal(target.url, _shown(error, target), may_have_acted=may_have_acted)
     except Lost as error:
         if wanted.sent.is_set() and row.consequential:
             raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
-        if isinstance(error, SentOn):
-            return outbound.refusal(target.url, _shown(error, target))
         raise ToolError(f"The server did not answer. {_shown(error, target)}", retryable=True) from error
     return _result(answer, target)
 

@@ -9,6 +9,7 @@ import httpx2
 
 from agentapp.tools.base import Effect, Tool
 from agentapp.tools.openapi import BODY, Operation
+from agentapp.tools.sources import only_a_contract
 
 # The shortest that providers of models take.
 MAX_DESCRIPTION_CHARS = 1024
@@ -25,7 +26,7 @@ def tool_of(operation: Operation, name: str, effect: Effect, base: str, servers:
         description=_described(operation),
         input_schema=operation.input_schema,
         output_schema=operation.output_schema,
-        function=_calls_nothing,
+        function=only_a_contract,
         contract=None,
         effect=effect,
         title=_title(operation),
@@ -45,11 +46,6 @@ def wire_of(operation: Operation, base: str, servers: tuple[str, ...]) -> dict[s
         "places": {name: _spare(dataclasses.asdict(place)) for name, place in operation.places.items()},
         "security": [sorted(one) for one in operation.security],
     }
-
-
-def _calls_nothing(**arguments: Any) -> None:
-    """A contract is no code: what calls it is made of its row."""
-    raise NotImplementedError
 
 
 def _spare(place: dict[str, Any]) -> dict[str, Any]:

@@ -127,9 +127,15 @@ def client(outside: Outside, seconds: float) -> httpx2.Client:
     )
 
 
-def refusal(url: str, why: str) -> ToolResult:
-    """The result of a call that was not let out to this address, with a note of it for the record."""
+def refusal(url: str, why: str, *, may_have_acted: bool = False) -> ToolResult:
+    """The result of a call to this address that was not let out, with a note of it for the record.
+
+    `may_have_acted`: its server had the call, and sent it on to where it was not let out.
+    """
     note = Note("outbound.refused", {"host": httpx2.URL(url).host[:253], "why": why[:500]})
+    if may_have_acted:
+        message = f"The call was sent, and no answer came. {why}"
+        return ToolResult("fatal_error", None, message, Reason.OUTCOME_UNKNOWN, notes=(note,))
     message = f"It was not let out, so nothing was done: {why} A person must look."
     return ToolResult("fatal_error", None, message, Reason.TOOL_FAILURE, notes=(note,))
 

@@ -1,7 +1,7 @@
 """The code behind a tool's row, by the kind of its source."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from django.utils.module_loading import import_string
 
@@ -13,6 +13,10 @@ MAKERS: dict[str, str] = {
     "openapi": "agentapp.tools.openapi_source.make",
     "mcp": "agentapp.tools.mcp_source.make",
 }
+
+
+class ContractCalled(TypeError):
+    """A contract was called that was read from a source: what is called is made of its row, by `implementation_of`."""
 
 
 class Source(Protocol):
@@ -42,6 +46,11 @@ class Row(Protocol):
 
     @property
     def consequential(self) -> bool: ...
+
+
+def only_a_contract(*_: Any, **__: Any) -> NoReturn:
+    """Stands for the function in what was read from a source that is no code of ours. Raises ContractCalled."""
+    raise ContractCalled("This is what a source promises of a tool. What is called is made of the tool's row.")
 
 
 def implementation_of(row: Row) -> Tool | None:

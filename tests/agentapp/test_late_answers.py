@@ -11,7 +11,8 @@ from agentapp import actions, executor, loop, runs
 from agentapp.deadline import start
 from agentapp.models import Run
 from agentapp.sweep import sweep
-from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
+from agentapp.tools import outbound
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, ToolResult, tool
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
 from tests.conftest import call, calls, says
@@ -47,12 +48,19 @@ def charge_once(item: str, context: ToolContext) -> str:
     return _work(context)
 
 
+@tool(effect="irreversible", timeout=60)
+def charge_elsewhere(item: str, context: ToolContext) -> ToolResult:
+    """Charge for an item. The other side sends the call on to where none may go."""
+    _work(context)
+    return outbound.refusal("https://bank.test/", "10.0.0.1 is not a public address.", may_have_acted=True)
+
+
 @pytest.fixture
 def till(clerk, offer):
     """The clerk, whose charges a rule allows."""
     ACTED.clear(), MEANWHILE.clear(), RAISES.clear()
-    offer(charge, charge_once)
-    for name in ("charge", "charge_once"):
+    offer(charge, charge_once, charge_elsewhere)
+    for name in ("charge", "charge_once", "charge_elsewhere"):
         Rule.objects.create(name=name, tool=name, verdict="allow")
     return clerk
 
@@ -133,6 +141,14 @@ def test_behind_the_loss_it_is_the_answer_and_the_run_goes_on(till):
     assert (till.execution(run, "c").value, late(run)) == ("receipt 1", [True])
     assert found_by_the_sweep(till, run).state == "succeeded"
     assert len(ACTED) == 1
+
+
+def test_what_it_notes_is_on_record_though_it_answers_nothing(till):
+    run = charging(till, "charge_elsewhere")
+    MEANWHILE.append(lambda: taken_over(run))
+    loop.drive(run.pk)
+    assert (till.execution(run, "c").state, late(run)) == ("outcome_unknown", [False])
+    assert Event.objects.filter(run_id=run.pk, type="outbound.refused").count() == 1
 
 
 def test_of_a_run_that_was_cancelled_meanwhile_it_is_on_record(till, sam):

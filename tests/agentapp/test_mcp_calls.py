@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from agentapp import attempts
 from agentapp.answers import answer
 from agentapp.models import Tool, ToolExecution, ToolSource
 from agentapp.refreshing import refresh
 from approvals import ledger
 from approvals.models import Event
 from tests.conftest import Clerk, call, calls, says
-from tests.mcp_servers import Answer, Scripted
+from tests.mcp_servers import Answer, Scripted, said
 
 
 class Canary:
@@ -136,15 +137,59 @@ def test_a_source_that_leads_to_an_inner_address_is_refused_on_record(
     assert "tools/call" not in scripted.asked
 
 
-@pytest.mark.parametrize(("status", "state", "recorded"), [(307, "finished", 1), (303, "outcome_unknown", 0)])
-def test_a_write_that_is_sent_on_has_not_happened_or_is_for_a_person_to_find_out(
-    clerk: Clerk, scripted: Scripted, echo: Tool, dana: User, status: int, state: str, recorded: int
-) -> None:
-    Tool.objects.filter(pk=echo.pk).update(effect_class="irreversible")
-    lead_to(scripted, status, "http://169.254.169.254/")
+def write(clerk: Clerk, echo: Tool, dana: User, **columns: Any) -> Any:
+    """A run whose call counts as a write, approved and called."""
+    Tool.objects.filter(pk=echo.pk).update(effect_class="irreversible", **columns)
     run = ask(clerk)
     clerk.decide(clerk.open(run)[0], dana)
-    clerk.drive(run)
-    assert clerk.execution(run, "a").state == state
-    assert len(refusals(run)) == recorded
+    return clerk.drive(run)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (301, "outcome_unknown"),
+        (302, "outcome_unknown"),
+        (303, "outcome_unknown"),
+        (307, "finished"),
+        (308, "finished"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("http://169.254.169.254/", "169.254.169.254 is not among the hosts"),
+        ("https://10.0.0.1/mcp", "10.0.0.1, which is not a public address"),
+        ("http://127.0.0.1:{port}/mcp", "only its own address"),
+    ],
+)
+def test_a_write_that_is_sent_on_has_not_happened_or_is_for_a_person_to_find_out_and_is_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool, dana: User, status: int, state: str, where: str, why: str
+) -> None:
+    ToolSource.objects.filter(name="scripted").update(hosts=["127.0.0.1", "10.0.0.1"])
+    canary = Canary()
+    lead_to(scripted, status, where.format(port=canary.port))
+    run = write(clerk, echo, dana)
+    execution = clerk.execution(run, "a")
+    [refused] = refusals(run)
+    assert execution.state == state
+    assert (refused["host"], refused["execution"]) == ("127.0.0.1", str(execution.pk))
+    assert why in refused["why"]
     assert scripted.asked.count("tools/call") == 1
+    assert not canary.close()
+
+
+def test_a_write_that_is_sent_on_and_asked_again_with_its_key_keeps_the_refusal_on_record(
+    clerk: Clerk, scripted: Scripted, echo: Tool, dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_SECONDS", 0.0)
+    ways = iter([(303, {"Location": "http://169.254.169.254/"}, b"")])
+
+    def once(request: dict[str, Any]) -> Answer:
+        return next(ways, None) or said(request, {"content": [{"type": "text", "text": "done"}]})
+
+    scripted.at["tools/call"] = once
+    run = write(clerk, echo, dana, idempotency="key", max_attempts=2)
+    assert clerk.execution(run, "a").result_status == "ok"
+    assert len(refusals(run)) == 1
+    assert scripted.asked.count("tools/call") == 2

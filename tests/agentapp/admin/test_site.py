@@ -102,6 +102,14 @@ def test_every_list_says_what_its_rows_are_for(model: Any) -> None:
     assert getattr(admin.site._registry[model], "about", "")
 
 
+@pytest.mark.parametrize("model", OURS)
+@pytest.mark.parametrize("page", ["change", "history"])
+def test_a_row_that_is_not_there_is_not_found(staff: Client, model: Any, page: str) -> None:
+    answer = staff.get(address(model, page, "0"))
+    assert answer.status_code == 404
+    assert "There is nothing here" in answer.content.decode()
+
+
 @pytest.mark.parametrize("model", [model for model in OURS if model not in (User, Group)])
 def test_every_setting_says_what_it_means(staff: Client, ada: User, model: Any) -> None:
     request = RequestFactory().get("/admin/")

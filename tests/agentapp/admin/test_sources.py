@@ -225,3 +225,32 @@ def test_credentials_are_named_and_hosts_are_listed(staff: Client) -> None:
     ):
         assert message in errors_of(submit(staff, url, **fields))
     assert "s3cret" not in "".join(event.body for event in Event.objects.all())
+
+
+def deleted(staff: Client, row: Tool | ToolSource) -> Any:
+    return staff.post(address(type(row), "delete", row.pk), {"post": "yes"})
+
+
+def test_a_source_stays_as_long_as_it_has_tools(staff: Client) -> None:
+    imported(shop(a="get"))
+    source, tool = ToolSource.objects.get(), Tool.objects.get()
+    [kept] = deleted(staff, source).context["protected"]
+    assert address(Tool, "change", tool.pk) in kept
+    assert deleted(staff, tool).status_code == 403  # its source still lists it
+    Tool.objects.update(missing_since=timezone.now())
+    deleted(staff, source)
+    assert (ToolSource.objects.get(), Tool.objects.get()) == (source, tool)
+
+
+def test_a_deleted_source_is_found_on_none_of_its_pages(staff: Client) -> None:
+    imported(shop(a="get"))
+    source = ToolSource.objects.get()
+    Tool.objects.update(missing_since=timezone.now())
+    deleted(staff, Tool.objects.get())
+    assert deleted(staff, source).status_code == 302
+    assert not ToolSource.objects.exists()
+    pages = [address(ToolSource, page, source.pk) for page in ("change", "history", "delete")]
+    for url in (*pages, reverse("admin:toolsource_import_anew", args=[source.pk])):
+        assert staff.get(url).status_code == 404
+        assert staff.post(url, {"post": "yes"}).status_code == 404
+    assert str(source.pk) not in staff.get(address(ToolSource, "changelist")).content.decode()
