@@ -4,6 +4,7 @@ from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
 from django.contrib.auth.models import User
 
+from agentapp import account_changes
 from approvals import ledger
 
 
@@ -20,5 +21,5 @@ def forget(user: User, actor: str) -> int:
             session.end()
         if kinds:
             data = {"user": user.get_username(), "kinds": kinds}
-            ledger.record(ledger.CONFIGURATION, "signin.factors_forgotten", data, actor)
+            account_changes.record(user, account_changes.FACTORS_FORGOTTEN, data, actor)
     return len(kinds)

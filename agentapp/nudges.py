@@ -8,6 +8,7 @@ from celery import current_app
 log = logging.getLogger(__name__)
 
 DRIVE_RUN = "agentapp.tasks.drive_run"
+MAIL_ACCOUNT_CHANGE = "agentapp.tasks.mail_account_change"
 REFRESH_SOURCE = "agentapp.refreshing.refresh_source"
 
 
@@ -25,3 +26,11 @@ def source_changed(source: str) -> None:
         current_app.send_task(REFRESH_SOURCE, (source,), retry=False)
     except Exception:  # the broker may be down in any way
         log.warning("No worker could be told that the tools of %s have changed", source, exc_info=True)
+
+
+def account_changed(user_id: int, event: str, kind: str, moment: str) -> None:
+    """Tell a worker to mail somebody that their account has changed. Never raises: the ledger has it anyway."""
+    try:
+        current_app.send_task(MAIL_ACCOUNT_CHANGE, (user_id, event, kind, moment), retry=False)
+    except Exception:  # the broker may be down in any way
+        log.warning("No worker could be told to mail user %s about their account", user_id, exc_info=True)

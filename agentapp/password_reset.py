@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.urls import reverse
 
+from agentapp import account_changes
 from approvals import ledger, mail
 from approvals.channels.base import ChannelError
 
@@ -63,7 +64,7 @@ def use(link_of: User, key: str, password: str) -> bool:
             session.end()
         actor = ledger.actor_of(user, "link by mail")
         data = {"user": user.pk, "name": str(user), "usable": True, "by": "mail"}
-        ledger.record(ledger.CONFIGURATION, "user.password_changed", data, actor)
+        account_changes.record(user, account_changes.PASSWORD_CHANGED, data, actor)
         if sessions:
             ended = {"user": user.get_username(), "number": len(sessions)}
             ledger.record(ledger.CONFIGURATION, "signin.sessions_ended", ended, actor)

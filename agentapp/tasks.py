@@ -4,11 +4,11 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import loop, password_reset, runs
+from agentapp import account_changes, loop, password_reset, runs
 from agentapp import sweep as sweeping
 from agentapp.nudges import nudge
 
-__all__ = ["drive_run", "mail_reset_links", "nudge", "sweep"]
+__all__ = ["drive_run", "mail_account_change", "mail_reset_links", "nudge", "sweep"]
 
 
 @shared_task
@@ -30,6 +30,11 @@ def sweep() -> None:
 def mail_reset_links(address: str, asking: dict[str, str]) -> None:
     """Nothing repeats this when it is lost: the page says to ask again."""
     password_reset.mail_links(address, password_reset.Asking(**asking))
+
+
+@shared_task
+def mail_account_change(user_id: int, event: str, kind: str, moment: str) -> None:
+    account_changes.mail_change(user_id, event, kind, moment)
 
 
 def nudge_following(run_id: uuid.UUID) -> None:

@@ -15,7 +15,7 @@ from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from agentapp import factors
+from agentapp import account_changes, factors
 from approvals import configuration, ledger
 from approvals.admin import RecordedAdmin, actor_of
 
@@ -73,7 +73,7 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
             changed = User.objects.filter(pk=user.pk).exclude(password=user.password).first() if user else None
             if changed is not None:
                 data = {"user": changed.pk, "name": str(changed), "usable": changed.has_usable_password()}
-                ledger.record(ledger.CONFIGURATION, "user.password_changed", data, actor_of(request))
+                account_changes.record(changed, account_changes.PASSWORD_CHANGED, data, actor_of(request))
         return response
 
 

@@ -25,6 +25,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from agentapp import account_changes
 from agentapp.console.settings.sections import ALL, SECURITY, page, saved
 from agentapp.console.shell import signed_in
 from approvals import ledger
@@ -60,7 +61,7 @@ def password(request: HttpRequest) -> HttpResponse:
     with ledger.transaction():
         get_adapter().set_password(user, form.cleaned_data["password1"])
         data = {"user": user.pk, "name": str(user), "usable": True}
-        ledger.record(ledger.CONFIGURATION, "user.password_changed", data, ledger.actor_of(user))
+        account_changes.record(user, account_changes.PASSWORD_CHANGED, data, ledger.actor_of(user))
     update_session_auth_hash(request, user)
     return saved(request, SECURITY)
 
@@ -87,11 +88,11 @@ def _ways(user: User) -> dict[int, str]:
 
 
 def _record_changes(user: User, before: dict[int, str], after: dict[int, str]) -> None:
-    changes = [("signin.factor_removed", before[key]) for key in before.keys() - after.keys()]
-    changes += [("signin.factor_added", after[key]) for key in after.keys() - before.keys()]
+    changes = [(account_changes.FACTOR_REMOVED, before[key]) for key in before.keys() - after.keys()]
+    changes += [(account_changes.FACTOR_ADDED, after[key]) for key in after.keys() - before.keys()]
     for (event, kind), number in Counter(changes).items():
         data = {"user": user.get_username(), "kind": KINDS[kind], "number": number}
-        ledger.record(ledger.CONFIGURATION, event, data, ledger.actor_of(user))
+        account_changes.record(user, event, data, ledger.actor_of(user))
 
 
 def _context(request: HttpRequest) -> dict[str, Any]:

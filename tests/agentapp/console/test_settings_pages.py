@@ -14,7 +14,7 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import auth, preferences
+from agentapp import auth, nudges, preferences
 from agentapp.console.settings.sections import ALL
 from agentapp.console.settings.sessions import device
 from agentapp.models import ApiToken, Preferences
@@ -185,14 +185,22 @@ def test_a_look_that_is_not_offered_is_refused(client: Client) -> None:
 # --- Password, app, passkeys, codes --------------------------------------------------------------
 
 
-def test_a_password_is_changed_by_who_knows_it_and_ends_other_sessions(client: Client, dana: User) -> None:
+def test_a_password_is_changed_by_who_knows_it_and_ends_other_sessions(
+    client: Client, dana: User, django_capture_on_commit_callbacks: Any
+) -> None:
     other = Client()
     other.post("/login/", {"username": "dana", "password": PASSWORD})
     new = "a whole new sentence"
 
-    answer = said(client, "/settings/security/password/", {"oldpassword": PASSWORD, "password1": new, "password2": new})
+    with django_capture_on_commit_callbacks() as told:
+        answer = said(
+            client, "/settings/security/password/", {"oldpassword": PASSWORD, "password1": new, "password2": new}
+        )
 
     assert answer.startswith("Saved ")
+    assert [call.args[:2] for call in told if call.func is nudges.account_changed] == [  # type: ignore[attr-defined]
+        (dana.pk, "user.password_changed")
+    ]
     assert client.get("/settings/").status_code == 200
     assert other.get("/settings/").status_code == 302
     assert [data["name"] for _, _, data in events("user.password_changed")] == ["dana"]

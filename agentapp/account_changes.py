@@ -1,0 +1,60 @@
+"""Changes of how somebody signs in: in the ledger, and by mail to whose account it is, who may not have made them."""
+
+import logging
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from agentapp import nudges
+from approvals import ledger, mail
+from approvals.channels.base import ChannelError
+
+logger = logging.getLogger(__name__)
+
+PASSWORD_CHANGED, FACTOR_ADDED, FACTOR_REMOVED, FACTORS_FORGOTTEN = (
+    "user.password_changed", "signin.factor_added", "signin.factor_removed", "signin.factors_forgotten",
+)  # fmt: skip
+CODES = "recovery_codes"
+_KINDS = {"totp": "An authenticator app", "passkey": "A passkey", CODES: "A set of recovery codes"}
+_SAID = {
+    PASSWORD_CHANGED: "The password of your account was changed.",
+    FACTOR_ADDED: "{kind} was added to your account.",
+    FACTOR_REMOVED: "{kind} was removed from your account.",
+    FACTORS_FORGOTTEN: "An administrator removed the passkeys and second factors of your account.",
+}
+
+
+def record(user: User, event: str, data: dict[str, Any], actor: str) -> None:
+    """Write a change to the ledger, and tell its person when it is stored. Inside `ledger.transaction()`.
+
+    `data` may name the kind of a factor.
+    """
+    ledger.record(ledger.CONFIGURATION, event, data, actor)
+    if (event, data.get("kind")) == (FACTOR_REMOVED, CODES):
+        return  # they go with what they stand in for, or because new ones have come
+    now = timezone.now().isoformat()
+    transaction.on_commit(partial(nudges.account_changed, user.pk, event, data.get("kind", ""), now), robust=True)
+
+
+def mail_change(user_id: int, event: str, kind: str, moment: str) -> None:
+    """Mail one change to its person. Nothing repeats this when it fails: the ledger has it."""
+    user = User.objects.filter(pk=user_id, is_active=True).exclude(email="").first()
+    if user is None:
+        return
+    resets = reverse("account_reset_password") if settings.PASSWORD_RESET else ""
+    context = {
+        "user": user,
+        "said": _SAID[event].format(kind=_KINDS.get(kind, "A second factor")),
+        "moment": datetime.fromisoformat(moment),
+        "link": resets and settings.BASE_URL + resets,
+    }
+    try:
+        mail.send("account", context, [user.email])
+    except ChannelError as error:
+        logger.warning("User %s could not be told that their account has changed: %s", user_id, error)

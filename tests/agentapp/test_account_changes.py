@@ -1,0 +1,127 @@
+"""Whose account is changed hears of it by mail, once it is so."""
+
+from typing import Any
+
+import pytest
+from allauth.mfa.models import Authenticator
+from celery import current_app
+from django.contrib.auth.models import User
+from django.core.mail.backends.locmem import EmailBackend
+
+from agentapp import account_changes, factors, nudges, tasks
+from approvals import ledger
+
+pytestmark = pytest.mark.django_db
+NOW = "2026-03-02T09:30:00+00:00"
+
+
+def mailed(user: User, event: str, kind: str = "") -> None:
+    tasks.mail_account_change(user.pk, event, kind, NOW)
+
+
+def test_the_task_has_the_name_it_is_called_by() -> None:
+    assert tasks.mail_account_change.name == nudges.MAIL_ACCOUNT_CHANGE
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "said"),
+    [
+        (account_changes.PASSWORD_CHANGED, "", "The password of your account was changed."),
+        (account_changes.FACTOR_ADDED, "passkey", "A passkey was added to your account."),
+        (account_changes.FACTOR_REMOVED, "totp", "An authenticator app was removed from your account."),
+        (
+            account_changes.FACTORS_FORGOTTEN,
+            "",
+            "An administrator removed the passkeys and second factors of your account.",
+        ),
+    ],
+)
+def test_a_change_is_told_to_whose_account_it_is(
+    dana: User, mailoutbox: Any, settings: Any, event: str, kind: str, said: str
+) -> None:
+    settings.PASSWORD_RESET, settings.BASE_URL = True, "https://countersign.example"
+
+    mailed(dana, event, kind)
+
+    [message] = mailoutbox
+    assert message.to == ["dana@example.test"]
+    assert said in message.subject
+    assert [part in message.body for part in (said, "Account   dana", "2026-03-02 09:30 UTC")] == [True] * 3
+    assert "https://countersign.example/login/reset/\n" in message.body
+
+
+def test_where_no_password_can_be_chosen_by_mail_an_administrator_is_named(
+    dana: User, mailoutbox: Any, settings: Any
+) -> None:
+    settings.PASSWORD_RESET = False
+
+    mailed(dana, account_changes.PASSWORD_CHANGED)
+
+    assert "Tell an administrator at once" in mailoutbox[0].body
+    assert "http" not in mailoutbox[0].body
+
+
+def test_who_has_no_address_or_is_switched_off_is_sent_nothing(dana: User, marco: User, mailoutbox: Any) -> None:
+    User.objects.filter(pk=dana.pk).update(email="")
+    User.objects.filter(pk=marco.pk).update(is_active=False)
+
+    mailed(dana, account_changes.PASSWORD_CHANGED)
+    mailed(marco, account_changes.PASSWORD_CHANGED)
+
+    assert mailoutbox == []
+
+
+def test_a_mail_server_that_is_down_breaks_nothing(
+    dana: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(*_: Any) -> int:
+        raise OSError("nobody there")
+
+    monkeypatch.setattr(EmailBackend, "send_messages", down)
+    mailed(dana, account_changes.PASSWORD_CHANGED)
+    assert f"User {dana.pk} could not be told" in caplog.text
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What workers are told to mail."""
+    found: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(current_app, "send_task", lambda name, arguments, **_: found.append((name, *arguments[:3])))
+    return found
+
+
+def test_it_is_told_once_it_is_stored_and_not_before(
+    dana: User, told: list[Any], django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True), ledger.transaction():
+        account_changes.record(dana, account_changes.FACTOR_ADDED, {"kind": "passkey"}, "test")
+        assert told == []
+    assert told == [(nudges.MAIL_ACCOUNT_CHANGE, dana.pk, account_changes.FACTOR_ADDED, "passkey")]
+
+
+def test_codes_that_go_with_what_they_stand_in_for_are_not_told(
+    dana: User, told: list[Any], django_capture_on_commit_callbacks: Any
+) -> None:
+    with django_capture_on_commit_callbacks(execute=True), ledger.transaction():
+        account_changes.record(dana, account_changes.FACTOR_REMOVED, {"kind": account_changes.CODES}, "test")
+    assert told == []
+
+
+def test_what_an_administrator_takes_away_is_told(
+    dana: User, told: list[Any], django_capture_on_commit_callbacks: Any
+) -> None:
+    Authenticator.objects.create(user=dana, type="totp", data={"secret": "A" * 32})
+    with django_capture_on_commit_callbacks(execute=True):
+        assert factors.forget(dana, "test") == 1
+    assert told == [(nudges.MAIL_ACCOUNT_CHANGE, dana.pk, account_changes.FACTORS_FORGOTTEN, "")]
+
+
+def test_a_broker_that_is_down_keeps_nobody_from_changing_a_password(
+    dana: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def down(*_: Any, **__: Any) -> None:
+        raise ConnectionError("no broker")
+
+    monkeypatch.setattr(current_app, "send_task", down)
+    nudges.account_changed(dana.pk, account_changes.PASSWORD_CHANGED, "", NOW)
+    assert "No worker could be told to mail user" in caplog.text
