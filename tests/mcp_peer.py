@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,7 @@ class Old:
 
 if __name__ == "__main__":
     (FOLDER / "pid").write_text(str(os.getpid()))
+    print(f"Started with {dict(os.environ)}", file=sys.stderr, flush=True)
     if GIVEN.port:
         uvicorn.run(Old(server().streamable_http_app()), host="127.0.0.1", port=GIVEN.port, log_level="warning")
     else:

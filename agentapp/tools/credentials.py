@@ -5,12 +5,14 @@ in a row, a log or a message.
 """
 
 import base64
+import functools
 import hashlib
+import html.entities
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -165,19 +167,40 @@ def forget(keys: Iterable[str]) -> None:
 
 
 def _learn(secrets: set[str], *values: str) -> None:
-    secrets.update(form for value in values if len(value) >= _SHORTEST for form in (value, quote(value, safe="")))
+    secrets.update(filter(None, values))
 
 
-def redacted(value: Any, secrets: set[str]) -> Any:
-    """The same without the secrets in it, wherever in a value they stand."""
+def redacted(value: Any, secrets: Collection[str]) -> Any:
+    """The same without the secrets in it, wherever in a value they stand and however they are written."""
     if not secrets:
         return value
     if isinstance(value, str):
         for secret in sorted(secrets, key=len, reverse=True):
-            value = value.replace(secret, REDACTED)
+            value = _written(secret).sub(REDACTED, value) if len(secret) >= _SHORTEST else value
         return value
+    if isinstance(value, int) and len(str(value)) >= _SHORTEST and str(value) in secrets:
+        return REDACTED
     if isinstance(value, list):
         return [redacted(item, secrets) for item in value]
     if isinstance(value, dict):
         return {redacted(key, secrets): redacted(item, secrets) for key, item in value.items()}
     return value
+
+
+@functools.lru_cache(maxsize=256)
+def _written(secret: str) -> re.Pattern[str]:
+    """A secret as servers write it: as it is, or escaped for an address, JSON or HTML, in part or more than once."""
+    return re.compile("".join(re.escape(one) if one.isalnum() or one in "-._~" else _escaped(one) for one in secret))
+
+
+def _escaped(character: str) -> str:
+    """One character in all its forms. Each repetition has an end, so that no text takes long to look through."""
+    code = ord(character)
+    name = html.entities.codepoint2name.get(code, "apos" if character == "'" else "")
+    forms = [
+        rf"(?i:&(?:amp;){{0,7}}(?:#0{{0,7}}{code}|#x0{{0,7}}{code:x}{f'|{name}' if name else ''});)",
+        rf"(?i:%(?:25){{0,7}}{code:02x})",
+        rf"(?i:\\{{1,7}}+u{code:04x})",
+        r"\\{1,2}" if character == "\\" else rf"\\{{0,7}}+{re.escape(character)}",
+    ]
+    return f"(?:{'|'.join(forms)})"

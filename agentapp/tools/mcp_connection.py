@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agentapp import nudges
 from agentapp.tools import mcp_http, mcp_stdio
+from agentapp.tools.credentials import redacted
 from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, Trouble
 from agentapp.tools.mcp_target import Target
 
@@ -136,7 +137,7 @@ class Connection:
         async with self._used():
             for _ in range(MAX_PAGES):
                 page = await self._asked(client.list_tools(cursor=cursor))
-                found += page.tools
+                found += map(self._without_secrets, page.tools)
                 if page.next_cursor is None:
                     break
                 cursor = page.next_cursor
@@ -168,7 +169,7 @@ class Connection:
             return await request
         except MCPError as error:
             closed = error.error.code == types.CONNECTION_CLOSED
-            message = (closed and self._why_ended) or error.error.message[:MAX_MESSAGE]
+            message = (closed and self._why_ended) or _said(error, self.target)
             if error.error.code == Trouble.NOT_ALLOWED:
                 raise NotAllowed(message) from error
             if error.error.code == Trouble.SENT_ON:
@@ -202,7 +203,15 @@ class Connection:
     def _details(self, client: Client) -> dict[str, str]:
         info = client.server_info
         said = {"title": info.title or info.name, "version": info.version} if info else {}
-        return {name: value[:200] for name, value in {**said, "protocol": client.protocol_version}.items()}
+        said = redacted({**said, "protocol": client.protocol_version}, self.target.secrets)
+        return {name: value[:200] for name, value in said.items()}
+
+    def _without_secrets(self, tool: types.Tool) -> types.Tool:
+        """A tool as it is listed, without what its server was shown: some describe how they were started."""
+        if not self.target.secrets:
+            return tool
+        listed = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return types.Tool.model_validate(redacted(listed, self.target.secrets))
 
     # --- The task that keeps it ------------------------------------------------------------------
 
@@ -219,7 +228,7 @@ class Connection:
                     listening.cancel()
                     await asyncio.gather(listening, return_exceptions=True)
         except Exception as error:  # whatever the SDK or a server comes up with ends this connection alone
-            self._problem = _problem(error, self._why_ended)
+            self._problem = _problem(error, self._why_ended, self.target)
         finally:
             self.closed = True
             self._ready.set()
@@ -277,13 +286,18 @@ class Connection:
 _keepers: set["asyncio.Task[None]"] = set()
 
 
-def _problem(error: Exception, why_ended: str) -> Unreachable:
+def _said(error: MCPError, target: Target) -> str:
+    """The server's words, without what it was shown. They are cut last: a part of a secret is not known for one."""
+    return str(redacted(error.error.message, target.secrets))[:MAX_MESSAGE]
+
+
+def _problem(error: Exception, why_ended: str, target: Target) -> Unreachable:
     """Why a connection could not be opened, for people."""
     while isinstance(error, ExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, MCPError):
         ended = error.error.code == types.CONNECTION_CLOSED
-        message = (ended and why_ended) or error.error.message[:MAX_MESSAGE]
+        message = (ended and why_ended) or _said(error, target)
         if error.error.code in (Trouble.NOT_ALLOWED, Trouble.SENT_ON):
             return NotAllowed(message)
         return Unreachable(message, final=error.error.code == Trouble.REFUSED)

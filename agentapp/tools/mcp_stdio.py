@@ -8,23 +8,27 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import anyio
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from agentapp.tools.credentials import redacted
 from agentapp.tools.mcp_target import Command
 
 log = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
+# Of what it says on the side.
+MAX_NOTE_BYTES = 64 * 1024
 # How long a server has to go by itself once its input has ended, and once it is told to.
 GOES_WITHIN, STOPS_WITHIN = 1.0, 1.0
 
 type Incoming = SessionMessage | Exception
 type Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead, OSError)
 
 
 @asynccontextmanager
@@ -41,7 +45,7 @@ async def started(command: Command, ended: Callable[[str], None]) -> AsyncIterat
     async with anyio.create_task_group() as group:
         group.start_soon(_hear, process, heard, ended)
         group.start_soon(_say, process, said, heard)
-        group.start_soon(_note, process)
+        group.start_soon(_note, process, command)
         try:
             yield reading, writing
         finally:
@@ -98,13 +102,22 @@ async def _say(
         await heard.aclose()
 
 
-async def _note(process: Process) -> None:
-    """Read what it says on the side, which would block it otherwise."""
+async def _note(process: Process, command: Command) -> None:
+    """Read what it says on the side, which would block it otherwise. Logged are whole lines: a part of a secret would
+    not be known for one.
+    """
     assert process.stderr is not None
-    stream: ByteReceiveStream = process.stderr
+    heard, is_whole = BufferedByteReceiveStream(process.stderr), True
     with suppress(*_GONE):
         while True:
-            log.debug("An MCP server says: %s", (await stream.receive()).decode(errors="replace"))
+            try:
+                line = await heard.receive_until(b"\n", MAX_NOTE_BYTES)
+            except anyio.DelimiterNotFound:
+                heard, is_whole = BufferedByteReceiveStream(process.stderr), False
+                continue
+            if is_whole:
+                log.debug("An MCP server says: %s", redacted(line.decode(errors="replace"), command.secrets))
+            is_whole = True
 
 
 async def _stop(process: Process) -> None:

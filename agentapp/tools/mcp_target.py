@@ -34,6 +34,7 @@ class Command:
     words: tuple[str, ...]
     folder: str
     environment: tuple[tuple[str, str], ...] = field(repr=False)
+    secrets: frozenset[str] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,10 @@ def _of_command(source: str, configured: dict[str, Any]) -> Target:
     inherited = {variable: os.environ[variable] for variable in configured["inherit"] if variable in os.environ}
     secrets = {variable: _credential(name) for variable, name in configured["credentials"].items()}
     environment = inherited | configured["environment"] | secrets
-    command = Command(tuple(configured["command"]), configured["cwd"], tuple(sorted(environment.items())))
-    return Target(source, command=command, secrets=frozenset(secrets.values()))
+    shown = frozenset(secrets.values())
+    words = tuple(configured["command"])
+    command = Command(words, configured["cwd"], tuple(sorted(environment.items())), shown)
+    return Target(source, command=command, secrets=shown)
 
 
 def _credential(name: str) -> str:

@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -11,12 +12,14 @@ from typing import Any
 
 from agentapp.messages import ResultStatus, ToolResult
 from agentapp.reasons import Reason
+from agentapp.tools.credentials import redacted
 from agentapp.tools.results import MAX_RESULT_CHARS
 
 # Of an answer in bytes, so many are read. What is kept of it is less.
 MAX_ANSWER_BYTES = 4 * MAX_RESULT_CHARS
 # Of what a server says beside an error, so much is kept.
 _SAID_CHARS = 4_000
+_HEADER_CHARS = 500
 _TEXT = re.compile(r"text/|application/(xml|javascript|yaml|x-yaml|x-ndjson|x-www-form-urlencoded)\b|.*\+(xml|yaml)$")
 _NOTHING_SENT_TWICE = "It was not sent again."
 
@@ -30,6 +33,8 @@ class Answer:
     """By lower-case names."""
     content: bytes
     complete: bool = True
+    secrets: Collection[str] = field(default=(), repr=False)
+    """What is taken out before something is cut: a part of one would not be known for it."""
 
     @property
     def media(self) -> str:
@@ -43,6 +48,13 @@ class Answer:
             return self.content.decode(str(said.get_content_charset() or "utf-8"), "replace")
         except LookupError:
             return self.content.decode("utf-8", "replace")
+
+    @property
+    def start(self) -> str:
+        return str(redacted(self.text.strip(), self.secrets))[:_SAID_CHARS]
+
+    def header(self, name: str) -> str:
+        return str(redacted(self.headers.get(name, ""), self.secrets))[:_HEADER_CHARS]
 
 
 def result_of(answer: Answer, *, writes: bool, now: datetime | None = None) -> ToolResult:
@@ -88,7 +100,7 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
     metadata = _facts(answer)
     encoding = answer.headers.get("content-encoding", "identity").lower()
     if not answer.complete:
-        start = answer.text[:_SAID_CHARS] if _is_text(answer.media) and encoding == "identity" else None
+        start = answer.start if _is_text(answer.media) and encoding == "identity" else None
         message = f"The answer is longer than {MAX_ANSWER_BYTES} bytes, and was not read to its end."
         if writes:  # it is done, however much is said about it
             return ToolResult("ok", start, message, Reason.RESULT_TOO_LARGE, metadata)
@@ -103,7 +115,7 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
             return ToolResult(data=_parsed(answer.text), metadata=metadata)
         except (ValueError, RecursionError):
             message = "The server said that it answers in JSON, and what it answered is not JSON."
-            return ToolResult("fatal_error", answer.text[:_SAID_CHARS], message, Reason.TOOL_RESULT_INVALID, metadata)
+            return ToolResult("fatal_error", answer.start, message, Reason.TOOL_RESULT_INVALID, metadata)
     if _is_text(answer.media):
         return ToolResult(data=answer.text, metadata=metadata)
     what = f"{len(answer.content)} bytes of {answer.media or 'no kind that it names'}"
@@ -113,7 +125,7 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
 
 def _of_redirect(answer: Answer, *, writes: bool) -> ToolResult:
     """A redirect that was not followed: of a call that sends something, or one too many."""
-    where = answer.headers.get("location", "")[:500]
+    where = answer.header("location")
     if answer.status == 303:  # it was done; what came of it stands elsewhere
         return ToolResult(data={"see": where}, message="Done: the server says where its answer stands.",
                           metadata=_facts(answer))  # fmt: skip
@@ -147,13 +159,13 @@ def _said(answer: Answer) -> str:
         return ""
     if not (_is_json(answer.media) or _is_text(answer.media) or not answer.media):
         return ""
-    return answer.text.strip()[:_SAID_CHARS]
+    return answer.start
 
 
 def _facts(answer: Answer) -> dict[str, Any]:
     """What people can look up: never shown to a model."""
     kept = ("content-type", "x-request-id", "request-id", "x-github-request-id", "etag", "location")
-    return {"status": answer.status, **{name: answer.headers[name][:500] for name in kept if name in answer.headers}}
+    return {"status": answer.status, **{name: answer.header(name) for name in kept if name in answer.headers}}
 
 
 def _is_json(media: str) -> bool:

@@ -106,6 +106,7 @@ class _Call:
             credentials.forget(signature.renewable)
             signature = self._signature(asking, uses)
             answer = self._answer(asking, outgoing, signature)
+        answer = dataclasses.replace(answer, secrets=signature.secrets)
         found = openapi_answer.result_of(answer, writes=self.row.consequential)
         clean = credentials.redacted
         return dataclasses.replace(

@@ -11,10 +11,11 @@ from django.db import connections
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from agentapp import actions, customer_links, customers, loop
+from agentapp import customer_links, customers, loop
 from agentapp.demo import guided_scenarios as dialogues
 from agentapp.demo import opening
 from agentapp.demo.guided_scenarios import Dialogue
+from agentapp.demo.models import Ticket
 from agentapp.models import Conversation, Run
 from approvals.models import Rule
 from tests.e2e.conftest import violations
@@ -43,11 +44,20 @@ class Talk:
         self.page = browse(None, f"/talk/{customer_links.signed(link)}/", width=390, height=844)
 
     def say(self, turn: int = 0) -> Run:
-        said = self.dialogue.turns[turn]
-        new = actions.NewRun(
-            "concierge", said.says, "", self.dialogue.customer, self.conversation.key, script=said.script
-        )  # fmt: skip
-        run = actions.start_run(new, self.sam)
+        """The customer says a turn of the dialogue, and is answered or asked."""
+        self.write(self.dialogue.turns[turn].says)
+        return self.answer(turn)
+
+    def write(self, text: str) -> None:
+        self.page.get_by_label("Your message").fill(text)
+        self.page.get_by_role("button", name="Send").click()
+        expect(self.page.locator("li.customer").last).to_contain_text(text)
+
+    def answer(self, turn: int = 0) -> Run:
+        """Drive the run that the page began. A page names no script, so what its model would say is put there here."""
+        run = Run.objects.get(conversation=self.conversation, state=Run.State.QUEUED)
+        run.script = self.dialogue.turns[turn].script
+        run.save(update_fields=["script"])
         drive(run)
         return run
 
@@ -64,6 +74,36 @@ def drive(run: Run) -> None:
     thread.join(30)
 
 
+def called(run: Run) -> list[tuple[str, str]]:
+    return [(each.name, each.result_status) for each in run.executions.order_by("step__number", "index")]
+
+
+def test_a_customer_who_names_no_order_is_asked_for_it_and_answered_once_they_have(
+    browse: Browse, people: dict[str, User]
+) -> None:
+    talk = Talk(browse, people, dialogues.MISSING_NUMBER)
+    asking = talk.say()
+    expect(talk.page.get_by_text("Which order do you mean: 58244 or 58102?")).to_be_visible()
+    expect(talk.page.locator(".customer-needed").get_by_role("button")).to_have_text(["58244", "58102"])
+    assert called(asking) == []
+    inspected = browse(people["mia"], f"/runs/{asking.pk}/?step=1").locator("#inspector")
+    expect(inspected.get_by_text("Missing: order number.")).to_be_visible()
+    staff = browse(people["dana"], f"/runs/{asking.pk}/chat/")
+    expect(staff.locator("[data-said=agent]")).to_have_count(1)
+    expect(staff.locator(".did-line", has_text="follow_order")).to_have_count(0)
+
+    told = talk.say(1)
+    expect(talk.page.locator("li.agent").last).to_contain_text("Order 58244 was placed today")
+    expect(talk.page.locator(".customer-needed")).to_have_count(0)
+    assert called(told) == [("follow_order", "ok")]
+    assert violations(talk.page) == []
+    expect(staff.locator("[data-said=customer]").last).to_contain_text("58244, the tea.")
+    expect(staff.locator(".did-line", has_text="follow_order")).to_be_visible()
+    expect(staff.locator("[data-said=agent]").last).to_contain_text("Order 58244 was placed today")
+    staff.locator(".did-line", has_text="follow_order").click()
+    expect(staff.locator("#inspector").get_by_text("Needs to run")).to_be_visible()
+
+
 def test_a_customer_who_names_no_order_chooses_among_their_own(browse: Browse, people: dict[str, User]) -> None:
     talk = Talk(browse, people, dialogues.MISSING_NUMBER)
     talk.say()
@@ -72,8 +112,11 @@ def test_a_customer_who_names_no_order_chooses_among_their_own(browse: Browse, p
     expect(talk.page.get_by_role("button", name="58213")).to_have_count(0)
     assert violations(talk.page) == []
     choice.click()
-    expect(talk.page.locator("li.customer", has_text="58244")).to_be_visible()
+    expect(talk.page.locator("li.customer").last).to_contain_text("58244")
     expect(talk.page.get_by_role("button", name="58244")).to_have_count(0)
+    told = talk.answer(1)
+    expect(talk.page.locator("li.agent").last).to_contain_text("Order 58244 was placed today")
+    assert called(told) == [("follow_order", "ok")]
 
 
 def test_two_customers_each_choose_among_their_own_orders(browse: Browse, people: dict[str, User]) -> None:
@@ -81,26 +124,38 @@ def test_two_customers_each_choose_among_their_own_orders(browse: Browse, people
     priya.say()
     run = jon.say()
     expect(priya.page.get_by_role("button", name="58244")).to_be_visible()
+    expect(jon.page.get_by_text("I find no order 58213 of yours, Jon.")).to_be_visible()
     expect(jon.page.get_by_role("button", name="58177")).to_be_visible()
     for page, foreign in ((priya.page, "58177"), (jon.page, "58213"), (jon.page, "58244")):
         expect(page.get_by_role("button", name=foreign)).to_have_count(0)
-    assert not run.executions.exists()
+    assert called(run) == []
+    inspected = browse(people["mia"], f"/runs/{run.pk}/?step=1").locator("#inspector")
+    expect(inspected.get_by_text("Cannot be used: order number.")).to_be_visible()
 
 
 def test_a_customer_confirms_the_return_that_a_guideline_asked_for(browse: Browse, people: dict[str, User]) -> None:
+    returns = Ticket.objects.filter(subject="Return of order 58213")
     talk = Talk(browse, people, dialogues.TAKE_BACK)
     run = talk.say()
     expect(talk.page.get_by_text("The shop will take back order")).to_be_visible()
     assert violations(talk.page) == []
+    staff = browse(people["dana"], f"/runs/{run.pk}/chat/")
+    expect(staff.get_by_text("The shop will take back order")).to_be_visible()
+    assert not returns.exists()
     talk.page.get_by_role("button", name="Yes").click()
+    expect(talk.page.get_by_text("The shop will take back order")).to_have_count(0)
     drive(run)
     expect(talk.page.get_by_text("The return is open")).to_be_visible()
+    expect(staff.locator("[data-said=agent]")).to_contain_text("The return is open")
+    expect(staff.locator(".chat-head .badge")).to_have_text("Succeeded")
+    assert returns.count() == 1
 
 
 def test_the_team_reads_why_each_tool_ran(browse: Browse, people: dict[str, User]) -> None:
     talk = Talk(browse, people, dialogues.CREDIT_CASCADE)
     run = talk.say()
     expect(talk.page.get_by_text("You have $25.00 left, Priya.")).to_be_visible()
+    assert called(run) == [("get_store_credit", "ok"), ("recommend_products", "ok")]
     page = browse(people["mia"], f"/runs/{run.pk}/?step=2")
     inspector = page.locator("#inspector")
     expect(inspector.get_by_text("credit-to-spend").first).to_be_visible()
@@ -114,10 +169,16 @@ def test_a_customer_who_wants_a_person_gets_one(browse: Browse, people: dict[str
     run = talk.say()
     expect(talk.page.get_by_text("A person will answer you here.")).to_be_visible()
     staff = browse(people["dana"], f"/runs/{run.pk}/chat/")
+    talk.write("Is anybody there?")
+    expect(staff.get_by_text("Is anybody there?")).to_be_visible()
+    assert Run.objects.get() == run
     staff.get_by_role("button", name="Take over").click()
-    staff.get_by_role("textbox").last.fill("I look into it, Tomas.")
+    expect(talk.page.get_by_text("A person has taken over.")).to_be_visible()
+    staff.get_by_role("textbox").last.fill("I am, Tomas. Let me look into it.")
     staff.get_by_role("button", name="Send").click()
-    expect(talk.page.get_by_text("A person of our team")).to_be_visible()
-    expect(talk.page.get_by_text("I look into it, Tomas.")).to_be_visible()
+    expect(talk.page.locator("li.person")).to_contain_text("I am, Tomas. Let me look into it.")
     staff.get_by_role("button", name="Hand back").click()
     expect(talk.page.get_by_text("A person has taken over.")).to_have_count(0)
+    talk.write("Thank you!")
+    expect(talk.page.get_by_text("Your message has arrived.")).to_be_visible()
+    expect(staff.get_by_text("Queued.")).to_be_visible()
