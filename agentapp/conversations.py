@@ -113,7 +113,8 @@ def written_id(writer: User, key: str) -> uuid.UUID:
 
 def written(writer: User, key: str) -> Message | None:
     """The message that was sent with this key."""
-    return Message.objects.select_related("run").filter(pk=written_id(writer, key)).first()
+    rows = Message.objects.select_related("run", "conversation__agent")
+    return rows.filter(pk=written_id(writer, key)).first()
 
 
 def begin_with(run: Run, actor: str) -> Conversation:

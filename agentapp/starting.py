@@ -11,10 +11,10 @@ from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, runs, tasks, turns
 from agentapp.considered import GUIDED
-from agentapp.models import Agent, ApiToken, Run
+from agentapp.models import Agent, ApiToken, Conversation, Run
 from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
-from agentapp.takeover import changed_meanwhile, conversation_of, same_message
+from agentapp.takeover import changed_meanwhile, conversation_of, key_reused, same_message
 from agentapp.toolset import snapshot_of
 from approvals import ledger
 from approvals.digest import canonical, sha256, storable
@@ -209,14 +209,19 @@ def _earlier(new: NewRun, user: User, digest: str) -> Started | None:
         if kept is None or kept.run is None:
             return None
         same_message(kept, new.input, kept.run)
+        # The same words in another conversation are another message, which must not get lost.
+        if not _goes_on_in(new, kept.conversation):
+            raise key_reused()
         return Started(kept.run, repeated=True, kept=True)
     if earlier.request_digest != digest:
-        raise Refused(
-            "idempotency_key_reused",
-            "This Idempotency-Key was used for a different request.",
-            "Idempotency-Key",
-        )
+        raise key_reused()
     return Started(earlier, repeated=True)
+
+
+def _goes_on_in(new: NewRun, conversation: Conversation) -> bool:
+    if new.follows is not None:
+        return Run.objects.filter(pk=new.follows, conversation=conversation).exists()
+    return (new.agent, storable(new.conversation)) == (conversation.agent.name, conversation.key)
 
 
 def _title(text: str) -> str:

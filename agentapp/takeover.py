@@ -116,10 +116,13 @@ def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
 def same_message(sent: Message, text: str, run: Run | None) -> Message:
     """The message that was sent with a key before, if it was the same one."""
     if sent.content != storable(text) or (run is not None and sent.run_id != run.pk):
-        raise Refused(
-            "idempotency_key_reused", "This Idempotency-Key was used for a different request.", "Idempotency-Key"
-        )
+        raise key_reused()
     return sent
+
+
+def key_reused() -> Refused:
+    message = "This Idempotency-Key was used for a different request."
+    return Refused("idempotency_key_reused", message, "Idempotency-Key")
 
 
 def changed_meanwhile(changed: conversations.Changed) -> Refused:

@@ -37,7 +37,7 @@ def write(run: Run, user: User, text: str) -> Message:
 
 
 def ask(clerk, text: str, **more) -> actions.Started:
-    new = NewRun("clerk", text, conversation="ticket-7", script=[says("Answered.")], **more)
+    new = NewRun("clerk", text, script=[says("Answered.")], **{"conversation": "ticket-7"} | more)
     return actions.start_run_once(new, clerk.starter)
 
 
@@ -216,6 +216,15 @@ def test_a_message_kept_for_a_person_is_not_sent_to_the_agent_when_its_key_comes
     actions.hand_back_run(waiting.pk, dana)
     assert ask(clerk, "Hello?", request_key="k1").repeated
     assert Run.objects.count() == 1
+
+
+def test_a_message_of_another_conversation_is_not_taken_for_one_that_was_kept_with_its_key(clerk, dana, waiting):
+    actions.take_over_run(waiting.pk, dana)
+    ask(clerk, "Hello?", request_key="k1")
+    refused("idempotency_key_reused", lambda: ask(clerk, "Hello?", request_key="k1", conversation="another"))
+    refused("idempotency_key_reused", lambda: ask(clerk, "Hello?", request_key="k1", conversation=""))
+    again = ask(clerk, "Hello?", request_key="k1", conversation="", follows=waiting.pk)
+    assert (again.repeated, again.kept) == (True, True)
 
 
 def test_handed_back_the_run_goes_on_and_the_model_reads_what_was_said(clerk, dana, marco, waiting):
