@@ -66,11 +66,13 @@ def _fresh(run: Run, variables: Sequence[ContextVariable]) -> dict[str, ToolExec
 def _counts(run: Run, variable: ContextVariable) -> Q:
     """Which calls give a variable its value: of exactly its tool and arguments, recent enough, of this customer.
 
-    Of a customer without a name only this very run's: another's might be somebody else's.
+    Of a customer without a name only this very run's: another's might be somebody else's. What the last step of this
+    run has just read counts once, however short its time: else nothing but reading would ever happen.
     """
     digest = sha256(canonical(effective(variable.tool, variable.arguments)))
     its = Q(variable=variable.name, tool=variable.tool, arguments_digest=digest)
     if variable.freshness_seconds is None:
         return its & Q(run=run)
-    recent = its & Q(finished_at__gt=Now() - timedelta(seconds=variable.freshness_seconds))
-    return recent & (Q(run__customer=run.customer) if run.customer else Q(run=run))
+    recent = Q(finished_at__gt=Now() - timedelta(seconds=variable.freshness_seconds))
+    of_customer = Q(run__customer=run.customer) if run.customer else Q(run=run)
+    return its & (recent & of_customer | Q(run=run, step__number=run.step_count))

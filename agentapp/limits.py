@@ -47,8 +47,8 @@ def rounds_signal(run: Run, steps: Sequence[StepRows]) -> StopSignal:
 
 
 def rounds(steps: Sequence[StepRows]) -> int:
-    """How often the model has asked for calls."""
-    return sum(bool(rows.executions) for rows in steps)
+    """How often the model has asked for calls. It did not ask for what reads context variables."""
+    return sum(any(not execution.variable for execution in rows.executions) for rows in steps)
 
 
 def _signal(reason: StopReason, what: str, current: int, limit: int, source: str, unit: str = "") -> StopSignal:

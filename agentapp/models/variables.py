@@ -5,6 +5,7 @@ from django.db import models
 
 from agentapp.models.agents import Agent
 from agentapp.models.tools import Tool
+from approvals.digest import MalformedJSON, canonical, parse
 from approvals.ids import uuid7
 from approvals.models import EffectClass
 
@@ -12,6 +13,10 @@ from approvals.models import EffectClass
 def _arguments_are_an_object(value: object) -> None:
     if not isinstance(value, dict):
         raise ValidationError("Arguments are one JSON object.")
+    try:
+        parse(canonical(value))
+    except MalformedJSON as error:
+        raise ValidationError(f"No call can carry these arguments. {error}") from error
 
 
 class ContextVariable(models.Model):

@@ -82,6 +82,14 @@ def test_what_is_too_old_is_no_value_and_is_read_anew(clerk, orders):
     assert known(ask(clerk)) == {"orders": ["order 2 of Ana"]}
 
 
+def test_a_value_that_counts_for_no_time_is_read_once_before_each_decision(clerk, orders):
+    ContextVariable.objects.update(freshness_seconds=0)
+    for customer in ("Ana", ""):
+        run = ask(clerk, customer)
+        assert (run.state, run.executions.count(), run.step_count) == ("succeeded", 1, 2)
+    assert known(ask(clerk)) == {}
+
+
 def test_of_a_customer_without_a_name_nothing_is_taken_from_another_run(clerk, orders):
     ContextVariable.objects.update(freshness_seconds=3600)
     assert known(ask(clerk, "")) == {"orders": ["order 1 of "]}
@@ -135,5 +143,8 @@ def test_only_reads_and_objects_are_accepted_and_each_name_once(clerk, orders):
         ContextVariable(agent=clerk.agent, name="x", tool=Tool.objects.get(name="pay")).full_clean()
     with pytest.raises(ValidationError, match="one JSON object"):
         ContextVariable(agent=clerk.agent, name="x", tool=orders.tool, arguments=[1]).full_clean()
+    for odd in (2**60, float("nan"), "half \ud800", "\x00"):
+        with pytest.raises(ValidationError, match="No call can carry"):
+            ContextVariable(agent=clerk.agent, name="x", tool=orders.tool, arguments={"most": odd}).full_clean()
     with pytest.raises(IntegrityError), transaction.atomic():
         ContextVariable.objects.create(agent=clerk.agent, name="orders", tool=orders.tool)

@@ -6,7 +6,7 @@ import pytest
 
 from agentapp import observe
 from agentapp.messages import ChatMessage, UserMessage
-from agentapp.models import ContextVariable, GuidelineMatch, Run, Tool
+from agentapp.models import Agent, ContextVariable, GuidelineMatch, Run, Tool
 from approvals.models import Rule
 from tests.conftest import Clerk
 from tests.guided import Guide
@@ -54,6 +54,14 @@ def test_reading_is_no_iteration(guide: Guide) -> None:
     guide.guideline("finding", "", "look_up")
     run = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "kettle"}]}}, SAYS, customer="Ana")
     assert steps(run) == [["look_up"], ["look_up"], []]
+
+
+def test_reading_is_none_of_the_rounds_that_the_agent_has(guide: Guide) -> None:
+    Agent.objects.update(max_iterations=1)
+    guide.guideline("finding", "", "look_up")
+    run = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "kettle"}]}}, SAYS, customer="Ana")
+    assert steps(run) == [["look_up"], ["look_up"], []]
+    assert run.answer == SAYS["says"]
 
 
 def test_what_counts_from_an_earlier_run_is_told_and_not_read_again(guide: Guide, sent: list) -> None:
