@@ -18,8 +18,8 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
     readings = sum(1 for rows in state.steps if rows.executions and all(each.variable for each in rows.executions))
     has_variables = bool(run.agent_snapshot.get("guidance", {}).get("variables"))
     found = context_variables.values(run) if has_variables else {}
-    calls = [_done(execution, rows.step.number, own=True) for rows in state.steps for execution in rows.executions]
-    kept = [_done(execution, 0, own=False) for rows in state.earlier.kept for execution in rows.executions]
+    calls = [_done(execution, rows.step.number) for rows in state.steps for execution in rows.executions]
+    kept = [_done(execution, 0) for rows in state.earlier.kept for execution in rows.executions]
     return Known(
         step=run.step_count + 1,
         iteration=run.step_count - readings + 1,
@@ -49,13 +49,13 @@ def _facts(tool: Tool) -> ToolFacts:
     )
 
 
-def _done(execution: ToolExecution, step: int, *, own: bool) -> Done:
+def _done(execution: ToolExecution, step: int) -> Done:
     proposed = as_proposed(execution)
     try:
         arguments = parse(proposed.arguments_text or "{}")
     except MalformedJSON:
         arguments = None
-    brought = execution.control.get(TRANSIENT, ()) if own else ()
+    brought = execution.control.get(TRANSIENT, ())
     return Done(
         step=step,
         tool=proposed.name,

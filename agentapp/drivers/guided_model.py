@@ -158,16 +158,17 @@ def _read(text: str, schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _verdict(tool: ToolFacts, said: Mapping[str, Any], is_full: bool, others: Collection[str]) -> Verdict:
-    """What a model said of one tool. That it should not run counts, whatever calls stand beside it.
+    """What a model said of one tool. That it should not run counts, whatever calls stand beside it: those are kept
+    for their secrets, which a reason may name.
 
     A better tool is one of those there are: models write "none" where there is nothing better.
     """
     why, better = str(said.get("why", "")), said.get("better_tool")
     calls = tuple(_arguments(tool, call) if is_full else call for call in said.get("calls", ()))
     if said.get("already_known") or said.get("same_call_was_made"):
-        return Verdict("data_already_in_context", why)
+        return Verdict("data_already_in_context", why, calls)
     if better in others and better != tool.name:
-        return Verdict("not_applicable", f"{why} {better} serves better.".strip())
+        return Verdict("not_applicable", f"{why} {better} serves better.".strip(), calls)
     return Verdict("needs_to_run" if said["should_run"] else "not_applicable", why, calls)
 
 

@@ -134,6 +134,18 @@ def test_a_secret_inside_a_value_that_cannot_be_chosen_is_masked(guide: Guide, p
     assert "4711" not in DIALECT.read(provider.questions[1]).instructions
 
 
+@pytest.mark.parametrize("said", [{"already_known": True}, {"same_call_was_made": True}, {"better_tool": "look_up"}])
+def test_a_reason_against_a_call_names_none_of_its_secrets(guide: Guide, provider: ProviderServer, said: Any) -> None:
+    Tool.objects.filter(name="pay").update(secret_fields=["account"])
+    guide.guideline("paying", "", "pay", matcher="always")
+    call = {"account": argument("canary-4711"), "amount": argument(5.0)}
+    answer = short("pay", call, **said)
+    answer["tools"]["pay"]["why"] = "Paying canary-4711 again makes no sense."
+    provider.answer_with = Mind(pay=answer, compose="It is paid.", claims={"claims": []})
+    [reason] = guide.evaluations(run(guide)).values()
+    assert reason.rationale.startswith("Paying •••••• again makes no sense.")
+
+
 def test_a_long_value_that_cannot_be_used_does_not_fill_what_the_reply_is_written_by(
     guide: Guide, provider: ProviderServer
 ) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agentapp import actions
 from agentapp.considered import Insight
 from agentapp.guidance import composing
 from agentapp.guidance.inference import Brief
@@ -101,7 +102,7 @@ def test_a_value_that_cannot_be_chosen_is_named_unless_it_is_secret(guide: Guide
     values = {insight.parameter: (insight.invalid_value, insight.choices) for insight in briefs[0].to_ask_for}
     assert values == {
         "account": ("bob-daily", ("ana-savings", "ana-daily")),
-        "memo": (MASK, ("ana-savings", "ana-daily")),
+        "memo": (MASK, None),
     }
     assert (run.state, guide.calls(run)) == ("succeeded", [])
     assert "1234" not in str(list(ToolInsight.objects.values()))
@@ -156,6 +157,16 @@ def test_what_a_result_brings_along_counts_also_where_the_iterations_are_used_up
     guide.guideline("chat", "Speak of the sun.", "weather")
     run = guide.run({"matched": ["chat"], "evaluations": {"weather": [{"place": "Porto"}]}}, {"says": "A storm."})
     assert guide.matched(run, 2) == {"weather:1.1": "transient"}
+
+
+def test_what_a_kept_result_brought_along_counts_when_its_run_is_tried_again(guide: Guide, offer: Any) -> None:
+    offer(weather)
+    guide.guideline("chat", "Speak of the sun.", "weather")
+    said = {"weather": [{"place": "Porto"}, {"place": "Lisbon"}]}
+    first = guide.run({"matched": ["chat"], "evaluations": said}, {"matched": ["chat"], "says": "A storm."})
+    again = guide.clerk.drive(actions.retry_run(first.pk, guide.clerk.starter, 2))
+    assert (again.answer, guide.calls(again)) == ("A storm.", [])
+    assert guide.matched(again, 1) == {"weather:0.1": "transient", "weather:0.2": "transient"}
 
 
 # --- In which order ----------------------------------------------------------------------------
