@@ -51,6 +51,9 @@ class AgentForm(forms.ModelForm):
                 agent_tools.check_names([*agents, Agent(**lists)])
             except agent_tools.NameTaken as taken:
                 raise forms.ValidationError(str(taken)) from taken
+            if "tools" in cleaned:
+                # For the variables, which are checked with the agent as it is typed.
+                self.instance.may_call = agent_settings.tools_to_call(wanted, names)
         return cleaned
 
 
@@ -71,8 +74,21 @@ class RouteInline(admin.StackedInline):
     formfield_overrides = FORM_FIELDS
 
 
+class VariableFormSet(forms.BaseInlineFormSet):
+    def clean(self) -> None:
+        super().clean()
+        may_call = getattr(self.instance, "may_call", None)
+        if may_call is None:  # the agent itself is refused, or not to be changed here
+            return
+        for form in self.forms:
+            tool = getattr(form, "cleaned_data", {}).get("tool")
+            if tool is not None and tool.name not in may_call and form not in self.deleted_forms:
+                form.add_error("tool", f"{tool.name} is not among the agent's tools.")
+
+
 class VariableInline(admin.StackedInline):
     model = ContextVariable
+    formset = VariableFormSet
     verbose_name = "context variable"
     extra = 0
     formfield_overrides = FORM_FIELDS

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from agentapp import tool_sync
+from agentapp import agent_tools, tool_sync
 from agentapp.models import Agent, Route, Tool
 from approvals import ledger
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
@@ -61,6 +61,33 @@ def test_a_route_that_is_taken_out_is_recorded(staff: Client) -> None:
     assert not Route.objects.exists()
     [event] = [event for event in configuration_events() if event.type == "configuration.deleted"]
     assert event.data["name"] == "support/refunds"
+
+
+def variable(tool: str) -> dict[str, Any]:
+    fields = {"variables-0-name": "order", "variables-0-tool": tools(tool)[0], "variables-0-arguments": "{}"}
+    return {"variables-TOTAL_FORMS": "1", **fields}
+
+
+def test_a_variable_is_read_by_a_tool_of_the_agent(staff: Client) -> None:
+    foreign = submit(staff, address(Agent, "add"), **agent(tools=tools("pay_out")), **variable("look_up_order"))
+    assert "look_up_order is not among the agent&#x27;s tools." in errors_of(foreign)
+    assert not Agent.objects.exists()
+    save(staff, address(Agent, "add"), **agent(tools=tools("look_up_order")), **variable("look_up_order"))
+    stored = Agent.objects.get()
+    assert stored.variables.get().name == "order"
+    url = address(Agent, "change", stored.pk)
+    assert "look_up_order is not among" in errors_of(submit(staff, url, tools=tools("pay_out")))
+    save(staff, url, tools=tools("pay_out"), **{"variables-0-DELETE": "on"})
+    assert not stored.variables.exists()
+
+
+def test_a_variable_may_ask_another_agent_that_only_reads(staff: Client) -> None:
+    Agent.objects.create(name="reader")
+    Agent.objects.create(name="triage", subagents=["reader"])
+    agent_tools.sync("test")
+    asking = agent_tools.tool_name("reader")
+    save(staff, address(Agent, "add"), **agent(subagents='["reader"]'), **variable(asking))
+    assert Agent.objects.get(name="support").variables.get().tool.name == asking
 
 
 def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
