@@ -92,3 +92,5 @@ class Guidance:
     offered: tuple[str, ...] = ()
     """The candidate tools: nothing else could be called in this step."""
     asked: tuple[Asked, ...] = ()
+    more_looks: int = 0
+    """How often guidelines were looked at again because a planner wanted to."""

@@ -16,13 +16,14 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
     run = state.run
     begun = run.step_count > 0
     readings = sum(1 for rows in state.steps if rows.executions and all(each.variable for each in rows.executions))
+    more_looks = sum(rows.step.more_looks for rows in state.steps)
     has_variables = bool(run.agent_snapshot.get("guidance", {}).get("variables"))
     found = context_variables.values(run) if has_variables else {}
     calls = [_done(execution, rows.step.number) for rows in state.steps for execution in rows.executions]
     kept = [_done(execution, 0) for rows in state.earlier.kept for execution in rows.executions]
     return Known(
         step=run.step_count + 1,
-        iteration=run.step_count - readings + 1,
+        iteration=run.step_count - readings + more_looks + 1,
         tools={name: _facts(tool) for name, tool in disclosed.items()},
         calls=(*kept, *calls),
         matches=tuple(guidance_rows.matches_of(run)) if begun else (),

@@ -205,6 +205,7 @@ def record_step(
         provider_parts=storable_json(reply.provider_parts),
         finish_reason=storable(reply.finish_reason)[:40],
         asked=_asked(reply),
+        more_looks=reply.guidance.more_looks if reply.guidance else 0,
         cost=usage.cost,
         started_at=started_at,
         finished_at=finished_at,

@@ -48,6 +48,17 @@ class Watching:
         return False
 
 
+class Insatiable(Watching):
+    """Always wants another look."""
+
+    def needs_additional_iteration(self, context: Context) -> bool:
+        return True
+
+
+def at_a_second_look(context: Context) -> bool:
+    return context.iteration > 1
+
+
 class Backwards(Watching):
     """Takes calls in the other order, leaves the last out, and looks twice."""
 

@@ -80,6 +80,7 @@ class GuidedDriver:
         called = tuple(call for call in turn.known.calls if call.step == turn.known.step - 1)
         if called:
             planner.on_tools_called(Context.of(turn), called)
+        began_at = turn.known.iteration
         may_look = state.tool_choice != "none" and turn.known.iteration <= chosen.max_iterations
         if may_look:
             turn, prepared = _prepare(turn, means, chosen.max_iterations)
@@ -87,7 +88,12 @@ class GuidedDriver:
             prepared = at_rest(turn)
         reply = _calls(prepared) if prepared.calls else _words(turn, means, prepared, state, is_cut_off=not may_look)
         guidance = Guidance(
-            turn.known.iteration, prepared.matches, prepared.evaluations, prepared.offered, tuple(inference.asked)
+            turn.known.iteration,
+            prepared.matches,
+            prepared.evaluations,
+            prepared.offered,
+            tuple(inference.asked),
+            more_looks=turn.known.iteration - began_at,
         )
         used_up = turn.known.iteration > chosen.max_iterations
         cut = (Note("iterations_used_up", {"most": chosen.max_iterations}),) if used_up else ()
@@ -127,8 +133,14 @@ def _prepare(turn: Turn, means: Means, most: int) -> tuple[Turn, Prepared]:
         and turn.known.iteration < most
         and means.planner.needs_additional_iteration(Context.of(turn))
     ):
-        turn = seen_by(turn, prepared)
+        turn, asked = seen_by(turn, prepared), means.inference.asked
+        batches, before = prepared.batches, len(asked)
         prepared = merged(prepared, iterate(turn, means))
+        # Batches of a step are numbered on; what was asked about them must follow.
+        asked[before:] = [
+            each if each.batch is None else dataclasses.replace(each, batch=each.batch + batches)
+            for each in asked[before:]
+        ]
     return turn, prepared
 
 

@@ -54,7 +54,8 @@ class Known:
     step: int = 1
     """The number of the step to decide, among the run's own."""
     iteration: int = 1
-    """How often guidelines have been looked at, this time included: once a step, unless a planner wants more."""
+    """How often guidelines have been looked at in the run, this time included: once a step, and as often more as a
+    planner wanted."""
     tools: Mapping[str, ToolFacts] = field(default_factory=lambda: MappingProxyType({}))
     calls: tuple[Done, ...] = ()
     matches: tuple[Matched, ...] = ()

@@ -38,6 +38,10 @@ class Prepared:
     offered: tuple[str, ...] = ()
     calls: tuple[PlannedCall, ...] = ()
 
+    @property
+    def batches(self) -> int:
+        return len({evaluation.batch for evaluation in self.evaluations})
+
 
 def iterate(turn: Turn, means: Means) -> Prepared:
     """One iteration. Raises ModelError."""
@@ -162,8 +166,7 @@ def _values(path: str, what: str, found: Any) -> list[Any]:
 def merged(first: Prepared, second: Prepared) -> Prepared:
     """Two iterations of one step as one: the second had the last word."""
     matches = matching.latest([*first.matches, *second.matches])
-    shifted = len({evaluation.batch for evaluation in first.evaluations})
-    later = (replace(each, batch=each.batch + shifted) for each in second.evaluations)
+    later = (replace(each, batch=each.batch + first.batches) for each in second.evaluations)
     return Prepared(
         second.resolved,
         tuple(matches.values()),

@@ -188,6 +188,9 @@ class Step(models.Model):
     asked = models.JSONField(
         default=list, help_text="What models were asked for in it, where that is more than one reply, and what it took."
     )
+    more_looks = models.PositiveSmallIntegerField(
+        default=0, help_text="How often guidelines were looked at again in it because a planner wanted to."
+    )
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField()
 

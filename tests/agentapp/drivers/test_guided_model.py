@@ -101,6 +101,24 @@ def test_batches_are_asked_about_at_the_same_time(guide: Guide, provider: Provid
     assert sorted(mind.asked[:2]) == ["look_up", "pay"]
 
 
+def test_what_a_question_took_stands_with_its_batch_also_at_a_second_look(
+    guide: Guide, provider: ProviderServer
+) -> None:
+    guide.set(planner="tests.guidance_code.Backwards")
+    guide.guideline("paying", "", "pay")
+    guide.guideline("finding", "", "look_up")
+    provider.answer_with = Mind(
+        match=[matched(finding=False, paying=True), matched(finding=True)],
+        pay=short("pay", run=False),
+        look_up=short("look_up", run=False),
+        compose="Good day.",
+        claims={"claims": []},
+    )
+    evaluations = guide.evaluations(run(guide))
+    assert {name: each.batch for name, each in evaluations.items()} == {"pay": 1, "look_up": 2}
+    assert {name: each.usage["batch"] for name, each in evaluations.items()} == {"pay": 1, "look_up": 2}
+
+
 @pytest.mark.parametrize(
     ("said", "state"),
     [

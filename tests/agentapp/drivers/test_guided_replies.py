@@ -264,6 +264,17 @@ def test_a_planner_is_told_of_each_stage_also_without_tools(guide: Guide) -> Non
     ]
 
 
+def test_the_looks_that_a_planner_wanted_in_earlier_steps_count(guide: Guide) -> None:
+    guidance_code.Watching.noted.clear()
+    guide.set(planner="tests.guidance_code.Insatiable", max_iterations=2)
+    code = {"matcher": "python", "python": "tests.guidance_code.at_a_second_look"}
+    guide.guideline("finding", "", "look_up", **code)
+    run = guide.run({"evaluations": {"look_up": [{"what": "a"}]}}, {"says": "Done."})
+    assert (guide.calls(run), run.answer) == ([("look_up", {"what": "a"})], "Done.")
+    assert [kind for kind, _ in guidance_code.Watching.noted].count("resolved") == 2
+    assert last_event(run, "step.iterations_used_up")["most"] == 2
+
+
 def test_a_planner_reorders_leaves_out_and_looks_again(guide: Guide) -> None:
     guide.set(planner="tests.guidance_code.Backwards")
     guide.guideline("finding", "", "look_up")
