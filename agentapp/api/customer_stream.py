@@ -105,7 +105,7 @@ async def _tell(scope: Scope, conversation: uuid.UUID, send: Send, subscriber: l
             subscriber.untold.clear()
             looked_at = clock()
             try:
-                view, subscriber.topics = await _in_thread(_look, scope, told.seq)
+                view = await _in_thread(_look, scope, told.seq, subscriber)
             except errors.ApiProblem:
                 await send({"type": "http.response.body", "body": CLOSED, "more_body": True})
                 return
@@ -134,18 +134,21 @@ def _with_connection(function: Any, *arguments: Any) -> Any:
         connections.close_all()
 
 
-def _look(scope: Scope, after: int) -> tuple[View, tuple[live.Topic, ...]]:
-    """The conversation as it stands, and what may change it from now on. Raises ApiProblem."""
+def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
+    """The conversation as it stands. Raises ApiProblem.
+
+    What may change it is listened for from before it is read: a change in between is looked at again, and not lost.
+    """
     conversation = Conversation.objects.get(pk=_conversation(scope))
     going = Run.objects.filter(conversation=conversation, parent__isnull=True).exclude(state__in=Run.FINAL)
     # Read before the view: what begins in between is said by the conversation's own chain.
     own = frozenset(map(str, going.order_by("-created_at").values_list("pk", flat=True)[: live.MAX_CHAT_RUNS]))
-    topics = (
+    subscriber.topics = (
         live.Topic("changed", run=str(conversation.pk), about="conversation"),
         live.Topic("changed", own=own),
         live.Topic("changed", own=own, about="draft"),
     )
-    return customer_view.of(conversation, after), topics
+    return customer_view.of(conversation, after)
 
 
 def _conversation(scope: Scope) -> uuid.UUID:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from agentapp import actions, customer_links, customer_view, customers
 from agentapp.customers import Access
 from agentapp.models import CustomerLink
+from approvals.digest import storable
 
 _STATUS = {"not_found": 404, "forbidden": 403, "too_many_messages": 429, "invalid": 422, "nothing_said": 422}
 # What a customer reads where the sentence for staff would not help them.
@@ -92,7 +93,7 @@ def _do(request: HttpRequest, access: Access) -> None:
         customers.confirm(access, about, answer)
     else:
         # A key is anybody's text here: under the link's own name it repeats nobody else's.
-        key = f"{access.via} {post.get('request_key', '')}"[:100]
+        key = storable(f"{access.via} {post.get('request_key', '')}"[:100])
         customers.write(access, post.get("text", ""), key=key)
 
 

@@ -11,7 +11,8 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from agentapp import auth, customer_links, customers, drafts, loop, runs
+from agentapp import auth, customer_links, customers, drafts, live, loop, runs
+from agentapp.api import customer_stream
 from agentapp.asgi import application
 from agentapp.models import Run
 from tests.agentapp.customers_at_work import access_to, customer_rule
@@ -151,6 +152,25 @@ def test_what_the_agent_has_written_so_far_is_told(clerk, access, bearer):
             await stream.until(lambda s: s.latest["draft"] == {"text": "It is on\nits way"})
 
     play(scene)
+
+
+class SaidMeanwhile(live.Subscriber):
+    """Somebody says something in the very moment in which it begins to listen."""
+
+    access: Any = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "topics" and value:
+            customers.write(self.access, "Are you there?")
+
+
+def test_what_is_said_while_a_stream_begins_is_told(clerk, access, bearer):
+    script(clerk, says("Yes."))
+    scope = {"path": path_of(access), "headers": [(b"authorization", bearer.encode())]}
+    SaidMeanwhile.access = access
+    view = customer_stream._look(scope, 0, SaidMeanwhile(()))
+    assert [said.text for said in view.messages] == ["Are you there?"]
 
 
 def test_a_lost_stream_goes_on_behind_the_last_message(clerk, access, bearer):

@@ -138,6 +138,14 @@ def test_asking_for_a_person_and_reading_them(clerk: Clerk, page: str, customer:
     assert "Sam" not in shown
 
 
+def test_a_key_that_no_database_keeps_is_kept_as_one_that_can_be(clerk: Clerk, page: str, customer: Client) -> None:
+    script(clerk, says("Good day."))
+    for _ in range(2):
+        sent = customer.post(page, {"do": "say", "text": "Hello.", "request_key": "a\x00b"})
+        assert sent.status_code == 302
+    assert "\x00" not in Run.objects.get().request_key
+
+
 def test_what_was_typed_is_kept_when_it_is_refused(clerk: Clerk, page: str, customer: Client, settings: Any) -> None:
     settings.CUSTOMER_MESSAGES_PER_MINUTE = 0
     refused = customer.post(page, {"do": "say", "text": "Hello <there>"})
