@@ -5,6 +5,14 @@
   const offline = document.getElementById("offline");
   let asking = false, again = false;
 
+  // What each rendering makes anew says nothing new.
+  const FRESH = ["csrfmiddlewaretoken", "request_key", "answer_id"].map((name) => `input[name=${name}]`).join();
+  function told(part) {
+    const copy = part.cloneNode(true);
+    for (const field of copy.querySelectorAll(FRESH)) field.remove();
+    return copy.innerHTML;
+  }
+
   // The server renders every part; what comes over the stream only says that there is something new.
   async function refresh() {
     if (asking) { again = true; return; }
@@ -16,7 +24,7 @@
       const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
       const shown = document.getElementById("moving");
       // Nobody's finger should miss a button that moves.
-      if (made && shown && made.innerHTML !== shown.innerHTML && !shown.contains(document.activeElement)) {
+      if (made && shown && told(made) !== told(shown) && !shown.contains(document.activeElement)) {
         const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
         shown.replaceWith(made);
         if (atEnd) window.scrollTo(0, document.body.scrollHeight);

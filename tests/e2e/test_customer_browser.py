@@ -1,5 +1,6 @@
 """The customer's page in a real browser: it follows the conversation, works without script, and anybody can read it."""
 
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -77,6 +78,20 @@ def test_a_customer_talks_and_confirms_while_the_page_follows(
     expect(page.get_by_role("heading", name="This link was taken back")).to_be_visible()
     assert violations(page) == []
     assert [text for text in complaints if "410" not in text] == []
+
+
+def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, link: CustomerLink) -> None:
+    page = browse(None, address(link), width=390, height=844)
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    drive()
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    page.evaluate("window.seen = document.querySelector('button[value=yes]')")
+    looks = itertools.count(1)
+    # The second look begins when the first is over.
+    with page.expect_request(lambda request: "part=moving" in request.url and next(looks) == 2):
+        page.evaluate("for (let n = 0; n < 2; n++) dispatchEvent(new Event('focusout'))")
+    assert page.evaluate("window.seen.isConnected")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
