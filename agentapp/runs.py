@@ -206,6 +206,7 @@ def record_step(
         finish_reason=storable(reply.finish_reason)[:40],
         asked=_asked(reply),
         cost=usage.cost,
+        first_token_seconds=reply.first_token_seconds,
         started_at=started_at,
         finished_at=finished_at,
         **counted,
