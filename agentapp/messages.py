@@ -87,6 +87,8 @@ class Reply:
     provider_parts: list[dict[str, Any]] | None = None
     reasoning: str = ""
     """What the model thought, where a driver has it say so apart from its text."""
+    first_token_seconds: float | None = None
+    """How long the first of it took to come. None: it came in one piece, or nobody measured."""
     failure: DecisionFailure | None = None
     notes: tuple[Note, ...] = ()
     guidance: Guidance | None = None

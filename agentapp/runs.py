@@ -207,6 +207,7 @@ def record_step(
         asked=_asked(reply),
         more_looks=reply.guidance.more_looks if reply.guidance else 0,
         cost=usage.cost,
+        first_token_seconds=reply.first_token_seconds,
         started_at=started_at,
         finished_at=finished_at,
         **counted,

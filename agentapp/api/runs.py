@@ -141,6 +141,7 @@ class StepOut(BaseModel):
     disclosed_tools: list[str]
     finish_reason: str | None
     usage: Usage
+    first_token_seconds: float | None = Field(description="Until the reply began to come; null where it came whole.")
     started_at: datetime
     finished_at: datetime
     calls: list[ToolExecutionOut]
@@ -334,6 +335,7 @@ def _step_out(run: Run, step: Step) -> StepOut:
             output_tokens=step.output_tokens,
             cost=None if step.cost is None else str(step.cost),
         ),
+        first_token_seconds=step.first_token_seconds,
         started_at=step.started_at,
         finished_at=step.finished_at,
         calls=[execution_out(execution) for execution in step.executions.all()],

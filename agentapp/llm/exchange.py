@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import ModelMessage, ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
@@ -27,6 +28,9 @@ class _Heard:
 
     text: str = ""
     told: str = ""
+    asked_at: float = field(default_factory=time.monotonic)
+    first_after: float | None = None
+    """Seconds until the first of anything came: text, a thought or a call."""
 
 
 def complete(request: Request, watch: Callable[[str], None] | None = None) -> Reply:
@@ -54,7 +58,8 @@ def complete(request: Request, watch: Callable[[str], None] | None = None) -> Re
         answer = failures.timed_out(request.model, request.timeout)
     if isinstance(answer, ModelError):
         raise answer
-    return conversion.reply(answer, request)
+    reply = conversion.reply(answer, request)
+    return replace(reply, first_token_seconds=heard.first_after if heard is not None else None)
 
 
 async def _ask(
@@ -85,6 +90,8 @@ async def _respond(model: Model, messages: list[ModelMessage], request: Request,
     opened = model_request_stream(model, messages, model_settings=settings, model_request_parameters=parameters)
     async with opened as stream:
         async for event in stream:
+            if heard.first_after is None:
+                heard.first_after = time.monotonic() - heard.asked_at
             if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
                 heard.text = "\n\n".join(filter(None, (heard.text, event.part.content)))
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):

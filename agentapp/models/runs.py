@@ -185,6 +185,9 @@ class Step(models.Model):
     cached_tokens = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
     cost = models.DecimalField(max_digits=20, decimal_places=8, null=True)
+    first_token_seconds = models.FloatField(
+        null=True, help_text="How long the first of the reply took to come, where it came piece by piece."
+    )
     asked = models.JSONField(
         default=list, help_text="What models were asked for in it, where that is more than one reply, and what it took."
     )

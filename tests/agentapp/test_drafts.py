@@ -79,6 +79,8 @@ def test_people_see_the_beginning_and_it_goes_when_the_step_is_stored(chatty, pr
     run.refresh_from_db()
     assert (gate.found, run.state, run.answer) == ("On its ", "succeeded", "On its way.")
     assert not Draft.objects.exists()
+    step = run.steps.get()
+    assert 0 < step.first_token_seconds < (step.finished_at - step.started_at).total_seconds()
 
 
 def test_only_the_draft_of_the_step_being_decided_is_shown(chatty, provider: ProviderServer) -> None:
@@ -143,6 +145,7 @@ def test_what_is_not_meant_to_be_seen_is_asked_for_in_one_piece(chatty, provider
     loop.drive(run.pk)
     run.refresh_from_db()
     assert (run.answer, provider.questions[0].body.get("stream", False)) == ("Hello.", False)
+    assert run.steps.get().first_token_seconds is None
 
 
 def test_a_scripted_run_writes_no_draft(clerk, seen) -> None:

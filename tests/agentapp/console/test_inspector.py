@@ -8,7 +8,7 @@ from django.test import Client
 
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
-from agentapp.models import ToolExecution
+from agentapp.models import Step, ToolExecution
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal, told_run
 
 pytestmark = pytest.mark.django_db
@@ -32,6 +32,13 @@ def test_a_model_call_shows_its_words_as_a_claim_and_what_it_asked_for(mias: Cli
     assert "a claim, not a fact" in page
     assert "Asked for <code>get_order</code>" in page
     assert '<span class="k">order_id</span><span class="p">: </span><span class="n">1001</span>' in page
+
+
+def test_of_a_reply_that_came_piece_by_piece_it_says_when_it_began(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    assert "First token" not in text(mias, run, "?step=1")
+    Step.objects.filter(run_id=run.id, number=1).update(first_token_seconds=0.42)
+    assert "<dt>First token</dt><dd>0.42 s</dd>" in text(mias, run, "?step=1")
 
 
 def test_a_call_shows_arguments_result_and_what_allowed_it(mias: Client, sam: User, dana: User) -> None:

@@ -38,6 +38,8 @@ def test_a_reply_in_pieces_is_the_reply_in_one(provider: ProviderServer, dialect
     assert (pieces.text, pieces.usage, pieces.model) == (whole.text, whole.usage, whole.model)
     assert pieces.finish_reason == whole.finish_reason
     assert [(call.id, call.name, json.loads(call.arguments_text)) for call in pieces.tool_calls] == CALLS
+    assert pieces.first_token_seconds is not None
+    assert whole.first_token_seconds is None
 
 
 def test_who_watches_is_told_in_their_own_thread_what_has_come(provider: ProviderServer, dialect: Any) -> None:
