@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0017_least_risk'),
+        ('agentapp', '0018_first_token'),
     ]
 
     operations = [
