@@ -99,6 +99,14 @@ def test_an_address_that_no_call_can_go_to_is_refused(location: str) -> None:
     assert "address" in refused.value.message
 
 
+@pytest.mark.parametrize("server", ["https://[bad", ""])
+def test_an_address_of_the_document_that_is_none_is_refused(server: str) -> None:
+    text = shop(a="get").replace("https://shop.example/v1", server)
+    with pytest.raises(Refused) as refused:
+        plan(text, origin="https://shop.example/openapi.json")
+    assert refused.value.code == "invalid_location"
+
+
 def test_an_address_beside_the_documents_own_is_made_whole() -> None:
     text = shop(look="get").replace("https://shop.example/v1", "/v3")
     assert plan(text, origin="https://docs.example/api/openapi.json").source.location == "https://docs.example/v3"
