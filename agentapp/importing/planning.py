@@ -212,6 +212,9 @@ def _effects(operation: Operation, row: Tool | None) -> tuple[str, str]:
         return guessed, guessed
     if is_weaker(row.declared_effect_class, guessed):
         return guessed, stronger(guessed, row.effect_class)
+    if (row.wire.get("method"), row.wire.get("path")) != (operation.method, operation.path):
+        # What somebody said of the one place is not said of the other.
+        return row.declared_effect_class, stronger(row.declared_effect_class, row.effect_class)
     return row.declared_effect_class, row.effect_class
 
 

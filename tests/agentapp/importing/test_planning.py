@@ -182,6 +182,16 @@ def test_an_operation_that_has_moved_keeps_its_tool_and_rises_with_its_method() 
     assert (one.row and one.row.name, one.state, one.effect_class) == ("a", "changed", "irreversible")
 
 
+def test_an_operation_that_has_moved_is_no_weaker_than_guessed() -> None:
+    imported(shop(pay="post"))
+    Tool.objects.update(effect_class="read")
+    [stays] = plan(shop(pay="post")).proposed
+    [moved] = plan(shop(pay=("post", {"path": "/wipe"}))).proposed
+    assert (stays.effect_class, moved.effect_class) == ("read", "irreversible")
+    imported(shop(pay=("post", {"path": "/wipe"})))
+    assert Tool.objects.get().effect_class == "irreversible"
+
+
 @pytest.mark.parametrize(
     ("set_to", "method", "proposed"),
     [
