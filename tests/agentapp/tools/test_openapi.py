@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from agentapp.tools import openapi
 from agentapp.tools.openapi import DocumentRefused, Operation, Place, read
-from agentapp.tools.openapi_schema import Allowance
 from agentapp.tools.schema import problems_of, validator
 from approvals.digest import canonical
 
@@ -298,29 +297,6 @@ def test_what_is_no_document_is_refused_with_words(text: str) -> None:
     with pytest.raises(DocumentRefused) as refused:
         read(text)
     assert str(refused.value)
-
-
-def test_a_reference_cannot_make_a_small_document_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = {f"field{n}": {"type": "string"} for n in range(1000)}
-    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
-    paths = {f"/{n}": {"post": {"requestBody": body}} for n in range(5)}
-    monkeypatch.setattr(openapi, "Allowance", lambda: Allowance(60_000))
-    found = read(document(paths, components={"schemas": {"A": {"properties": fields}}}))
-    assert [one.path for one in found.operations] == ["/0", "/1"]
-    assert set(found.left_out.values()) == {"The document's schemas are too long together."}
-
-
-def test_what_no_model_could_read_is_left_out() -> None:
-    said = {"parameters": [{"name": "a", "in": "query", "schema": {"enum": ["x" * 1000] * 1000}}]}
-    found = read(document({"/a": {"get": said}, "/b": {"get": {}}}))
-    assert [one.path for one in found.operations] == ["/b"]
-    assert "too long" in found.left_out["GET /a"]
-
-
-def test_a_document_has_as_many_operations_as_can_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openapi, "MAX_OPERATIONS", 2)
-    with pytest.raises(DocumentRefused, match="more than 2 operations"):
-        read(document({f"/{n}": {"get": {"operationId": "same"}} for n in range(3)}))
 
 
 def test_a_bound_of_64_bits_is_a_number_that_is_kept() -> None:

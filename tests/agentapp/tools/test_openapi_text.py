@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from agentapp.tools import openapi
 from agentapp.tools.openapi import DocumentRefused, read
+from agentapp.tools.openapi_schema import Allowance
+from tests.agentapp.tools.test_openapi import document
 
 
 def test_aliases_cannot_make_a_small_text_a_huge_document() -> None:
@@ -74,3 +77,26 @@ def test_a_date_in_yaml_stays_text() -> None:
     text = "openapi: 3.1.0\ninfo: {title: A, version: 2024-01-01}\npaths: {/a: {get: {summary: 2024-01-01}}}"
     found = read(text)
     assert (found.version, found.operations[0].summary) == ("2024-01-01", "2024-01-01")
+
+
+def test_a_reference_cannot_make_a_small_document_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {f"field{n}": {"type": "string"} for n in range(1000)}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}}
+    paths = {f"/{n}": {"post": {"requestBody": body}} for n in range(5)}
+    monkeypatch.setattr(openapi, "Allowance", lambda: Allowance(60_000))
+    found = read(document(paths, components={"schemas": {"A": {"properties": fields}}}))
+    assert [one.path for one in found.operations] == ["/0", "/1"]
+    assert set(found.left_out.values()) == {"The document's schemas are too long together."}
+
+
+def test_what_no_model_could_read_is_left_out() -> None:
+    said = {"parameters": [{"name": "a", "in": "query", "schema": {"enum": ["x" * 1000] * 1000}}]}
+    found = read(document({"/a": {"get": said}, "/b": {"get": {}}}))
+    assert [one.path for one in found.operations] == ["/b"]
+    assert "too long" in found.left_out["GET /a"]
+
+
+def test_a_document_has_as_many_operations_as_can_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openapi, "MAX_OPERATIONS", 2)
+    with pytest.raises(DocumentRefused, match="more than 2 operations"):
+        read(document({f"/{n}": {"get": {"operationId": "same"}} for n in range(3)}))
