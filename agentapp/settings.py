@@ -241,6 +241,7 @@ CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # the sweep repeats; nothing is
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
+    "imports": {"task": "agentapp.importing.pending.forget", "schedule": 600.0},
 }
 if SOURCE_REFRESH_SECONDS:
     CELERY_BEAT_SCHEDULE["sources"] = {
@@ -248,7 +249,7 @@ if SOURCE_REFRESH_SECONDS:
         "schedule": float(SOURCE_REFRESH_SECONDS),
     }
 # Tasks that stand above `agentapp.tasks`, which is found by itself.
-CELERY_IMPORTS = ["agentapp.refreshing"]
+CELERY_IMPORTS = ["agentapp.refreshing", "agentapp.importing.pending"]
 # What several web processes must count together: failed sign-ins. Without Redis there is one process.
 _IN_PROCESS = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 _IN_REDIS = {

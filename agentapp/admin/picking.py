@@ -14,10 +14,14 @@ from agentapp.contracts import is_weaker
 from agentapp.importing import pending
 from agentapp.importing.planning import Choice
 from agentapp.models import PendingImport
+from agentapp.tools.credentials import NAME
+from approvals.digest import storable
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
 PER_PAGE = 100
+# Longer than any that is taken, so that it is refused and not cut.
+_MAX_NAME = 200
 STATES = {"new": "New", "changed": "Changed", "same": "As it is", "picked": "Picked"}
 
 
@@ -95,7 +99,7 @@ class Picking:
     def page(self) -> int:
         wanted = self._sent.get("page", "1")
         wanted = self._sent.get("do", "").removeprefix("page-") if "page-" in self._sent.get("do", "") else wanted
-        return min(max(1, int(wanted)), self.pages) if wanted.isascii() and wanted.isdecimal() else 1
+        return min(max(1, _number(wanted) or 1), self.pages)
 
     @property
     def rows(self) -> list[Row]:
@@ -117,7 +121,8 @@ class Picking:
     def query(self) -> str:
         """The same search as an address; a new one begins on its first page."""
         page = self.page if self._sent.get("do") not in ("search", "") else 1
-        credentials = {f"credential-{scheme}": name for scheme, name in self.schemes if name}
+        # A secret that somebody took for a name belongs in no address.
+        credentials = {f"credential-{scheme}": name for scheme, name in self.schemes if NAME.fullmatch(name.strip())}
         said = {"q": self.q, "tag": self.tag, "state": self.state, "page": page if page > 1 else "", **credentials}
         return urlencode({name: value for name, value in said.items() if value})
 
@@ -131,11 +136,12 @@ class Picking:
         """Keep what was picked on this page, or of all that fit. What is wrong with it, if anything is."""
         shown = {}
         for number in self._sent.getlist("shown"):
-            if number.isascii() and number.isdecimal() and int(number) < len(self.kept.listing):
-                shown[number] = self.kept.listing[int(number)]
+            place = _number(number)
+            if place is not None and place < len(self.kept.listing):
+                shown[number] = self.kept.listing[place]
         ticked = {
             said["key"]: Choice(
-                self._sent.get(f"name-{number}", said["name"]).strip(),
+                storable(self._sent.get(f"name-{number}", said["name"]).strip()[:_MAX_NAME]),
                 self._sent.get(f"effect-{number}", said["effect"]),
             )
             for number, said in shown.items()
@@ -154,3 +160,7 @@ class Picking:
                 pending.choose(self.kept, {row.said["key"] for row in self.fitting}, {})
         self.__dict__.pop("fitting", None)
         return ""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

@@ -23,6 +23,9 @@ from agentapp.tools.credentials import NAME, PREFIX
 from agentapp.tools.openapi import MAX_BYTES
 from approvals.admin import RecordedAdmin, actor_of
 
+# An import says which credential goes to which address, as the page of a source does.
+_IMPORTS = ("agentapp.change_tool", "agentapp.add_toolsource", "agentapp.change_toolsource")
+
 
 class ToolSourceForm(forms.ModelForm):
     class Meta:
@@ -223,12 +226,12 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
 
 
 def _may_import(request: HttpRequest) -> bool:
-    return cast(User, request.user).has_perm("agentapp.change_tool")
+    return cast(User, request.user).has_perms(_IMPORTS)
 
 
 def _check_may_import(request: HttpRequest) -> None:
     if not _may_import(request):
-        raise PermissionDenied("This needs the right to change tools.")
+        raise PermissionDenied("This needs the rights to change tools, and to add and change their sources.")
 
 
 def _initial(source: ToolSource | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def problem(path: object) -> str:
         return f"{path!r} is no dotted path, as in shop.guidance.is_open."
     try:
         found = pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # a module's own code may fail in any way
         return f"{path} cannot be imported: {error}."
     return "" if callable(found) else f"{path} cannot be called."
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
+from celery import shared_task
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -26,7 +27,7 @@ def keep(given: Given, user: User) -> PendingImport:
     """Read a document and keep it for its reader to pick from. Raises Refused."""
     text = given.text if isinstance(given.text, str) else _decoded(given.text)
     planned = planning.plan(given)
-    PendingImport.objects.filter(created_at__lt=timezone.now() - LASTS).delete()
+    forget()
     return PendingImport.objects.create(
         user=user,
         text=text,
@@ -39,6 +40,12 @@ def keep(given: Given, user: User) -> PendingImport:
         listing=[_listed(one) for one in planned.proposed],
         choices={key: _as_row(choice) for key, choice in planning.preset(planned).items()},
     )
+
+
+@shared_task
+def forget() -> None:
+    """Throw away what nobody has finished."""
+    PendingImport.objects.filter(created_at__lt=timezone.now() - LASTS).delete()
 
 
 def find(key: uuid.UUID, user: User) -> PendingImport | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 from django.conf import settings
@@ -163,11 +163,12 @@ def _read(given: Given, prefix: str, answers: bool) -> Document:
 
 def _location(given: Given, source: ToolSource, document: Document) -> str:
     """The address of the service: what is given, what it was, or what the document says. Raises Refused."""
-    said = urljoin(given.origin, document.servers[0]) if document.servers else ""
+    said = _said(given, document)
     location = (given.location or source.location or said).strip().rstrip("/")
     try:
         url = httpx2.URL(location)
-    except httpx2.InvalidURL:
+        _ = urlsplit(location).port  # refuses what the other takes for a host or a port
+    except (ValueError, httpx2.InvalidURL):
         url = httpx2.URL("")
     if url.scheme not in ("http", "https") or not url.host or len(location) > MAX_LOCATION:
         found = f"{location[:100]!r} is none" if location else "the document names none"
@@ -176,6 +177,15 @@ def _location(given: Given, source: ToolSource, document: Document) -> str:
         message = "The service's address has no password, no question mark and no place to fill in it."
         raise Refused("invalid_location", message, "location")
     return location
+
+
+def _said(given: Given, document: Document) -> str:
+    """The address that the document names, made whole where that can be."""
+    said = document.servers[0] if document.servers else ""
+    try:
+        return urljoin(given.origin, said) if said else ""
+    except ValueError:
+        return said
 
 
 def _proposed(document: Document, source: ToolSource, rows: list[Tool]) -> list[Proposed]:
@@ -202,6 +212,9 @@ def _effects(operation: Operation, row: Tool | None) -> tuple[str, str]:
         return guessed, guessed
     if is_weaker(row.declared_effect_class, guessed):
         return guessed, stronger(guessed, row.effect_class)
+    if (row.wire.get("method"), row.wire.get("path")) != (operation.method, operation.path):
+        # What somebody said of the one place is not said of the other.
+        return row.declared_effect_class, stronger(row.declared_effect_class, row.effect_class)
     return row.declared_effect_class, row.effect_class
 
 

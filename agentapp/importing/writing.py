@@ -39,7 +39,8 @@ def write(
     source = planned.source
     source.credentials = _credentials(planned, source.credentials if named is None else dict(named))
     tools = [_chosen(planned, key, choice) for key, choice in chosen.items()]
-    _check_names(planned, [tool.name for tool in tools])
+    fresh = {choice.name for key, choice in chosen.items() if planned.by_key[key].row is None}
+    _check_names([tool.name for tool in tools], fresh)
     try:
         with configuration.transaction(dry_run):
             changes = [configuration.save(source, actor)]
@@ -89,13 +90,14 @@ def _chosen(planned: Plan, key: str, choice: Choice) -> base.Tool:
     )
 
 
-def _check_names(planned: Plan, names: Collection[str]) -> None:
+def _check_names(names: Collection[str], fresh: Collection[str]) -> None:
+    """Raises Refused for a name given twice, and where a new tool would take over the settings of another."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
             raise Refused("name_taken", f"Two of the tools would be named {name}.")
         seen.add(name)
-    others = Tool.objects.filter(name__in=seen).exclude(source__name=planned.source.name)
+    others = Tool.objects.filter(name__in=fresh)
     if other := others.select_related("source").first():
         raise Refused("name_taken", f"{other.name} is a tool of {other.source.name}: give this one another name.")
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 import httpx2
 
 from agentapp.tools.mcp_target import Target
-from agentapp.tools.outbound import MAX_REDIRECTS, OutboundRefused, Outside
+from agentapp.tools.outbound import MAX_REDIRECTS, OutboundRefused, Outside, ascii_host
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CONNECT_SECONDS = 10.0
@@ -78,7 +78,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             request.url.copy_with(host=str(address)),
             headers=request.headers,  # with the Host it was made for
             stream=request.stream,
-            extensions={**request.extensions, "sni_hostname": request.url.host},
+            extensions={**request.extensions, "sni_hostname": ascii_host(request.url)},
         )
         try:
             response = await self._inner.handle_async_request(onward)

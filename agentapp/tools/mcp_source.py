@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never 
 
     from agentapp.tools.mcp_connection import Call, Listing
 
-MAX_NAME, MAX_REMOTE_NAME, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 500, 8000, 64 * 1024
+MAX_NAME, MAX_REMOTE_NAME, MAX_TITLE, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 500, 500, 8000, 64 * 1024
 MAX_METADATA_CHARS = 16_000
 # Nobody has said which others it overlaps with, so agents with guidance look at it with all of them in view.
 OVERLAP: Literal["always"] = "always"
@@ -111,11 +111,13 @@ def offered(
 
 def _contract(tool: "types.Tool", name: str, location: str) -> Tool:
     claims = tool.annotations.model_dump(exclude_none=True) if tool.annotations else {}
+    claims |= {"title": tool.title} if tool.title else {}
+    claims |= {"title": claims["title"][:MAX_TITLE]} if "title" in claims else {}
     return McpTool(
         name=name,
         **_promise(tool),
         wire={"tool": tool.name, "server": location},
-        claims=storable_json({**claims, **({"title": tool.title} if tool.title else {})}),
+        claims=storable_json(claims),
         overlap=OVERLAP,
         function=only_a_contract,
         contract=None,
@@ -160,7 +162,11 @@ def _name(remote: str, source: str, given: Container[str], taken: Container[str]
     for name in (own, prefixed, f"{prefixed[: MAX_NAME - 9]}_{digest}"):
         if len(name) <= MAX_NAME and name not in given and name not in taken:
             return name
-    return f"tool_{digest}"
+    # Taken as well only where a server chose its names to make it so: another tool's settings are not for it.
+    name, number = f"tool_{digest}", 2
+    while name in given or name in taken:
+        name, number = f"tool_{digest}_{number}", number + 1
+    return name
 
 
 # --- A call -----------------------------------------------------------------------------------

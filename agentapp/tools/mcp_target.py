@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import httpx2
 from django.conf import settings
 
 from agentapp.tools import credentials
@@ -70,9 +71,14 @@ def problem_of(location: str) -> str:
     if location.startswith(STDIO):
         name = location.removeprefix(STDIO)
         return "" if name in settings.MCP_COMMANDS else f"MCP_COMMANDS has no command {name!r}."
-    parts = urlsplit(location)
+    wanted = "Give an address that starts with https://, or a command of MCP_COMMANDS."
+    try:
+        parts = urlsplit(location)
+        _ = parts.port, httpx2.URL(location)  # each refuses what the other takes for a host or a port
+    except (ValueError, httpx2.InvalidURL):
+        return wanted
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        return "Give an address that starts with https://, or a command of MCP_COMMANDS."
+        return wanted
     if parts.username or parts.password:
         return "The address holds a name or a password: give them as a credential."
     return ""

@@ -4,26 +4,24 @@ What cannot be taken over whole is left out with the reason: an operation is nev
 """
 
 import dataclasses
-import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-import yaml
+import httpx2
 
-from agentapp.tools.openapi_schema import Schema, SchemaRefused, Schemas, resolve
+from agentapp.tools.openapi_schema import Allowance, Schema, SchemaRefused, Schemas, resolve
+from agentapp.tools.openapi_text import MAX_BYTES as MAX_BYTES
+from agentapp.tools.openapi_text import DocumentRefused as DocumentRefused
+from agentapp.tools.openapi_text import parsed
 from agentapp.tools.schema import InvalidSchema, validator
-from approvals.digest import storable_json
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
-# GitHub's is 13 MB, the longest we know.
-MAX_BYTES = 20_000_000
-# An alias of YAML stands for what it names: a small text can be a document of any size.
-MAX_NODES = 3_000_000
-# What a text of it may hold that no database keeps, as it is escaped.
-_UNSTORABLE = re.compile(r"\\(0|x00|u0000|u[dD][89a-fA-F])")
+# Each is looked at with all the others in view, as for its name.
+MAX_OPERATIONS = 10_000
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 # What every provider of models takes as a function's name.
 _NAME_CHARS = 64
@@ -44,15 +42,12 @@ _KNOWN_STYLES = {
 _NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
 # These say how a request is sent, and where to: whoever sets them sends another request.
 _NOT_SET = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"}
-)
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie",
+     "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"}
+)  # fmt: skip
 _FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BODIES = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 BODY = "body"
-
-
-class DocumentRefused(Exception):
-    """A document cannot be read; the message says why, for the person who gave it."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +103,7 @@ class Document:
     left_out: dict[str, str] = field(default_factory=dict)
     schemes: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: tuple[str, ...] = ()
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as JSON knows it: what looks like a date stays text."""
-
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    allowance: Allowance = field(default_factory=lambda: Allowance(), compare=False, repr=False)
 
 
 def read(text: str | bytes, prefix: str = "", answers: bool = False) -> Document:
@@ -125,45 +112,20 @@ def read(text: str | bytes, prefix: str = "", answers: bool = False) -> Document
     `answers`: what its servers answer is read, too.
     """
     try:
-        return _read(_parsed(text), prefix, answers)
+        return _read(_document(text), prefix, answers)
     except RecursionError as error:
         raise DocumentRefused("The document is nested too deeply.") from error
 
 
-def _parsed(text: str | bytes) -> dict[str, Any]:
-    if len(text) > MAX_BYTES:
-        raise DocumentRefused(f"The document is longer than {MAX_BYTES} bytes.")
-    try:
-        found = _loaded(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise DocumentRefused(f"The document is neither JSON nor YAML: {str(error)[:200]}") from error
+def _document(text: str | bytes) -> dict[str, Any]:
+    found = parsed(text)
     if not isinstance(found, dict):
         raise DocumentRefused("The document is not an object.")
-    if sum(1 for _ in _nodes(found)) > MAX_NODES:
-        raise DocumentRefused("The document is too large once its aliases are filled in.")
     version = str(found.get("openapi", ""))
     if not re.match(r"3\.[01](\.|$)", version):
         named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
         raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
-    is_storable = not _UNSTORABLE.search(text if isinstance(text, str) else text.decode("utf-8", "replace"))
-    return found if is_storable else dict(storable_json(found))
-
-
-def _loaded(text: str | bytes) -> Any:
-    """Its content. What is JSON is read as such, ten times as fast."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
-
-
-def _nodes(value: Any) -> Iterator[None]:
-    left, seen = [value], 0
-    while left and seen <= MAX_NODES:
-        one = left.pop()
-        seen += 1
-        yield
-        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return found
 
 
 def _read(document: dict[str, Any], prefix: str, answers: bool) -> Document:
@@ -179,16 +141,28 @@ def _read(document: dict[str, Any], prefix: str, answers: bool) -> Document:
     names: set[str] = set()
     for path, item in paths.items():
         try:
-            item = resolve(document, item["$ref"]) if isinstance(item, dict) and "$ref" in item else item
+            item = _item(document, item)
         except SchemaRefused as error:
             found.left_out[str(path)] = str(error)
             continue
         for method in METHODS if isinstance(item, dict) else ():
             if isinstance(item.get(method), dict):
                 _take(document, found, names, (str(path), method, item, item[method]), prefix)
+        if len(found.operations) + len(found.left_out) > MAX_OPERATIONS:
+            raise DocumentRefused(f"The document has more than {MAX_OPERATIONS} operations.")
     if answers:
-        found.operations = [_with_answer(document, one) for one in found.operations]
+        allowance = Allowance()
+        found.operations = [_with_answer(document, one, allowance) for one in found.operations]
     return found
+
+
+def _item(document: dict[str, Any], item: Any) -> Any:
+    """What is said of a path, also where some of it is said elsewhere. Raises SchemaRefused."""
+    if not isinstance(item, dict) or "$ref" not in item:
+        return item
+    said = resolve(document, item["$ref"])
+    beside = {key: value for key, value in item.items() if key != "$ref"}
+    return {**said, **beside} if isinstance(said, dict) else said
 
 
 def _take(
@@ -196,7 +170,8 @@ def _take(
 ) -> None:
     path, method, *_ = place
     try:
-        made = _operation(document, place, _name(place, names, prefix))
+        made = _operation(document, place, _name(place, names, prefix), found.allowance)
+        _check_servers(made.servers if made.servers != found.servers else ())
         validator(made.input_schema)
     except (SchemaRefused, InvalidSchema, KeyError, TypeError, AttributeError, ValueError) as error:
         why = str(error) if isinstance(error, SchemaRefused | InvalidSchema) else "It is not written as OpenAPI says."
@@ -223,9 +198,11 @@ def unused_name(name: str, taken: Collection[str]) -> str:
     return found
 
 
-def _operation(document: dict[str, Any], place: tuple[str, str, Schema, Schema], name: str) -> Operation:
+def _operation(
+    document: dict[str, Any], place: tuple[str, str, Schema, Schema], name: str, allowance: Allowance
+) -> Operation:
     path, method, item, operation = place
-    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"))
+    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"), allowance=allowance)
     properties: dict[str, Any] = {}
     places: dict[str, Place] = {}
     required: list[str] = []
@@ -274,7 +251,9 @@ def _parameters(document: dict[str, Any], item: Schema, operation: Schema) -> li
         parameter = resolve(document, one["$ref"]) if "$ref" in one else one
         if parameter["in"] == "header" and parameter["name"].lower() in _NOT_GIVEN:
             continue
-        found[parameter["in"], parameter["name"]] = parameter
+        # A header's name is the same in capitals.
+        name = parameter["name"].lower() if parameter["in"] == "header" else parameter["name"]
+        found[parameter["in"], name] = parameter
     return list(found.values())
 
 
@@ -340,11 +319,11 @@ def _is_json(media: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def _with_answer(document: dict[str, Any], operation: Operation) -> Operation:
+def _with_answer(document: dict[str, Any], operation: Operation, allowance: Allowance) -> Operation:
     """With what its server answers, where that is known of each success and can be checked."""
-    item = document["paths"][operation.path]
-    item = resolve(document, item["$ref"]) if "$ref" in item else item
-    schemas = Schemas(document, is_30=str(document["openapi"]).startswith("3.0"), of_answers=True)
+    item = _item(document, document["paths"][operation.path])
+    is_30 = str(document["openapi"]).startswith("3.0")
+    schemas = Schemas(document, is_30=is_30, of_answers=True, allowance=allowance)
     try:
         kinds = [
             _answer(schemas, resolve(document, said["$ref"]) if "$ref" in said else said)
@@ -380,8 +359,17 @@ def _filled(server: Schema) -> str:
     url = str(server["url"])
     variables = server.get("variables")
     for name, variable in variables.items() if isinstance(variables, dict) else ():
-        url = url.replace(f"{{{name}}}", str(variable.get("default", "")))
+        url = url.replace(f"{{{name}}}", str(variable.get("default", "") if isinstance(variable, dict) else ""))
     return url
+
+
+def _check_servers(servers: tuple[str, ...]) -> None:
+    for server in servers:
+        try:
+            whole = urljoin("https://service.example/", server)
+            _ = httpx2.URL(whole), urlsplit(whole).port  # each refuses what the other takes for a host or a port
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise SchemaRefused(f"Its server {server[:80]!r} is no address.") from error
 
 
 def _security(document: dict[str, Any], operation: Schema) -> tuple[frozenset[str], ...]:

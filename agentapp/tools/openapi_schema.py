@@ -1,6 +1,7 @@
 """Schemas of an OpenAPI document → one JSON Schema 2020-12 for what a caller sends. References stay references."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 type Schema = dict[str, Any]
@@ -16,24 +17,43 @@ _OF_ONE = frozenset(
 _OF_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _OF_NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
 _POINTER = "#/"
+# Of one operation, in characters: no model reads more.
+MAX_CHARS = 1_000_000
+# What a schema has beside its texts.
+_CHARS_EACH = 20
 
 
 class SchemaRefused(Exception):
     """A schema cannot be taken over whole; the message says why."""
 
 
-class Schemas:
-    """The schemas of one document. `defs` collects, by a name of its own, each that was referred to."""
+@dataclass
+class Allowance:
+    """How much is converted of one document, in characters: with references a small one says much, in each operation
+    anew.
+    """
 
-    def __init__(self, document: dict[str, Any], *, is_30: bool, of_answers: bool = False) -> None:
+    left: int = 100 * MAX_CHARS
+
+
+class Schemas:
+    """The schemas of one operation. `defs` collects, by a name of its own, each that was referred to."""
+
+    def __init__(
+        self, document: dict[str, Any], *, is_30: bool, of_answers: bool = False, allowance: Allowance | None = None
+    ) -> None:
         self._document, self._is_30 = document, is_30
+        self._all, self._own = allowance or Allowance(), Allowance(MAX_CHARS)
         # Of a property that only one side says, the other side says nothing.
         self._unsaid = "writeOnly" if of_answers else "readOnly"
         self._names: dict[str, str] = {}
         self.defs: dict[str, Schema] = {}
 
     def converted(self, schema: Any) -> Any:
-        """The same schema in 2020-12. Raises SchemaRefused for a reference that leads out of the document."""
+        """The same schema in 2020-12. Raises SchemaRefused for a reference that leads out of the document, and for more
+        than can be told.
+        """
+        self._spend(_CHARS_EACH)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -65,7 +85,16 @@ class Schemas:
             return [self.converted(item) for item in value]
         if key in _OF_NAMED and isinstance(value, dict):
             return {name: self.converted(item) for name, item in value.items()}
+        self._spend(_length(value))
         return value
+
+    def _spend(self, chars: int) -> None:
+        self._own.left -= chars
+        self._all.left -= chars
+        if self._own.left < 0:
+            raise SchemaRefused("What it takes or answers is too long to be told.")
+        if self._all.left < 0:
+            raise SchemaRefused("The document's schemas are too long together.")
 
     def _referring(self, schema: Schema) -> Schema:
         pointer = schema["$ref"]
@@ -134,6 +163,15 @@ def _without_unsaid(found: Schema, schema: Schema, schemas: Schemas) -> None:
         found["properties"] = {name: one for name, one in found["properties"].items() if name not in only}
         if isinstance(found.get("required"), list):
             found["required"] = [name for name in found["required"] if name not in only]
+
+
+def _length(value: Any) -> int:
+    left, chars = [value], 0
+    while left:
+        one = left.pop()
+        chars += len(one) + 1 if isinstance(one, str) else _CHARS_EACH
+        left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else ()
+    return chars
 
 
 def _unused(name: str, taken: Any) -> str:

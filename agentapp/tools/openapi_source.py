@@ -138,7 +138,9 @@ class _Call:
         headers = {**_OF_US, "Accept": _ACCEPT, **outgoing.headers}
         for name, value in signature.headers.items():
             _set(headers, name, value)
-        cookies = [f"{name}={value}" for name, value in (*outgoing.cookies, *signature.cookies)]
+        ours = {name for name, _ in signature.cookies}
+        given = [pair for pair in outgoing.cookies if pair[0] not in ours]
+        cookies = [f"{name}={value}" for name, value in (*given, *signature.cookies)]
         return {**headers, "Cookie": "; ".join(cookies)} if cookies else headers
 
     def _once(self, asking: httpx2.Client, request: httpx2.Request, most: int = MAX_ANSWER_BYTES) -> Answer:

@@ -48,10 +48,11 @@ class Outside:
             raise OutboundRefused(f"{url.scheme or 'This'} is not a way to reach a server: give an https address.")
         if url.userinfo:
             raise OutboundRefused("The address holds a name or a password: give them as a credential.")
-        host = url.host.rstrip(".").lower()
-        if self.hosts and host not in self.hosts:
+        # A name beyond ASCII is looked up as it is sent: another reading of it may be another host.
+        asked, host = ascii_host(url).rstrip(".").lower(), url.host.rstrip(".").lower()
+        if self.hosts and self.hosts.isdisjoint({asked, host}):
             raise OutboundRefused(f"{host} is not among the hosts that may be asked: {', '.join(sorted(self.hosts))}.")
-        found = _resolved(host, url.port or (443 if url.scheme == "https" else 80))
+        found = _resolved(asked, url.port or (443 if url.scheme == "https" else 80))
         for address in found:
             if not self._is_named(address):
                 if not is_public(address):
@@ -62,6 +63,11 @@ class Outside:
 
     def _is_named(self, address: Address) -> bool:
         return any(address in network for network in self.networks if network.version == address.version)
+
+
+def ascii_host(url: httpx2.URL) -> str:
+    """The host of an address as it is sent in a request."""
+    return url.raw_host.decode("ascii")
 
 
 def is_public(address: Address) -> bool:
@@ -106,7 +112,7 @@ class GuardedTransport(httpx2.BaseTransport):
                 request.url.copy_with(host=str(address)),
                 headers=request.headers,  # with the Host it was made for
                 stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": request.url.host},
+                extensions={**request.extensions, "sni_hostname": ascii_host(request.url)},
             )
         )
 

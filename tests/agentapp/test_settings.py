@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+
+from agentapp.celery import app
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = re.compile(r"\benv(?:_bool|_count|_list)?\(\s*\"([A-Z_]+)\"")
@@ -86,3 +89,9 @@ def test_every_variable_is_documented_and_nothing_else() -> None:
     assert len(read) > 30
     assert read - documented == set()
     assert documented - read == set()
+
+
+@pytest.mark.django_db
+def test_what_is_done_every_so_often_is_there_to_be_done() -> None:
+    app.loader.import_default_modules()
+    assert {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} <= set(app.tasks)

@@ -1,5 +1,6 @@
 """Guidelines are written in the admin: with relations, versions and how often each was cited."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,17 @@ def test_a_relation_is_added_beside_its_guideline_and_only_within_the_agent(guid
 def test_what_cannot_work_is_refused(guide: Guide, client: Client, fields: Any, problem: str) -> None:
     made = guide.guideline("finding", "Look it up.")
     assert problem in errors_of(submit(client, address(Guideline, "change", made.pk), **fields))
+
+
+def test_a_module_that_fails_to_load_is_told_as_what_is_wrong(
+    guide: Guide, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_broken.py").write_text("raise RuntimeError('no settings')")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = guide.guideline("finding", "Look it up.")
+    fields = {"matcher": "python", "python": "shop_broken.is_open"}
+    problem = errors_of(submit(client, address(Guideline, "change", made.pk), **fields))
+    assert "shop_broken.is_open cannot be imported: no settings." in problem
 
 
 def test_only_tools_of_the_agent_can_be_chosen_for_its_guideline(guide: Guide, client: Client) -> None:

@@ -79,6 +79,8 @@ def test_a_server_that_does_not_answer_is_added_and_said_so(staff: Client, setti
         ({"command": "peer", "address": "https://a.test/"}, "Give either a command or an address."),
         ({"command": "rm -rf /"}, "rm -rf / is not one of the available choices"),
         ({"address": "stdio:peer"}, "Give an address that starts with https://"),
+        ({"address": "https://[::1"}, "Give an address that starts with https://"),
+        ({"address": "https://a.test:99999/"}, "Give an address that starts with https://"),
         ({"address": "file:///etc/passwd"}, "Give an address that starts with https://"),
         ({"address": "https://ada:secret@a.test/"}, "The address holds a name or a password"),
         ({"address": "https://a.test/", "credential": "Bearer abc"}, "Enter a valid value"),

@@ -1,4 +1,4 @@
-"""Whoever may change tools reads a document, picks from it page by page, and takes what was picked."""
+"""Whoever may change tools and their sources reads a document, picks page by page, and takes what was picked."""
 
 import ipaddress
 import json
@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
@@ -177,8 +177,28 @@ def test_a_document_is_its_readers_own_and_does_not_last(client: Client, staff: 
     client.force_login(ada)
     PendingImport.objects.update(created_at=timezone.now() - pending.LASTS - timedelta(seconds=1))
     assert client.get(url).status_code == 302
+    pending.forget()
+    assert not PendingImport.objects.exists()
     read(staff, shop(b="get"))
+    pending.forget()
     assert PendingImport.objects.count() == 1
+
+
+def test_a_page_that_was_tampered_with_is_answered(staff: Client) -> None:
+    url = read(staff, shop(a="get"))
+    many = "9" * 5000
+    assert staff.get(url, {"page": many}).status_code == 200
+    assert staff.post(url, {"do": f"page-{many}", "shown": [many, "-1", "0x", "7"]}).status_code == 302
+    assert staff.post(url, {"do": "keep", "shown": "0", "take-0": "on", "name-0": "a\x00b"}).status_code == 302
+    assert PendingImport.objects.get().choices["GET /a"]["name"] == "a␀b"
+    answer = staff.post(url, {"do": "import", "shown": "0", "take-0": "on", "name-0": "x" * 300})
+    assert (answer.status_code, Tool.objects.count()) == (422, 0)
+
+
+def test_a_secret_that_was_taken_for_a_name_stands_in_no_address(staff: Client) -> None:
+    url = read(staff, shop(a="get"))
+    sent = {"do": "search", "credential-bearer": "s3cret-token", "credential-basic": "SHOP"}
+    assert staff.post(url, sent).headers["Location"] == f"{url}?credential-basic=SHOP"
 
 
 def test_giving_up_throws_it_away(staff: Client) -> None:
@@ -187,15 +207,24 @@ def test_giving_up_throws_it_away(staff: Client) -> None:
     assert not PendingImport.objects.exists()
 
 
-def test_only_who_may_change_tools_imports(client: Client, mia: User, ada: User) -> None:
+RIGHTS = {"change_tool", "add_toolsource", "change_toolsource"}
+
+
+@pytest.mark.parametrize("missing", ["", *sorted(RIGHTS)])
+def test_only_who_may_change_tools_and_their_sources_imports(client: Client, mia: User, missing: str) -> None:
     mia.is_staff = True
     mia.save()
-    client.force_login(ada)
-    url = read(client, shop(a="get"))
+    mia.user_permissions.set(Permission.objects.filter(codename__in=RIGHTS))
     client.force_login(mia)
+    url = read(client, shop(a="get"))
+    mia.user_permissions.set(Permission.objects.filter(codename__in=RIGHTS - {missing}))
+    status = 403 if missing else 200
     for page in (reverse("admin:toolsource_import"), url):
-        assert client.get(page).status_code == 403
-        assert client.post(page, {"text": shop(a="get")}).status_code == 403
+        assert client.get(page).status_code == status
+    if missing:
+        assert client.post(reverse("admin:toolsource_import"), {"text": shop(a="get")}).status_code == 403
+        assert client.post(url, {"do": "import", "shown": "0", "take-0": "on"}).status_code == 403
+        assert not Tool.objects.exists()
 
 
 def test_a_page_of_many_operations_asks_the_database_as_often_as_one_of_few(

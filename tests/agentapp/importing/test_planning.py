@@ -99,6 +99,14 @@ def test_an_address_that_no_call_can_go_to_is_refused(location: str) -> None:
     assert "address" in refused.value.message
 
 
+@pytest.mark.parametrize("server", ["https://[bad", ""])
+def test_an_address_of_the_document_that_is_none_is_refused(server: str) -> None:
+    text = shop(a="get").replace("https://shop.example/v1", server)
+    with pytest.raises(Refused) as refused:
+        plan(text, origin="https://shop.example/openapi.json")
+    assert refused.value.code == "invalid_location"
+
+
 def test_an_address_beside_the_documents_own_is_made_whole() -> None:
     text = shop(look="get").replace("https://shop.example/v1", "/v3")
     assert plan(text, origin="https://docs.example/api/openapi.json").source.location == "https://docs.example/v3"
@@ -172,6 +180,16 @@ def test_an_operation_that_has_moved_keeps_its_tool_and_rises_with_its_method() 
     imported(shop(a="get"))
     [one] = plan(shop(a=("delete", {"path": "/v2/a"}))).proposed
     assert (one.row and one.row.name, one.state, one.effect_class) == ("a", "changed", "irreversible")
+
+
+def test_an_operation_that_has_moved_is_no_weaker_than_guessed() -> None:
+    imported(shop(pay="post"))
+    Tool.objects.update(effect_class="read")
+    [stays] = plan(shop(pay="post")).proposed
+    [moved] = plan(shop(pay=("post", {"path": "/wipe"}))).proposed
+    assert (stays.effect_class, moved.effect_class) == ("read", "irreversible")
+    imported(shop(pay=("post", {"path": "/wipe"})))
+    assert Tool.objects.get().effect_class == "irreversible"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ def test_another_document_takes_no_tool_over() -> None:
         writing.write(plan(shop(a="get"), name="other"), {"GET /a": Choice("a", "read")}, "test")
 
 
+def test_a_new_operation_takes_no_settings_of_one_that_is_gone() -> None:
+    imported(shop(pay="post"))
+    Tool.objects.update(effect_class="read")
+    planned = plan(shop(wipe="delete"))
+    with pytest.raises(Refused, match="pay is a tool of the-shop"):
+        writing.write(planned, {"DELETE /wipe": Choice("pay", "irreversible")}, "test")
+    tool = Tool.objects.get()
+    assert (tool.wire["path"], tool.effect_class) == ("/pay", "read")
+
+
 def test_the_name_of_a_tool_that_is_there_stays() -> None:
     imported(shop(a="get"))
     with pytest.raises(Refused, match="rules and agents name"):

@@ -67,6 +67,21 @@ def test_a_tool_gets_a_name_that_every_provider_takes() -> None:
     assert len(long) == 64
 
 
+def test_no_names_that_a_server_chooses_lead_to_another_tools_row() -> None:
+    wanted = "x" * 100
+    [third] = names(wanted, taken=())
+    fourth = f"tool_{third.rpartition('_')[2]}"
+    # As of a tool that people know, and have said of that it only reads.
+    known = {third: third, fourth: fourth}
+    assert names(third, fourth, wanted, known=known) == [third, fourth, f"{fourth}_2"]
+
+
+def test_what_a_tool_is_called_is_kept_at_a_length_that_people_read() -> None:
+    (tool,) = mcp_source.offered(SOURCE, listed("a", title="x" * 20_000), {}, set()).tools
+    (other,) = mcp_source.offered(SOURCE, listed("a", annotations={"title": "x" * 20_000}), {}, set()).tools
+    assert tool.claims == other.claims == {"title": "x" * 500}
+
+
 def test_a_name_that_another_has_is_told_apart_by_its_source() -> None:
     assert names("read", taken=("read",)) == ["files-of-ours_read"]
     assert names("read.it", "read/it") == ["read_it", "files-of-ours_read_it"]

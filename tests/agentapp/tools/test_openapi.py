@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agentapp.tools import openapi
 from agentapp.tools.openapi import DocumentRefused, Operation, Place, read
 from agentapp.tools.schema import problems_of, validator
+from approvals.digest import canonical
 
 
 def document(paths: dict[str, Any], version: str = "3.1.0", **more: Any) -> str:
@@ -94,6 +95,33 @@ def test_headers_that_belong_to_the_request_itself_are_no_arguments() -> None:
         {"name": name, "in": "header", "schema": {}} for name in ("Accept", "content-type", "Authorization", "X-A")
     ]
     assert set(operation({"parameters": given_}).places) == {"X-A"}
+
+
+def test_a_header_is_the_same_in_capitals() -> None:
+    item = {
+        "parameters": [{"name": "X-Shop", "in": "header", "schema": {"type": "string"}}],
+        "get": {"parameters": [{"name": "x-shop", "in": "header", "schema": {"type": "integer"}}]},
+    }
+    [made] = read(document({"/a": item})).operations
+    assert made.input_schema["properties"] == {"x-shop": {"type": "integer"}}
+
+
+def test_what_stands_beside_a_reference_of_a_path_counts_as_well() -> None:
+    item = {"$ref": "#/x-paths/a", "post": {}, "parameters": [{"name": "b", "in": "query", "schema": {}}]}
+    found = read(document({"/a": item}, **{"x-paths": {"a": {"get": {}}}}))
+    assert [(one.method, set(one.places)) for one in found.operations] == [("get", {"b"}), ("post", {"b"})]
+
+
+@pytest.mark.parametrize("name", ["Host", "X-HTTP-Method-Override", "x-original-url", "Bad Name", ""])
+def test_no_argument_makes_another_request_of_it(name: str) -> None:
+    found = read(document({"/a": {"get": {"parameters": [{"name": name, "in": "header", "schema": {}}]}}}))
+    assert "not one that a caller sets" in found.left_out["GET /a"]
+
+
+@pytest.mark.parametrize("server", ["https://[bad", "https://a.example:port", "https://a.example:99999"])
+def test_an_operation_whose_own_server_is_no_address_is_left_out(server: str) -> None:
+    found = read(document({"/a": {"get": {"servers": [{"url": server, "variables": {"a": 1}}]}}}))
+    assert "is no address" in found.left_out["GET /a"]
 
 
 @pytest.mark.parametrize(
@@ -271,17 +299,11 @@ def test_what_is_no_document_is_refused_with_words(text: str) -> None:
     assert str(refused.value)
 
 
-def test_aliases_cannot_make_a_small_text_a_huge_document() -> None:
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    with pytest.raises(DocumentRefused, match="aliases"):
-        read("openapi: 3.1.0\npaths: {}\n" + "\n".join(lines))
-
-
-def test_a_date_in_yaml_stays_text() -> None:
-    text = "openapi: 3.1.0\ninfo: {title: A, version: 2024-01-01}\npaths: {/a: {get: {summary: 2024-01-01}}}"
-    found = read(text)
-    assert (found.version, found.operations[0].summary) == ("2024-01-01", "2024-01-01")
+def test_a_bound_of_64_bits_is_a_number_that_is_kept() -> None:
+    found = schema_of({"type": "integer", "maximum": 2**63 - 1, "minimum": -(2**63), "default": 2**53 - 1})
+    assert canonical(found)
+    described = found["properties"]["a"]
+    assert (described["maximum"], described["default"]) == (float(2**63), 2**53 - 1)
 
 
 JSON = st.recursive(

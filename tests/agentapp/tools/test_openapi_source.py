@@ -365,6 +365,13 @@ def test_a_credential_goes_where_its_scheme_says(
     assert shop.asked[0].headers[where] == value
 
 
+def test_no_argument_stands_in_for_a_credential_in_a_cookie(served: Callable[..., Service]) -> None:
+    schemes = {"cookie": {"type": "apiKey", "in": "cookie", "name": "seen"}}
+    shop = served(secured(["cookie"], schemes=schemes))
+    call(row_of(shop, READ, credentials={"cookie": "SHOP"}), {**GIVEN[READ], "seen": "another"})
+    assert shop.asked[0].headers["cookie"] == "seen=s3cret%2F%2Bvalue"
+
+
 def test_a_credential_in_the_query_takes_the_place_of_what_the_model_says(served: Callable[..., Service]) -> None:
     said = secured(["query"])
     said["paths"] = json.loads(json.dumps(said["paths"]))

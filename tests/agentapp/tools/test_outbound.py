@@ -148,6 +148,16 @@ def test_one_inner_address_among_public_ones_is_enough_to_refuse(names: dict[str
         Outside().address_of(httpx2.URL("https://shop.example/"))
 
 
+@pytest.mark.parametrize("written", ["faß.example", "xn--fa-hia.example"])
+def test_a_name_beyond_ascii_is_looked_up_as_it_is_sent(written: str, names: dict[str, Any]) -> None:
+    # Older rules read it as another name, which anybody may have registered.
+    names["xn--fa-hia.example"] = lambda: ["8.8.8.8"]
+    names["fass.example"] = names["faß.example"] = lambda: ["8.8.4.4"]
+    for listed in ("faß.example", "xn--fa-hia.example"):
+        outside = Outside(hosts=frozenset({listed}))
+        assert str(outside.address_of(httpx2.URL(f"https://{written}/"))) == "8.8.8.8"
+
+
 def test_a_name_that_changes_its_answer_leads_nowhere_else(serve: Any, names: dict[str, Any]) -> None:
     allowed, canary = serve("127.0.0.2"), serve("127.0.0.3")
     flips = iter(range(1000))
