@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 import httpx2
 
+from agentapp.deadline import DeadlineExceeded, within
 from agentapp.messages import Note, ToolResult
 from agentapp.reasons import Reason
 
@@ -148,6 +149,14 @@ def refusal(url: str, why: str, *, may_have_acted: bool = False) -> ToolResult:
 
 def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> bytes:
     """A document from the outside, in at most so many bytes and seconds. Raises OutboundRefused."""
+    try:
+        # A server can send a byte now and then, of its headers too, where nobody else looks at the time.
+        return within(seconds, _read, url, outside, max_bytes, seconds)
+    except DeadlineExceeded as error:
+        raise OutboundRefused(f"The answer took longer than {seconds:g} seconds.") from error
+
+
+def _read(url: str, outside: Outside, max_bytes: int, seconds: float) -> bytes:
     until, parts, size = time.monotonic() + seconds, [], 0
     try:
         with client(outside, seconds) as asking, asking.stream("GET", url) as response:

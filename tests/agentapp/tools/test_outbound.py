@@ -1,5 +1,6 @@
 """Requests to configured addresses reach what they may and nothing else, however the address is written or answered."""
 
+import contextlib
 import ipaddress
 import socket
 import threading
@@ -220,6 +221,29 @@ def test_an_answer_is_cut_off_where_it_is_too_long(serve: Any) -> None:
         fetch(f"{server.url}/", Outside(networks=HERE), 100)
     server.answers["/"] = (200, {}, b"x" * 100)
     assert len(fetch(f"{server.url}/", Outside(networks=HERE), 100)) == 100
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["headers", "body"])
+def test_a_server_that_never_comes_to_an_end_is_waited_for_no_longer(said: bytes) -> None:
+    """It says something all the time, so that no single wait is long."""
+    done = threading.Event()
+
+    def talk(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(said)
+            while not done.wait(0.02):
+                connection.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        talking = threading.Thread(target=talk, args=[listener])
+        talking.start()
+        try:
+            with pytest.raises(OutboundRefused, match=r"took longer than 0\.2 seconds"):
+                fetch(f"http://127.0.0.1:{listener.getsockname()[1]}/", Outside(networks=HERE), 10**6, seconds=0.2)
+        finally:
+            done.set()
+            talking.join()
 
 
 def test_a_packed_answer_is_not_unpacked(serve: Any) -> None:
