@@ -5,12 +5,14 @@ from typing import Any, NoReturn
 
 import pydantic
 from django import forms
+from django.apps import apps
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.forms.fields import InvalidJSONInput
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.text import capfirst
 
 from approvals import changes, channels, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
@@ -111,6 +113,23 @@ class RecordedAdmin(RowAdmin):
         with ledger.transaction():
             for obj in queryset:
                 configuration.delete(obj, actor_of(request))
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """What goes with a row, without the rows that only link it to others: these have no name. They are counted."""
+        listed, counts, missing, protected = super().get_deleted_objects(objs, request)
+        linking = [model._meta for model in apps.get_models(include_auto_created=True) if model._meta.auto_created]
+        return (
+            _without(listed, tuple(f"{capfirst(opts.verbose_name)}: " for opts in linking)),
+            counts,
+            missing,
+            protected,
+        )
+
+
+def _without(listed: list[Any], beginnings: tuple[str, ...]) -> list[Any]:
+    """Lists within lists of sentences, without those that begin so."""
+    kept = [_without(one, beginnings) if isinstance(one, list) else one for one in listed]
+    return [one for one in kept if one and not (isinstance(one, str) and one.startswith(beginnings))]
 
 
 class SwitchedAdmin(RecordedAdmin):

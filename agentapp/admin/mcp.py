@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+from django.utils import formats, timezone
 from django.utils.safestring import SafeString
 
 from agentapp import refreshing
@@ -117,9 +118,10 @@ class McpSources:
         return f"Fails: {found.problem[:160]} ({found.failures} in a row)"
 
     @admin.display(description="Asked", ordering="health__checked_at")
-    def asked(self, source: ToolSource) -> Any:
+    def asked(self, source: ToolSource) -> str:
+        """In words: what is only shown on a form is written as Python writes it."""
         found = _health_of(source)
-        return found.checked_at if found is not None else None
+        return formats.localize(timezone.localtime(found.checked_at)) if found is not None else ""
 
     @admin.action(
         permissions=["change"],

@@ -94,7 +94,7 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "approval.superseded": ("retry", f"Replaced: {data.get('reason', '')}"),
         "tool_call.started": ("play", "The call began"),
         "tool_call.completed": ended,
-        "tool_call.outcome_unknown": ("question", "Outcome unknown: a worker stopped in the middle"),
+        "tool_call.outcome_unknown": ("question", "Outcome unknown: its worker or its answer was lost"),
         "tool_call.outcome_resolved": ("check", f"{who} said what became of it"),
         "tool_call.reopened": ("retry", f"{who} asked for it again"),
         "tool_call.late_answer": ("clock", "The tool's answer came late"),

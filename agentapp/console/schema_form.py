@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.http import QueryDict
+from django.utils.text import capfirst
 
 from agentapp.console import fields, schemas, typed_text
 from agentapp.console.differences import changed_words
@@ -40,16 +41,29 @@ class SchemaForm:
     def changes(self) -> int:
         return sum(1 for item in self.all_fields if item.was is not None)
 
+    @property
+    def problems(self) -> list[tuple[str, str]]:
+        """What is wrong, each with the label of its field; without one, what is wrong with the whole."""
+        found = [(item.label, item.error) for item in self.all_fields if item.error]
+        return [*found, *((("", self.errors[""]),) if "" in self.errors else ())]
+
     def point_at(self, pointer: str, message: str) -> bool:
         """Put a message at the field a pointer names, or at the nearest one around it. False: there is none."""
         parts = tuple(part for part in pointer.split("/") if part)
         for length in range(len(parts), 0, -1):
             for item in self.all_fields:
                 if item.path == parts[:length]:
-                    item.error = item.error or message
+                    item.error = item.error or _beside(item, pointer, message)
                     self.errors[item.pointer] = item.error
                     return True
         return False
+
+
+def _beside(item: Field, pointer: str, message: str) -> str:
+    """A message without the name that programs use: it stands under the label of its field."""
+    if item.pointer == pointer and message == f"{item.path[-1]} is missing.":
+        return "This is missing."
+    return capfirst(message.removeprefix(f"{pointer}: "))
 
 
 def build(

@@ -124,3 +124,16 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     assert {name: found for name, found in wrong.items() if found} == {}
     # Chromium itself remarks on the page that refuses a batch, which is what it is for.
     assert [words for words in complaints if "422" not in words] == []
+
+
+def test_on_a_phone_what_is_selected_stays_in_sight_however_long_the_queue(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    for number in range(20):
+        make_waiting(sam, title=f"Issue store credit {number}", risk="low", effect_class="reversible")
+    page = browse(dana, "/inbox/", 390, 844)
+    page.get_by_text("Select", exact=True).click()
+    for box in page.locator("[name=pick]").all()[:2]:
+        box.check()
+
+    expect(page.get_by_role("button", name="Review 2")).to_be_in_viewport(ratio=1)

@@ -218,3 +218,10 @@ def test_a_toast_with_nothing_to_press_leaves_unless_somebody_is_at_it(browse: B
     page.mouse.move(0, 0)
     toast.evaluate("e => e.getAnimations()[0].finish()")
     expect(toast).to_be_hidden()
+
+
+def test_the_tab_one_is_on_is_in_sight_on_a_phone(browse: Browse, sam: User, dana: User) -> None:
+    page = browse(dana, "/settings/absence/", 390, 844)
+    expect(page.locator(".sections [aria-current]")).to_be_in_viewport(ratio=1)
+    page.goto("/inbox/?view=decided")
+    expect(page.locator("#tabs [aria-current]")).to_be_in_viewport(ratio=1)

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import formats, timezone
 
 from agentapp.admin.mcp import in_words
 from agentapp.models import SourceHealth, Tool, ToolSource
@@ -146,6 +146,7 @@ def test_the_page_of_a_source_says_how_it_fares_and_no_secret(
     page = staff.get(address(ToolSource, "change", source.pk)).content.decode()
     assert "Answers" in page
     assert "A peer" in page
+    assert formats.localize(timezone.localtime(source.health.checked_at)) in page
     assert "s3cret" not in page
 
 

@@ -110,3 +110,10 @@ def test_somebody_without_the_right_changes_no_rule(client: Client, staff: Clien
     assert client.get(url).status_code == 403
     assert client.post(url, rule(verdict="allow")).status_code == 403
     assert Rule.objects.get().verdict == "ask"
+
+
+def test_deleting_a_rule_names_it_and_no_row_without_a_name(staff: Client, roles: dict[str, Group]) -> None:
+    save(staff, address(Rule, "add"), **rule(groups=[roles["approver"].pk]))
+    page = staff.get(address(Rule, "delete", Rule.objects.get().pk)).content.decode()
+    assert "pay-large</a>" in page
+    assert "object (" not in page

@@ -83,7 +83,7 @@ def test_the_words_are_checked_for_arguments_they_leave_out(
     assert "The words name every argument" in shown({})
     Tool.objects.filter(pk=pay_out.pk).update(effects_template=[{"title": "Money leaves", "detail": ""}])
     assert "The words leave an argument out:</strong> <code>pin</code>" in shown({})
-    assert "Leave out pin" in staff.get(address(Tool, "changelist")).content.decode()
+    assert "Leave out “pin”" in staff.get(address(Tool, "changelist")).content.decode()
 
 
 def test_a_browser_without_script_gets_a_page_around_it(staff: Client, pay_out: Tool) -> None:

@@ -29,6 +29,7 @@ def asked(clerk: Clerk) -> Run:
 def test_the_run_says_that_it_waits_for_the_customer_and_offers_to_cancel(asked: Run, sam: User) -> None:
     page = as_(sam).get(f"/runs/{asked.pk}/").text
     assert "Waiting for the customer at step 1" in page
+    assert "Waiting for approval" not in page
     assert f"/runs/{asked.pk}/cancel/" in page
     assert "The customer: pay" in as_(sam).get("/runs/").text
 

@@ -71,7 +71,7 @@ def test_the_page_shows_the_form_with_what_is_given_by_default_in_place_of_the_m
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"order": ""}, "order is missing."),
+        ({"order": ""}, "This is missing."),
         ({"order": "0"}, "less than the minimum"),
         ({"order": "twelve"}, "number"),
         ({"reason": '"stolen"'}, "Choose one of the values."),

@@ -191,6 +191,20 @@ def test_a_message_lands_at_the_nearest_field() -> None:
     assert not built.point_at("elsewhere", "Lost.")
 
 
+def test_a_message_is_about_its_label_and_not_about_a_name_for_programs() -> None:
+    built = form({"amount": {"type": "number", "title": "Amount due"}}, {"amount": 9})
+
+    assert built.point_at("amount", "amount: the value is greater than 5.")
+    assert built.problems == [("Amount due", "The value is greater than 5.")]
+
+
+def test_what_is_wrong_with_the_whole_is_listed_without_a_label() -> None:
+    built = form({"x": {"type": "integer"}}, {"x": 1})
+    built.errors[""] = "Too many of them."
+
+    assert built.problems == [("", "Too many of them.")]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\r")),

@@ -1,0 +1,286 @@
+"""Which pictures there are: every page and its main states, by whom it is opened, and what is pressed on it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import story
+from playwright.sync_api import Page
+
+from agentapp import live
+from agentapp.demo.accounts import PASSWORD
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One page in one state. `path` is formatted with the story's keys; `then` brings it into the state."""
+
+    name: str
+    title: str
+    path: str
+    person: str = "dana"
+    then: Callable[[Page], None] | None = None
+    # What holds while it is taken, at every size.
+    during: story.Moment | None = None
+    # The main pages, which are taken dark as well.
+    main: bool = False
+    # Taken before there is an account.
+    empty: bool = False
+
+
+# --- What is pressed ---------------------------------------------------------------------------
+
+
+def press(*keys: str) -> Callable[[Page], None]:
+    def then(page: Page) -> None:
+        page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_timeout(300)
+
+    return then
+
+
+def click(name: str) -> Callable[[Page], None]:
+    def then(page: Page) -> None:
+        page.get_by_role("button", name=name).first.click()
+        page.wait_for_timeout(300)
+
+    return then
+
+
+def search_refund(page: Page) -> None:
+    press("Control+k")(page)
+    page.keyboard.type("ref")
+    page.locator(".pal-i", has_text="Refund").first.wait_for()
+
+
+def is_live(page: Page) -> None:
+    """Where a page has a stream, it is heard."""
+    if page.locator("[data-live-words]").count():
+        page.locator("[data-live-words]", has_text="Live").first.wait_for(state="attached")
+
+
+def sign_in(name: str, password: str = PASSWORD) -> Callable[[Page], None]:
+    def then(page: Page) -> None:
+        page.get_by_label("Name").fill(name)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Sign in with password").click()
+        page.wait_for_load_state()
+        is_live(page)
+
+    return then
+
+
+def renew(page: Page) -> None:
+    """Show who one is, where a page asks for it. It counts for five minutes, so it is asked once."""
+    if page.get_by_role("button", name="Use password").count():
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Use password").click()
+        page.wait_for_load_state()
+        is_live(page)
+
+
+def make_token(page: Page) -> None:
+    renew(page)
+    page.get_by_label("Name").fill("export")
+    page.get_by_label("runs:read").check()
+    page.get_by_role("button", name="Make token").click()
+    page.locator("#secret").wait_for()
+
+
+def choose_poorly(page: Page) -> None:
+    page.get_by_label("New password", exact=True).fill("password")
+    page.get_by_label("New password again").fill("else")
+    click("Set the password")(page)
+
+
+def reject_wordlessly(page: Page) -> None:
+    press("r")(page)
+    page.locator("#reject-dialog form").evaluate("form => { form.noValidate = true; }")
+    page.locator("#reject-dialog").get_by_role("button", name="Reject").click()
+    page.locator("#reject-dialog [role=alert]").wait_for()
+    is_live(page)
+
+
+def edit_too_far(page: Page) -> None:
+    page.get_by_role("textbox", name="Amount").fill("99999999")
+    page.get_by_role("textbox", name="Amount").blur()
+    page.wait_for_timeout(900)
+
+
+def pick_two(page: Page) -> None:
+    if page.get_by_text("Select", exact=True).is_visible():
+        page.get_by_text("Select", exact=True).click()
+    for row in page.locator("#queue li", has_text="store credit").all()[:2]:
+        row.locator("[name=pick]").check(force=True)
+    page.get_by_text("2 selected").wait_for()
+
+
+def begin(page: Page) -> None:
+    """Once begun it goes on by itself."""
+    if page.get_by_role("button", name="Begin").count():
+        page.get_by_role("button", name="Begin").click()
+    page.locator("#focus[data-next]").wait_for()
+    is_live(page)
+    page.wait_for_timeout(300)
+
+
+def decide_together(page: Page) -> None:
+    """Once; then what came of it is looked at again."""
+    if page.get_by_role("button", name="Approve 2").count():
+        page.get_by_role("button", name="Approve 2").click()
+    else:
+        page.goto("/inbox/batch/done/")
+    page.get_by_role("heading", name="2 of 2 approved").wait_for()
+
+
+def lose_the_network(page: Page) -> None:
+    page.context.set_offline(True)
+    live.close_streams()
+    page.locator("[data-live-words]", has_text="Offline").first.wait_for(state="attached")
+
+
+def lose_the_stream(page: Page) -> None:
+    page.route("**/live/**", lambda route: route.abort())
+    live.close_streams()
+    page.locator("[data-live-words]", has_text="Reconnecting").first.wait_for(state="attached")
+
+
+def lose_a_part(page: Page) -> None:
+    page.route("**/inbox/filters/**", lambda route: route.fulfill(status=502, body=""))
+    page.get_by_role("link", name="Filter").click()
+    page.locator("[data-failed]").first.wait_for()
+
+
+def hear(event: str) -> Callable[[Page], None]:
+    """What the stream would say."""
+
+    def then(page: Page) -> None:
+        page.evaluate(f"document.dispatchEvent(new CustomEvent('{event}', {{detail: {{data: 'newer'}}}}))")
+
+    return then
+
+
+SOURCES, BREAKERS = "/admin/agentapp/toolsource", "/admin/agentapp/breaker"
+
+# --- The pages ---------------------------------------------------------------------------------
+
+PICTURES = (
+    Picture("setup", "An empty installation", "/setup/?token={token}", person="", main=True, empty=True),
+    Picture("setup-token", "An empty installation, without its link", "/setup/", person="", empty=True),
+    Picture("signin", "Sign in", "/login/", person="", main=True),
+    Picture("signin-wrong", "Sign in: a wrong password", "/login/", person="", then=sign_in("marco", "wrong")),
+    Picture("signin-second", "Sign in: the second step", "/login/", person="", then=sign_in("marco"), main=True),
+    Picture("signin-refused", "Sign in: no answer from a provider", "/login/sso/northwind/", person=""),
+    Picture("reset", "A new password by mail", "/login/reset/", person=""),
+    Picture("reset-asked", "A new password: what was sent", "/login/reset/asked/", person=""),
+    Picture("reset-new", "A new password: choosing it", "{reset}", person="", during=story.forgotten, main=True),
+    Picture("reset-poor", "A new password: a poor one", "{reset}", "", choose_poorly, during=story.forgotten),
+    Picture("reset-refused", "A new password: a link that no longer works", "/login/reset/1-used-up/", person=""),
+    Picture("reauthenticate", "Showing again who one is", "/reauthenticate/?next=/settings/", "marco", main=True),
+    Picture("signed-in", "Signed in again beside a page", "/signed-in/"),
+    Picture("inbox", "Inbox", "/inbox/", main=True),
+    Picture("inbox-mine", "Inbox: nothing is mine", "/inbox/?view=mine", person="marco"),
+    Picture("inbox-decided", "Inbox: decided", "/inbox/?view=decided"),
+    Picture("inbox-nothing", "Inbox: a filter that finds nothing", "/inbox/?q=nothing&risk=low"),
+    Picture("inbox-filters", "Inbox: filters", "/inbox/filters/?risk=high"),
+    Picture("inbox-views", "Inbox: saved views", "/inbox/views/?risk=high"),
+    Picture("inbox-keys", "The keys of a page", "/inbox/", then=press("?")),
+    Picture("inbox-storm", "Inbox: more than anybody reads", "/inbox/", "ada", during=story.storm),
+    Picture("inbox-offline", "Inbox: without a network", "/inbox/", then=lose_the_network),
+    Picture("inbox-stale", "Inbox: not live just now", "/inbox/", then=lose_the_stream),
+    Picture("inbox-part", "Inbox: a part that could not be loaded", "/inbox/", then=lose_a_part),
+    Picture("inbox-signed-out", "Inbox: the session has ended", "/inbox/", then=hear("session.expired")),
+    Picture("inbox-newer", "Inbox: a newer version is here", "/inbox/", then=hear("deploy")),
+    Picture("inbox-unknown", "Inbox: a call that nobody knows about", "/inbox/", during=story.unknown),
+    Picture("outcome", "A call that nobody knows about", "/outcomes/{unknown}/", during=story.unknown),
+    Picture("inbox-picked", "Inbox: two are picked", "/inbox/", then=pick_two),
+    Picture("batch", "Deciding two together", "/inbox/batch/?pick={credit}&pick={other_credit}"),
+    Picture("batch-refused", "Two that cannot be decided together", "/inbox/batch/?pick={refund}&pick={address}"),
+    Picture("focus", "Focus mode", "/inbox/focus/", main=True),
+    Picture("focus-one", "Focus mode: a request", "/inbox/focus/", "dana", begin, story.claiming, True),
+    Picture("approval", "A request", "/approvals/{refund}/", main=True),
+    Picture("approval-edit", "A request: an edit that does not fit", "/approvals/{refund}/", then=edit_too_far),
+    Picture("approval-reject", "A request: rejecting", "/approvals/{refund}/", then=press("r")),
+    Picture("approval-wordless", "A request: rejecting without a word", "/approvals/{refund}/", then=reject_wordlessly),
+    Picture("approval-ask", "A request: asking the agent", "/approvals/{refund}/?do=ask"),
+    Picture("approval-respond", "A request: answering in the tool's place", "/approvals/{refund}/?do=respond"),
+    Picture("approval-diff", "A request: what an edit changes", "/approvals/{refund}/?view=diff"),
+    Picture("approval-json", "A request as JSON", "/approvals/{refund}/?view=json"),
+    Picture("approval-critical", "A critical request: approving", "/approvals/{critical}/", then=press("a")),
+    Picture("approval-half", "A critical request: one of two", "/approvals/{critical}/", during=story.half_approved),
+    Picture("approval-own", "A request of one's own run", "/approvals/{refund}/", person="sam"),
+    Picture("approval-customer", "A request that its customer answers", "/approvals/{returning}/"),
+    Picture("approval-injected", "A request with words from outside", "/approvals/{injected}/"),
+    Picture("approval-asked", "A request: the agent was asked", "/approvals/{asked}/"),
+    Picture("approval-held", "A request: approved, and still to be undone", "/approvals/{held}/", during=story.holding),
+    Picture("approval-done", "A request: carried out", "/approvals/{done}/"),
+    Picture("approval-rejected", "A request: rejected", "/approvals/{rejected}/", person="marco"),
+    Picture("hand-over", "Handing a request over", "/approvals/{refund}/hand-over/"),
+    Picture("snooze", "Snoozing a request", "/approvals/{refund}/snooze/"),
+    Picture("runs", "Runs", "/runs/", person="mia", main=True),
+    Picture("runs-waiting", "Runs that wait", "/runs/?state=waiting", person="mia"),
+    Picture("runs-nothing", "Runs: a filter that finds nothing", "/runs/?agent=concierge&state=failed", "mia"),
+    Picture("run", "A run", "/runs/{waiting_run}/?step=3&call=0", main=True),
+    Picture("run-done", "A run that has ended", "/runs/{done_run}/", person="sam"),
+    Picture("run-failed", "A run that has failed", "/runs/{failed_run}/", person="sam"),
+    Picture("run-paused", "A run that is paused", "/runs/{waiting_run}/", person="sam", during=story.paused),
+    Picture("run-messages", "A run: what the model was sent", "/runs/{done_run}/?step=2&tab=messages", person="mia"),
+    Picture("run-costs", "A run: costs", "/runs/{done_run}/?view=costs", person="mia"),
+    Picture("run-conversation", "A run: conversation", "/runs/{done_run}/?view=conversation", person="mia"),
+    Picture("run-events", "A run: events", "/runs/{done_run}/?view=events", person="mia"),
+    Picture("run-find", "A run: finding in the trace", "/runs/{done_run}/?q=58213", person="mia"),
+    Picture("run-guided", "A run by guidelines", "/runs/{guided_run}/?step=1", person="mia", main=True),
+    Picture("run-cancel", "Cancelling a run", "/runs/{waiting_run}/cancel/", person="sam"),
+    Picture("run-new", "Starting a run", "/runs/new/", person="sam"),
+    Picture("run-new-forbidden", "Starting a run: not open to everybody", "/runs/new/", person="mia"),
+    Picture("chat", "Talking with an agent", "/runs/{waiting_run}/chat/", person="sam", main=True),
+    Picture("chat-taken", "Talking: taken over by a person", "/runs/{taken_run}/chat/", person="dana"),
+    Picture("links", "Links for a customer", "/runs/{taken_run}/chat/links/", person="sam"),
+    Picture("links-made", "Links for a customer: one is made", "/runs/{guided_run}/chat/links/", "sam", click("Make")),
+    Picture("customer", "The customer's own page", "{customer}", person="", main=True),
+    Picture("customer-asked", "The customer's own page: confirming", "{confirming}", person="", main=True),
+    Picture("customer-gone", "The customer's own page: a link that opens nothing", "/talk/made-up/", person=""),
+    Picture("palette", "Search or jump to", "/runs/", then=search_refund),
+    Picture("search", "Search without script", "/search/?q=refund"),
+    Picture("switches", "Kill switches and breakers", "/switches/", "ada"),
+    Picture("switches-engaged", "Kill switches and breakers: stopped", "/switches/", "ada", None, story.stopped, True),
+    Picture("settings", "Settings: profile", "/settings/"),
+    Picture("settings-notifications", "Settings: notifications", "/settings/notifications/"),
+    Picture("settings-appearance", "Settings: appearance", "/settings/appearance/"),
+    Picture("settings-keys", "Settings: keys", "/settings/keys/"),
+    Picture("settings-security", "Settings: second factors and passkeys", "/settings/security/", "marco", main=True),
+    Picture("settings-app", "Settings: setting up an authenticator app", "/settings/security/app/", then=renew),
+    Picture("settings-passkey", "Settings: adding a passkey", "/settings/security/passkeys/", then=renew),
+    Picture("settings-codes", "Settings: recovery codes", "/settings/security/codes/", "marco", renew),
+    Picture("settings-sessions", "Settings: sessions", "/login/?next=/settings/sessions/", "", sign_in("dana")),
+    Picture("settings-tokens", "Settings: API tokens", "/settings/tokens/"),
+    Picture("settings-token", "Settings: an API token is made", "/settings/tokens/new/", then=make_token),
+    Picture("settings-absence", "Settings: while away", "/settings/absence/"),
+    Picture("settings-away", "Settings: away just now", "/settings/absence/", during=story.away),
+    Picture("forbidden", "A page that needs a right one lacks", "/switches/", person="sam"),
+    Picture("not-found", "A page that is not there", "/nowhere/"),
+    Picture("broken", "A page that failed", "/inbox/views/", during=story.failing),
+    Picture("admin", "Admin", "/admin/", person="ada", main=True),
+    Picture("admin-tools", "Admin: tools", "/admin/agentapp/tool/", person="ada"),
+    Picture("admin-tool", "Admin: a tool", "/admin/agentapp/tool/{tool}/change/", person="ada", main=True),
+    Picture("admin-contract", "Admin: a changed tool", "/admin/agentapp/tool/{changed_tool}/change/", person="ada"),
+    Picture("admin-rules", "Admin: rules", "/admin/approvals/rule/", person="ada"),
+    Picture("admin-rule", "Admin: a rule", "/admin/approvals/rule/{rule}/change/", person="ada"),
+    Picture("admin-agent", "Admin: an agent", "/admin/agentapp/agent/{agent}/change/", person="ada"),
+    Picture("admin-guidelines", "Admin: guidelines", "/admin/agentapp/guideline/", person="ada"),
+    Picture("admin-guideline", "Admin: a guideline", "/admin/agentapp/guideline/{guideline}/change/", "ada", main=True),
+    Picture("admin-sources", "Admin: where tools come from", f"{SOURCES}/", person="ada", main=True),
+    Picture("admin-server", "Admin: an MCP server", SOURCES + "/{server}/change/", person="ada"),
+    Picture("admin-mcp", "Admin: a new MCP server", f"{SOURCES}/new-mcp-server/", "ada", click("Add it")),
+    Picture("admin-document", "Admin: a document to import", f"{SOURCES}/import/", person="ada"),
+    Picture("admin-import", "Admin: picking of a document", SOURCES + "/import/{import}/", "ada", main=True),
+    Picture("admin-breaker", "Admin: a breaker", BREAKERS + "/{breaker}/change/", "ada", during=story.stopped),
+    Picture("admin-people", "Admin: people", "/admin/auth/user/", person="ada"),
+    Picture("admin-person", "Admin: a person", "/admin/auth/user/{person}/change/", person="ada"),
+    Picture("admin-run", "Admin: a run", "/admin/agentapp/run/{done_run}/change/", person="ada"),
+    Picture("admin-events", "Admin: the ledger", "/admin/approvals/event/", person="ada"),
+    Picture("admin-delete", "Admin: deleting a rule", "/admin/approvals/rule/{rule}/delete/", person="ada"),
+    Picture("batch-done", "Two that were decided together", "/inbox/batch/?pick={credit}&pick={other_credit}",
+            then=decide_together),
+)  # fmt: skip
