@@ -204,11 +204,6 @@
   // Elsewhere than in lists arrows scroll.
   const alias = (key) => (rows().length && { ArrowDown: "j", ArrowUp: "k" }[key]) || key;
 
-  document.addEventListener("DOMContentLoaded", () => {
-    mark();
-    shownAt = performance.now();
-    // Of a row of tabs that is longer than a phone is wide, the one we are on is in sight.
-    $$("nav [aria-current]").map((tab) => tab.scrollIntoView({ block: "nearest" }));
-  });
+  document.addEventListener("DOMContentLoaded", () => { mark(); shownAt = performance.now(); });
   document.addEventListener("htmx:after:swap", mark);
 })();
