@@ -207,7 +207,7 @@ def _facts(approval: Approval) -> dict[str, str]:
     """What a call would do with: label to value, as the card shows them. Secrets are masked there."""
     form = card.show(approval, None).form
     facts = {item.label: item.words or "not given" for item in form.all_fields if item.kind != "group"}
-    facts |= {name: value for name, value, _ in form.fixed}
+    facts |= {item.label: item.value for item in form.fixed}
     return {name: text if len(text) <= LONG else text[: LONG - 1] + "…" for name, text in facts.items()}
 
 

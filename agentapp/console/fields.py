@@ -153,6 +153,11 @@ class Field:
         return len(self.children) if self.kind == "rows" else len(self.values)
 
 
+def label_of(name: str, described: Mapping[str, Any]) -> str:
+    """An argument as people know it."""
+    return str(described.get("title") or name.replace("_", " ").capitalize())
+
+
 def make(
     path: tuple[str, ...], described: dict[str, Any], terms: Terms, value: Any, required: bool, depth: int = MAX_DEPTH
 ) -> Field:
@@ -161,7 +166,7 @@ def make(
     item = Field(
         name=".".join((PREFIX, *path)),
         path=path,
-        label=str(described.get("title") or path[-1].replace("_", " ").capitalize()),
+        label=label_of(path[-1], described),
         kind=_kind(described, terms, value, depth),
         schema=described,
         original=value,
@@ -239,7 +244,7 @@ def _children(item: Field, terms: Terms, depth: int) -> list[Field]:
 def _locked(path: tuple[str, ...], described: dict[str, Any], terms: Terms, value: Any) -> Field:
     hidden = terms.hides(path[-1], described)
     shown = "" if value is ABSENT else MASK if hidden else typed_text.inline(masked(value, terms.secret))
-    label = str(described.get("title") or path[-1].replace("_", " ").capitalize())
+    label = label_of(path[-1], described)
     why = "Masked" if hidden else "Fixed by policy"
     return Field(".".join((PREFIX, *path)), path, label, "locked", described, value, value=shown, hint=why)
 

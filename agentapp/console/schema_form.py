@@ -7,7 +7,7 @@ from a post.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.http import QueryDict
 from django.utils.text import capfirst
@@ -24,12 +24,21 @@ SHOWN, ROWS = "shown", "rows"
 RESTORE, ADD, REMOVE = "restore", "add", "remove"
 
 
+class Fixed(NamedTuple):
+    """An argument that stands apart, unread: its name, what is shown of it, why, and its name for people."""
+
+    name: str
+    value: str
+    why: str
+    label: str
+
+
 @dataclass
 class SchemaForm:
     """The fields of one call, the arguments they amount to, and what is wrong with them."""
 
     fields: list[Field]
-    fixed: list[tuple[str, str, str]]
+    fixed: list["Fixed"]
     arguments: dict[str, Any]
     errors: dict[str, str] = field(default_factory=dict)
 
@@ -86,10 +95,12 @@ def build(
         value = current.get(name, ABSENT)
         described = schemas.resolve(properties.get(name, {}), terms.definitions)
         if terms.hides(name, described):
-            form.fixed.append((name, "" if value is ABSENT else MASK, "masked"))
+            shown = "" if value is ABSENT else MASK
+            form.fixed.append(Fixed(name, shown, "masked", fields.label_of(name, described)))
         elif name in locked or described.get("x-lock") or "const" in described:
             if value is not ABSENT:
-                form.fixed.append((name, typed_text.inline(masked(value, secret)), "fixed by policy"))
+                shown = typed_text.inline(masked(value, secret))
+                form.fixed.append(Fixed(name, shown, "fixed by policy", fields.label_of(name, described)))
         else:
             form.fields.append(fields.make((name,), described, terms, value, name in schema.get("required", [])))
     as_proposed = [

@@ -48,7 +48,7 @@ class TestTheTable:
 
         context = table(page, first, second).context
 
-        assert context["columns"] == ["Amount", "order_id"]
+        assert context["columns"] == ["Amount", "Order"]
         assert [values for _, _, values in context["rows"]] == [["$15.00", "58213"], ["$20.00", "58214"]]
         assert ("Reason", "Damaged in transit") in context["same"]
 
