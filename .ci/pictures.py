@@ -157,6 +157,7 @@ def hear(event: str) -> Callable[[Page], None]:
 
     def then(page: Page) -> None:
         page.evaluate(f"document.dispatchEvent(new CustomEvent('{event}', {{detail: {{data: 'newer'}}}}))")
+        page.wait_for_timeout(500)
 
     return then
 
@@ -179,8 +180,8 @@ PICTURES = (
     Picture("reset-refused", "A new password: a link that no longer works", "/login/reset/1-used-up/", person=""),
     Picture("reauthenticate", "Showing again who one is", "/reauthenticate/?next=/settings/", "marco", main=True),
     Picture("signed-in", "Signed in again beside a page", "/signed-in/"),
-    Picture("inbox", "Inbox", "/inbox/", main=True),
-    Picture("inbox-mine", "Inbox: nothing is mine", "/inbox/?view=mine", person="marco"),
+    Picture("inbox", "Inbox", "/inbox/?id={refund}", main=True),
+    Picture("inbox-mine", "Inbox: nothing is mine", "/inbox/?view=mine"),
     Picture("inbox-decided", "Inbox: decided", "/inbox/?view=decided"),
     Picture("inbox-nothing", "Inbox: a filter that finds nothing", "/inbox/?q=nothing&risk=low"),
     Picture("inbox-filters", "Inbox: filters", "/inbox/filters/?risk=high"),
