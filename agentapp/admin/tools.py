@@ -127,7 +127,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         described = [(name, {**options, "description": said.get(str(name), "")}) for name, options in fieldsets]
         return [*self.server_fieldsets(obj), *described]
 
-    @admin.display(boolean=True, description="There, unchanged")
+    @admin.display(boolean=True, description="Unchanged")
     def is_there(self, tool: Tool) -> bool:
         """Whether its source has it, and as people know it."""
         return tool.missing_since is None and tool.waiting_contract is None
@@ -140,7 +140,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     def asks(self, tool: Tool) -> str:
         return "Always" if tool.approval_mode == Tool.ApprovalMode.ALWAYS else "By rules"
 
-    @admin.display(description="Words for people")
+    @admin.display(description="Words")
     def words(self, tool: Tool) -> str:
         """Whether what people would read names every argument. Nobody is asked about a read by itself."""
         if not tool.consequential:
