@@ -113,7 +113,9 @@ def test_a_page_without_news_for_a_minute_says_since_when_it_is_offline(browse: 
     pill(page).to_have_text("Live")
     page.route("**/live/**", lambda route: route.abort())
 
-    live.close_streams()
+    # Nothing more comes over a stream that is being opened anew.
+    with page.expect_request("**/live/**"):
+        live.close_streams()
     page.clock.run_for(70_000)
 
     pill(page).to_contain_text("Offline since")
