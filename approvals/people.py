@@ -16,7 +16,8 @@ from approvals.cards import Card
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
 from approvals.manners import Manners, manners, quiet_until, wanting
-from approvals.models import Approval, ApprovalKind, Claim, Decision, DecisionType, Notification, Risk
+from approvals.models import Approval, ApprovalKind, Claim, Decision, DecisionType, Notification
+from approvals.policy import risks_from
 from approvals.standing import may_decide
 
 Kind = Notification.Kind
@@ -39,7 +40,7 @@ def audience(cards: Sequence[Card]) -> list[list[int]]:
         [
             user_id
             for user_id, groups in teams.items()
-            if Risk.reaches(card.risk, wanted[user_id]) and _is_asked(card, user_id, groups)
+            if card.risk in risks_from(wanted[user_id]) and _is_asked(card, user_id, groups)
         ]
         for card in cards
     ]

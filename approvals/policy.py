@@ -109,6 +109,11 @@ class Matching:
     asks: str
 
 
+def risks_from(least: str) -> list[str]:
+    """This risk and those above it."""
+    return RISK_ORDER[RISK_ORDER.index(least) :]
+
+
 def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
     """The ruling for one call. `rules` come in their order, with `groups` prefetched."""
     matching: list[tuple[str, Matching]] = []

@@ -11,7 +11,8 @@ from agentapp import preferences
 from agentapp.console import formats, queue
 from agentapp.console.shell import signed_in
 from approvals.manners import quiet_until
-from approvals.models import Approval, Risk
+from approvals.models import Approval
+from approvals.policy import risks_from
 
 NEWEST = 20
 
@@ -24,8 +25,7 @@ def notices(request: HttpRequest) -> JsonResponse:
     is_quiet = quiet_until(preferences.manners_of(chosen), timezone.now()) is not None
     if is_quiet or preferences.BROWSER not in preferences.ways(chosen, "waiting"):
         return JsonResponse({"notices": []})
-    told = Risk.values[Risk.values.index(chosen.least_risk) :]
-    rows = queue.pending(user).filter(risk__in=told).order_by("-created_at")[:NEWEST]
+    rows = queue.pending(user).filter(risk__in=risks_from(chosen.least_risk)).order_by("-created_at")[:NEWEST]
     found = [_notice(row, chosen.shows_arguments) for row in rows]
     return JsonResponse({"notices": found})
 

@@ -16,11 +16,6 @@ class Risk(models.TextChoices):
     HIGH = "high", "High"
     CRITICAL = "critical", "Critical"
 
-    @classmethod
-    def reaches(cls, risk: str, least: str) -> bool:
-        """Whether a risk is as high as another, or higher."""
-        return cls.values.index(risk) >= cls.values.index(least)
-
 
 class Verdict(models.TextChoices):
     ALLOW = "allow", "Allow: runs without a person"
