@@ -3,11 +3,11 @@
 UV_VERSION := 0.13.8
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 PYTHON := .venv/bin/python
-# Arguments for demo, test, worker and serve, as in: make demo ARGS="--port 8100"
+# Arguments for demo, tour, test, worker and serve, as in: make demo ARGS="--port 8100"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types format migrations-check lock screenshots serve worker beat clean
+.PHONY: help setup demo tour test check lint types format migrations-check lock screenshots serve worker beat clean
 
 help: ## Show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,10 @@ help: ## Show what there is to make
 setup: .venv/.complete ## Make .venv with everything in requirements.lock
 
 demo: setup ## Open the demo shop and serve it (ARGS="--port 8100", ARGS=--reset)
-	@DEBUG=true exec $(PYTHON) manage.py demo $(ARGS)
+	@DEBUG=true SWEEP_SECONDS=$${SWEEP_SECONDS:-3} exec $(PYTHON) manage.py demo $(ARGS)
+
+tour: setup ## While the demo runs, play a part of its tour (ARGS=quorum); without one, list them
+	@DEBUG=true exec $(PYTHON) manage.py demo_tour $(ARGS)
 
 test: setup ## Check and test everything this machine allows, and say what it did not
 	@$(PYTHON) .ci/test.py $(ARGS)

@@ -80,7 +80,7 @@ def tell(people: dict[str, User]) -> Story:
     asked(taken)
     actions.take_over_run(taken.pk, people["dana"])
 
-    refund, address, injected = (asked(start(scenario, people)) for scenario in AT_START)
+    refund, address, injected = (asked(start(scenario, people)) for scenario in AT_START[:3])
     question = asked(start(DAMAGED_KETTLE, people))
     actions.ask_agent(question.pk, "Did Ana ask for a replacement before?", people["dana"])
     held = asked(start(INJECTED_TICKET, people))

@@ -11,9 +11,11 @@ from typing import Literal
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import auth, deciding, executions, runs, subagents, tasks
+from agentapp import auth, deciding, executions, previews, provenance, runs, subagents, tasks
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
+from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
+from agentapp.commenting import post_comment
 from agentapp.confirming import confirmed
 from agentapp.controls import (
     engage_switch,
@@ -25,6 +27,8 @@ from agentapp.controls import (
     set_breaker_limits,
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
+from agentapp.due import with_configuration
+from agentapp.granting import NewGrant, make_grant, revoke_grant
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
@@ -36,17 +40,19 @@ from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration
+from agentapp.undoing import undo_call
 from approvals import decisions, ledger, standing
 from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
 
 __all__ = [
-    "MAX_INPUT_CHARS", "NewDecision", "NewRun", "Refused", "Started", "answer_question", "ask_agent", "cancel_run",
-    "claim_request", "decide", "engage_switch", "fork_conversation", "hand_back_run", "hand_over", "may_answer",
-    "pause_run", "raise_budget", "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome",
-    "resume_run", "retry_run", "reveal_secret", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",
-    "summarise_conversation", "take_over_run", "undo_decision", "wake_request", "write_message",
+    "MAX_INPUT_CHARS", "NewDecision", "NewGrant", "NewRun", "Refused", "Started", "answer_question", "ask_again",
+    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "engage_switch", "fork_conversation",
+    "hand_back_run", "hand_over", "make_grant", "may_answer", "pause_run", "post_comment", "raise_budget",
+    "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run", "retry_run",
+    "reveal_secret", "revoke_grant", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",
+    "summarise_conversation", "take_over_run", "undo_call", "undo_decision", "wake_request", "write_message",
 ]  # fmt: skip
 
 
@@ -92,7 +98,9 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         raise Refused("not_found", "There is no such request.")
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
-    edited_text, edited_title = _edited(approval, new) if new.type == DecisionType.EDIT else ("", "")
+    edited_text, edited_title, edited_preview = (
+        _edited(approval, new) if new.type == DecisionType.EDIT else ("", "", "")
+    )
     confirmed(approval, new.type, new.via, new.typed, edited_text)
     verdict = decisions.Verdict(
         id=new.id,
@@ -105,6 +113,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         via=new.via,
         edited_text=edited_text,
         edited_title=edited_title,
+        edited_preview=edited_preview,
         assurance=new.assurance,
     )
     return deciding.take(approval, verdict)
@@ -173,8 +182,8 @@ def _resolved(outcome: str, note: str) -> ToolResult:
     )
 
 
-def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
-    """The arguments a person changed, checked as strictly as the model's, and the title they give the card."""
+def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
+    """The arguments a person changed, checked as strictly as the model's; the title and the dry run they come to."""
     try:
         arguments = parse(new.arguments_text)
         canonical(arguments)
@@ -196,9 +205,13 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str]:
     refused_by_types = misfit(tool.name, arguments, tool.version)
     if refused_by_types:
         raise Refused("invalid_arguments", refused_by_types, "args")
-    run = Run.objects.get(pk=approval.run_id)
-    ruling = ruling_for(Situation(run, read_configuration(run, 0), {}, ()), tool, arguments)
+    run = with_configuration().get(pk=approval.run_id)
+    asked = ToolExecution.objects.filter(pk=approval.execution_id).first()
+    origins = partial(provenance.after_edit, approval.provenance, proposed, arguments)
+    situation = Situation(run, read_configuration(run, 0), {}, ())
+    ruling = ruling_for(situation, tool, arguments, again=asked, origins=origins)
     if ruling.verdict == Verdict.DENY:
         raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
     snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return canonical(arguments), sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)
+    title = sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)
+    return canonical(arguments), title, previews.take(tool, arguments)

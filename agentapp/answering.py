@@ -1,4 +1,6 @@
-"""People ask about a call that waits: the agent answers in words, and the call goes on waiting.
+"""People ask about a call that waits: the agent answers in words, and may propose the call anew with other arguments.
+
+Then that is what people are asked about; else the call goes on waiting as it was.
 
 Nothing of it is part of what the model is sent later, and nothing the model says decides. A worker
 that dies in the middle leaves the question open; the next one asks again.
@@ -11,7 +13,7 @@ from datetime import timedelta
 from django.db import DatabaseError
 from django.utils import timezone
 
-from agentapp import budgets, runs
+from agentapp import budgets, executions, runs
 from agentapp.breakers import CircuitOpen
 from agentapp.compilers import compile_messages
 from agentapp.drivers.base import StepRequest
@@ -21,14 +23,15 @@ from agentapp.hooks import HookFailed
 from agentapp.llm import ModelError
 from agentapp.messages import Reply, StopRun, UserMessage
 from agentapp.models import ToolExecution
+from agentapp.proposals import judge_again
 from agentapp.runtime import DriveRuntime, driver_of
 from agentapp.secrecy import secrets_of
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from approvals import decisions, ledger, questions
-from approvals.digest import storable
+from approvals.digest import sha256, storable
 from approvals.masking import blotted
-from approvals.models import Question
+from approvals.models import Approval, Question
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,12 @@ TRY_AGAIN_SECONDS = 10
 ASKED = (
     "A person asks about your proposed call of {tool}, with the arguments {arguments}. It has not run; it still waits "
     "for their decision. They ask:\n\n{question}\n\nAnswer them in a few sentences, from what you know. Say so where "
-    "you do not know. You can call nothing now, and your answer decides nothing."
+    "you do not know. Your answer decides nothing, and nothing runs now. Should the call have other arguments, call "
+    "{tool} once with all of them: it replaces your proposal, and they decide about that."
 )
+INSTEAD = "After a question the agent proposes other arguments."
+NO_WORDS = "(It says nothing beside what it proposes instead.)"
+LOOKED_AT_BY_HOOKS = "a hook looks at what this agent proposes, and cannot be asked here"
 
 
 def answer_people(state: RunState) -> float | None:
@@ -65,7 +72,7 @@ def answer_people(state: RunState) -> float | None:
             log.exception("The question %s could not be put to the agent", question.pk)
             _give_up(state, question, f"asking failed ({type(error).__name__})")
         else:
-            _keep(state, question, reply)
+            _keep(state, waiting[question.approval_id], question, reply)
     return None
 
 
@@ -83,28 +90,55 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
         script=run.script,
         messages=(*compile_messages(run, state.earlier, state.steps, under_way=True), UserMessage(asked)),
         tools=tuple(specs(state.disclosed)),
-        tool_choice="none",
+        tool_choice="auto",
     )
     reply = in_words(driver_of(state), DriveRuntime(state), request)
     return replace(reply, text=blotted(reply.text, secrets_of(execution)))
 
 
-def _keep(state: RunState, question: Question, reply: Reply) -> None:
-    usage, text = reply.usage.credible, storable(reply.text)
+def _keep(state: RunState, execution: ToolExecution, question: Question, reply: Reply) -> None:
+    usage = reply.usage.credible
+    anew, why_not = _proposed_instead(state, execution, reply)
+    text = storable(reply.text).strip() or (NO_WORDS if anew or why_not else "")
+    if why_not:
+        text += f"\n\n(It would propose other arguments, which cannot be: {blotted(why_not, secrets_of(execution))})"
     facts = {
         "model": storable(reply.model)[:120],
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost": None if usage.cost is None else str(usage.cost),
+        **({"proposed_digest": sha256(anew)} if anew else {}),
     }
     with ledger.transaction():
         run = state.locked()
         runs.add_usage(run, usage)
         budgets.spend(run, usage.cost)
-        if not text.strip():
+        if not text:
             decisions.go_on(question.pk, "the agent said nothing")
-        else:
-            decisions.answer(question.pk, text, facts=facts)
+            return
+        approval = Approval.objects.get(pk=question.approval_id)
+        # Whoever has decided meanwhile has decided about the call as it was.
+        waits = approval.state in Approval.UNDECIDED and execution.approval_id == approval.pk
+        anew = anew if waits and not run.is_told_to_stop else ""
+        if decisions.answer(question.pk, text, facts=facts, proposed_text=anew) and anew:
+            decisions.supersede(approval, INSTEAD)
+            executions.set_aside(execution, INSTEAD, anew)
+
+
+def _proposed_instead(state: RunState, execution: ToolExecution, reply: Reply) -> tuple[str, str]:
+    """The arguments the agent proposes instead, checked as any; or why they cannot be. Both empty: it proposes none."""
+    call = next((call for call in reply.tool_calls if call.name == execution.name), None)
+    tool = state.disclosed.get(execution.name)
+    if call is None or tool is None:
+        return "", ""
+    state.refresh_configuration()
+    text, why_not = judge_again(state.situation, call, execution)
+    approval = Approval.objects.get(execution=execution)
+    if text and text == (approval.final_arguments_text or approval.arguments_text):
+        return "", ""
+    if text and state.hooks.at("before_tool_use"):
+        return "", LOOKED_AT_BY_HOOKS
+    return text, why_not
 
 
 def _give_up(state: RunState, question: Question, why: str) -> None:

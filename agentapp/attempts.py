@@ -3,18 +3,20 @@
 import copy
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
+from agentapp import grant_use
 from agentapp.cancellation import Cancellation
 from agentapp.messages import Note, ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.state import RunState
-from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError
+from agentapp.tools.base import LimitReached, OutcomeUnknown, ToolContext, ToolError
+from agentapp.tools.counting import Counter
 from agentapp.tools.results import of_error
 from agentapp.toolset import specs
 
@@ -80,6 +82,24 @@ def stopped(tool: Tool) -> ToolResult:
     return ToolResult(status="fatal_error", reason=Reason.CANCELLED, message=message)
 
 
+def limited(reached: LimitReached) -> ToolResult:
+    """The tool was stopped at a limit. What it had counted before is done, and stays done."""
+    message = f"{reached} What was done stays done: do not propose the whole again, and tell a person what is left."
+    return ToolResult(
+        status="fatal_error",
+        reason=Reason.LIMIT_REACHED,
+        message=message,
+        data={"stopped_at": reached.kind, "done": reached.done},
+        trust="trusted_system",
+    )
+
+
+def with_counts(result: ToolResult, counter: Counter) -> ToolResult:
+    """A result with what the tool counted in its record, however it ended."""
+    counted = counter.facts
+    return replace(result, notes=(*result.notes, Note("counted", counted))) if counted else result
+
+
 def failed(tool: Tool, error: Exception) -> ToolResult:
     if isinstance(error, OutcomeUnknown):
         return ToolResult(status="fatal_error", reason=Reason.OUTCOME_UNKNOWN, message=str(error))
@@ -92,7 +112,12 @@ def failed(tool: Tool, error: Exception) -> ToolResult:
 
 
 def context_of(
-    state: RunState, execution: ToolExecution, tool: Tool, attempt: int, cancelled: threading.Event
+    state: RunState,
+    execution: ToolExecution,
+    tool: Tool,
+    attempt: int,
+    cancelled: threading.Event,
+    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> ToolContext:
     """What a tool is told about the call it answers."""
     run = state.run
@@ -117,6 +142,7 @@ def context_of(
         ),
         tools=tuple(specs(state.disclosed)),
         cancelled=cancelled,
+        counter=grant_use.counter_of(execution, limits),
     )
 
 

@@ -13,9 +13,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from agentapp.models import ApiToken, Conversation, Message, Run
-from approvals import ledger
-from approvals.models import Approval
-from approvals.standing import may_decide
+from approvals import entitlement, ledger
+from approvals.models import Approval, Grant
+from approvals.standing import decides_themself
 
 SCOPES = {
     "runs:create": "Start and cancel runs, fork and summarise conversations",
@@ -23,6 +23,7 @@ SCOPES = {
     "conversations:write": "Speak with customers: open conversations, write, confirm and ask for a person as they say",
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
+    "approvals:comment": "Comment on approvals, as the token's person",
     "events:read": "Read the ledger",
     "configuration:read": "Read agents and tools, and what is stopped",
     "controls:operate": "Engage and release kill switches and reset breakers, as the token's person",
@@ -116,13 +117,7 @@ def visible_messages(user: User) -> QuerySet[Message]:
 
 def visible_approvals(user: User) -> QuerySet[Approval]:
     """The requests a person may see: all, those they may be asked about, or those of their own runs."""
-    if user.has_perm("approvals.view_approval"):
-        return Approval.objects.all()
-    own = Q(starter=user)
-    if user.has_perm("approvals.decide_approval"):
-        links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
-        own |= ~Exists(links) | Exists(links.filter(group__in=user.groups.all()))
-    return Approval.objects.filter(own)
+    return entitlement.visible(user)
 
 
 def may_start(user: User) -> bool:
@@ -146,12 +141,12 @@ def may_pause(user: User, run: Run) -> bool:
 
 def may_take_over(user: User, run: Run) -> bool:
     """Who may speak in the agent's place: who may pause the run, or is asked to decide about one of its calls; where
-    a person is wanted, whoever decides about calls at all.
+    a person is wanted, whoever decides about calls at all. What was lent to somebody is to decide, and no more.
     """
     if may_pause(user, run) or _may_answer(user, run):
         return True
     asked = Approval.objects.filter(run_id=run.pk, state__in=Approval.UNDECIDED).prefetch_related("groups")
-    return any(may_decide(user, approval) is None for approval in asked)
+    return any(decides_themself(user, approval) for approval in asked)
 
 
 def offers_take_over(user: User, run: Run, asked: bool) -> bool:
@@ -187,6 +182,25 @@ def may_raise_budget(user: User, run: Run) -> bool:
 def may_resolve(user: User, run: Run) -> bool:
     """Who may say what became of an unknown call: not the one who started the run."""
     return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk
+
+
+def may_see_grants(user: User) -> bool:
+    """Who may read what people have allowed for a while."""
+    return user.is_active and (user.has_perm("approvals.view_grant") or user.has_perm("approvals.add_grant"))
+
+
+def visible_grants(user: User) -> QuerySet[Grant]:
+    """The grants a person may see: all with the right to view them, else their own and those of requests they see."""
+    if user.has_perm("approvals.view_grant"):
+        return Grant.objects.all()
+    if not may_see_grants(user):
+        return Grant.objects.none()
+    return Grant.objects.filter(Q(made_by=user) | Q(approval__in=visible_approvals(user)))
+
+
+def may_revoke_grant(user: User, grant: Grant) -> bool:
+    """Who may take a grant back: whoever made it, may make one, or may stop things."""
+    return user.is_active and (grant.made_by_id == user.pk or user.has_perm("approvals.add_grant") or may_stop(user))
 
 
 def may_stop(user: User) -> bool:

@@ -27,7 +27,7 @@ Scope = Breaker.Scope
 # One tool that fails must not take the others of its source with it.
 _SOURCE_FACTOR = 2
 # Results that say nothing about how well the thing called is.
-_NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED}
+_NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED, Reason.LIMIT_REACHED}
 
 
 @dataclass(frozen=True)

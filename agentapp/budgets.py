@@ -13,9 +13,11 @@ from django.db.models import F
 
 from agentapp import runs
 from agentapp.messages import StopSignal
-from agentapp.models import Agent, Run, Spending
+from agentapp.models import Agent, Run, Spending, ToolExecution
 from agentapp.reasons import StopReason
 from agentapp.transcript import StepRows
+
+NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Breach:
     """A person may allow more; else the run stops, or the call is refused."""
     until: datetime | None = None
     """When a limit of a day has room again by itself. None: only a person makes room."""
+
+
+def cost_of(execution: ToolExecution) -> Decimal:
+    """What one call takes, however it ends."""
+    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def next_step_cost(steps: Sequence[StepRows]) -> Decimal:

@@ -1,6 +1,7 @@
 """What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
+from agentapp import previews
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
@@ -15,6 +17,7 @@ from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
+from agentapp.weighing import Weighed
 from approvals import standing
 from approvals.cards import Card, digest_of
 from approvals.digest import canonical, parse
@@ -43,6 +46,9 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
     replaced = _replaced(execution)
     if replaced is None or replaced.tool_version != tool.version:
         return AskedFor(proposed_text(execution, tool), replaced)
+    anew = replaced.questions.exclude(proposed_text="").last()
+    if anew is not None:
+        return AskedFor(anew.proposed_text, replaced)
     edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
     if edit is not None:
         return AskedFor(edit.arguments_text, replaced, edit.user_id)
@@ -63,7 +69,7 @@ def build(
     steps: list[StepRows],
     execution: ToolExecution,
     tool: Tool,
-    ruling: Ruling,
+    weighed: Weighed,
     asked: AskedFor,
     kind: ApprovalKind = ApprovalKind.AUTHORIZATION,
 ) -> Card:
@@ -71,7 +77,7 @@ def build(
 
     Looks up the state the decision rests on; writes nothing.
     """
-    ruling = _of_customer(ruling) if kind == ApprovalKind.CONFIRMATION else _confirmed(ruling)
+    ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
@@ -95,30 +101,50 @@ def build(
         evidence=evidence(run, steps, execution),
         explanation=_cut(steps[-1].step.text, MAX_EXPLANATION_CHARS),
         snapshot_text=snapshot_text,
-        difference=_difference(asked.replaces, snapshot_text),
-        rule=ruling.rule,
-        reason=ruling.reason,
-        condition=ruling.condition,
-        rule_values=ruling.values,
-        risk=ruling.risk,
-        allowed_decisions=tuple(ruling.allowed_decisions),
-        approvals_needed=1 if kind == ApprovalKind.CONFIRMATION else standing.people_needed(ruling),
+        preview_text=previews.take(tool, arguments),
+        difference=_difference(asked.replaces, snapshot_text, asked.text, tool.secret_fields),
+        risk_factors=weighed.factors,
+        provenance=weighed.provenance,
         starter_id=run.starter_id,
-        starter_excluded=ruling.starter_excluded,
-        hold_seconds=0 if kind == ApprovalKind.CONFIRMATION else _hold_seconds(ruling),
-        on_expiry=ruling.on_expiry,
-        expires_seconds=ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
-        groups=tuple(ruling.groups),
         supersedes_id=asked.replaces.pk if asked.replaces else None,
         editor_id=asked.editor_id,
         kind=kind,
+        **_terms_of(ruling, kind),
     )
+
+
+def _terms_of(ruling: Ruling, kind: ApprovalKind) -> dict[str, Any]:
+    """What stopped the call, and how it is decided: by whom, how many, what they may, and until when."""
+    terms, confirms = standing.terms_of(ruling), kind == ApprovalKind.CONFIRMATION
+    people = terms.fewest if terms else standing.people_needed(ruling)
+    return {
+        "rule": ruling.rule,
+        "reason": ruling.reason,
+        "condition": ruling.condition,
+        "rule_values": ruling.values,
+        "risk": ruling.risk,
+        "allowed_decisions": tuple(ruling.allowed_decisions),
+        "approvals_needed": 1 if confirms else people,
+        "terms": tuple(terms.as_json()),
+        "about": ruling.about,
+        "starter_excluded": ruling.starter_excluded,
+        "hold_seconds": 0 if confirms else _hold_seconds(ruling),
+        "on_expiry": ruling.on_expiry,
+        "expires_seconds": ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
+        "groups": tuple(ruling.groups),
+        "escalation": ruling.escalation,
+        "target_seconds": _target_seconds(ruling, kind),
+        "business_hours": ruling.business_hours,
+    }
 
 
 def _of_customer(ruling: Ruling) -> Ruling:
     """The terms by which a customer is asked: yes or no, by one, at once."""
     allowed = (str(DecisionType.APPROVE), str(DecisionType.REJECT))
-    return replace(ruling, groups=(), starter_excluded=False, allowed_decisions=allowed)
+    return replace(
+        ruling, groups=(), terms=(), about={}, starter_excluded=False, allowed_decisions=allowed, escalation=(),
+        business_hours=False,
+    )  # fmt: skip
 
 
 def _confirmed(ruling: Ruling) -> Ruling:
@@ -133,6 +159,13 @@ def _hold_seconds(ruling: Ruling) -> int:
     """How long a decision can be undone. At critical risk a rule can make it longer only."""
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return min(max(hold, CRITICAL_HOLD_SECONDS) if ruling.risk == Risk.CRITICAL else hold, 60)
+
+
+def _target_seconds(ruling: Ruling, kind: ApprovalKind) -> int | None:
+    """Within which time somebody should decide. Targets are for people, not for customers."""
+    if kind == ApprovalKind.CONFIRMATION:
+        return None
+    return ruling.target_seconds or settings.APPROVAL_TARGET_SECONDS or None
 
 
 def proposed_text(execution: ToolExecution, tool: Tool) -> str:
@@ -167,6 +200,8 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
             "at": run.created_at.isoformat(),
         }
     ]
+    if run.undoes_id is not None:
+        items.append(_taken_back(run))
     answered = [
         execution
         for rows in steps
@@ -189,6 +224,21 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
         )
     items += _guidelines(run, call)
     return [{"n": number, **item} for number, item in enumerate(items, start=1)]
+
+
+def _taken_back(run: Run) -> dict[str, Any]:
+    """The call that the run takes back, as it ran."""
+    done = ToolExecution.objects.select_related("tool", "run").get(undone_in=run)
+    secret = done.tool.secret_fields if done.tool is not None else ()
+    ran = {"tool": done.name, "arguments": masked(done.args, secret), "result": masked(done.value, secret)}
+    return {
+        "kind": "result",
+        "title": f"The call to be taken back, of {done.run.reference}",
+        "body": _cut(json.dumps(ran, ensure_ascii=False, indent=2), MAX_EVIDENCE_CHARS),
+        "trust": done.trust,
+        "ref": done.evidence_ref,
+        **_when(done),
+    }
 
 
 def _guidelines(run: Run, call: ToolExecution) -> list[dict[str, Any]]:
@@ -232,11 +282,19 @@ def _replaced(execution: ToolExecution) -> Approval | None:
     return earlier.order_by("-created_at").first()
 
 
-def _difference(replaced: Approval | None, snapshot_text: str) -> list[dict[str, Any]]:
-    """What is not as it was when people were asked before: [{"name", "was", "now"}]."""
+def _difference(
+    replaced: Approval | None, snapshot_text: str, text: str, secrets: Collection[str]
+) -> list[dict[str, Any]]:
+    """What is not as it was when people were asked before: [{"name", "was", "now"}]; of the arguments, it says so."""
     if replaced is None:
         return []
+    before = masked(parse(replaced.final_arguments_text or replaced.arguments_text), secrets)
+    arguments = _changed(before, masked(parse(text), secrets))
     was = parse(replaced.snapshot_text) if replaced.snapshot_text else {}
     now = parse(snapshot_text) if snapshot_text else {}
+    return [*({**line, "of": "arguments"} for line in arguments), *_changed(was, now)]
+
+
+def _changed(was: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
     names = sorted({*was, *now})
     return [{"name": n, "was": was.get(n), "now": now.get(n)} for n in names if was.get(n) != now.get(n)]

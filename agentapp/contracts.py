@@ -109,6 +109,8 @@ def contract_columns(tool: base.Tool) -> dict[str, Any]:
         "confirm_template": tool.confirm,
         "declared_effect_class": tool.effect or "",
         "takes_snapshot": tool.snapshot is not None,
+        "takes_preview": tool.preview is not None,
+        "undone_by": tool.undone_by,
         "output_schema": tool.output_schema,
         "business_key_template": tool.business_key,
         "return_direct": tool.return_direct,

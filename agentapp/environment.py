@@ -92,6 +92,12 @@ def read_provider_ids(raw: str) -> list[str]:
     return ids
 
 
+def read_slug(raw: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", raw):
+        raise ValueError("It is made of small letters, digits and dashes.")
+    return raw
+
+
 def read_redis_url(raw: str) -> str:
     if not raw.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("It starts with redis://, rediss:// or unix://.")

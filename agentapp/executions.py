@@ -12,6 +12,8 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models import F
 
+from agentapp.call_events import record as record
+from agentapp.call_events import record_subagent as record_subagent
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
@@ -20,7 +22,7 @@ from agentapp.tools.results import MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS, kept
 from approvals import ledger, people
 from approvals.clock import Now
 from approvals.digest import sha256, storable, storable_json
-from approvals.models import Approval, EffectClass
+from approvals.models import Approval, EffectClass, Grant
 
 MAX_REASON_CHARS = 40
 TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
@@ -121,7 +123,9 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
         raise Overtaken("a call that was to wait has been answered meanwhile")
 
 
-def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "") -> bool:
+def begin(
+    execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "", grant: Grant | None = None
+) -> bool:
     """Mark a call as running, before it runs. False: it is not in a state from which it may start.
 
     Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
@@ -136,6 +140,7 @@ def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed
                 executed_text=executed_text,
                 idempotency_key=key,
                 allowed_by=allowed_by,
+                grant=grant,
                 attempts=F("attempts") + 1,
                 started_at=Now(),
             )
@@ -146,14 +151,9 @@ def begin(execution: ToolExecution, executed_text: str, key: str | None, allowed
     if not changed:
         return False
     execution.state, execution.executed_text, execution.idempotency_key = State.EXECUTING, executed_text, key
-    execution.allowed_by, execution.attempts = allowed_by, execution.attempts + 1
-    started = {
-        "approval": str(execution.approval_id or ""),
-        "allowed_by": allowed_by,
-        "attempt": execution.attempts,
-        "executed_digest": sha256(executed_text),
-    }
-    record(execution, "started", started)
+    execution.allowed_by, execution.grant, execution.attempts = allowed_by, grant, execution.attempts + 1
+    started = {"approval": str(execution.approval_id or ""), "allowed_by": allowed_by, "attempt": execution.attempts}
+    record(execution, "started", {**started, "executed_digest": sha256(executed_text)})
     return True
 
 
@@ -194,6 +194,13 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         record(outcome.execution, "completed", _result_facts(outcome.execution))
     if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
+
+
+def compare(execution: ToolExecution, comparison: dict[str, Any], facts: dict[str, Any]) -> None:
+    """Keep what a dry run had foreseen of a call beside what came of it."""
+    execution.comparison = comparison
+    if ToolExecution.objects.filter(pk=execution.pk, comparison__isnull=True).update(comparison=comparison):
+        record(execution, "compared", facts)
 
 
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
@@ -260,23 +267,26 @@ def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str)
 def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
     """A person wants an unknown call tried again: it is proposed anew and asks as before. Same row, same key."""
     changed = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN).update(
-        state=State.PROPOSED, approval=None, started_at=None, allowed_by="", reason="", outcome_note=note
+        state=State.PROPOSED, approval=None, grant=None, started_at=None, allowed_by="", reason="", outcome_note=note
     )
     if changed:
         record(execution, "reopened", {"note": note[:500]}, actor)
     return bool(changed)
 
 
-def set_aside(execution: ToolExecution, why: str) -> bool:
+def set_aside(execution: ToolExecution, why: str, anew: str = "") -> bool:
     """Take a call that has not started back to proposed, so that it asks again: what it rested on has changed.
 
+    `anew`: the arguments it is proposed with now, where that is what has changed.
     False: it has started, or is answered.
     """
     unstarted = ToolExecution.objects.filter(pk=execution.pk, state__in=[State.WAITING, State.READY])
-    changed = unstarted.update(state=State.PROPOSED, approval=None, allowed_by="")
+    digest = sha256(anew) if anew else execution.arguments_digest
+    changed = unstarted.update(state=State.PROPOSED, approval=None, allowed_by="", arguments_digest=digest)
     if changed:
         execution.state, execution.approval, execution.allowed_by = State.PROPOSED, None, ""
-        record(execution, "set_aside", {"why": why})
+        execution.arguments_digest = digest
+        record(execution, "set_aside", {"why": why, **({"arguments_digest": digest} if anew else {})})
     else:
         execution.refresh_from_db()
     return bool(changed)
@@ -305,18 +315,6 @@ def cancel_open(run: Run, why: str) -> int:
     for execution in executions:
         record(execution, "cancelled", {"why": why})
     return len(executions)
-
-
-def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
-    """Note a fact about one call in its run's chain. `what` is a whole type where there is a dot in it."""
-    subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
-    ledger.record(ledger.run_chain(execution.run_id), what if "." in what else f"tool_call.{what}", subject, actor)
-
-
-def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[str, Any]) -> None:
-    """Note in the asking run's chain what became of the run that answers one of its calls."""
-    subject = {"run": str(child.pk), "agent": child.agent.name, "execution": str(execution.pk), **data}
-    ledger.record(ledger.run_chain(execution.run_id), f"subagent.{what}", subject)
 
 
 def result_value(execution: ToolExecution) -> Any:

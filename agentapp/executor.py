@@ -15,6 +15,8 @@ from agentapp import (
     cards,
     endings,
     executions,
+    foresight,
+    grant_use,
     late,
     points,
     recheck,
@@ -28,10 +30,11 @@ from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import StopRun, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.proposals import ruling_for
+from agentapp.proposals import ruling_for, wanted_of
 from agentapp.reasons import Reason
 from agentapp.state import RunState
-from agentapp.tools.base import Cancelled
+from agentapp.tools.context import Cancelled
+from agentapp.tools.counting import LimitReached
 from agentapp.tools.results import checked
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
@@ -39,10 +42,8 @@ from agentapp.waiting import Settled
 from approvals import decisions, ledger
 from approvals.digest import parse
 from approvals.models import Approval, Verdict
-from approvals.policy import Ruling
 
 State = ToolExecution.State
-NOTHING = Decimal(0)
 
 
 def settle(state: RunState) -> Settled:
@@ -72,7 +73,7 @@ def settle(state: RunState) -> Settled:
             if waiting.park_for_switch(state, switch):
                 return Settled(parked=True)
         elif subagents.is_asking(first):
-            if not subagents.collect(state, rows) and waiting.wait_for_agents(state, rows):
+            if not subagents.collect(state, rows) and waiting.let_go(state, rows, Run.WaitingFor.SUBAGENT):
                 return Settled(parked=True)
         elif first.state == State.OUTCOME_UNKNOWN:
             if waiting.park(state, rows, Run.WaitingFor.OUTCOME):
@@ -121,7 +122,7 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
             tool = state.configuration.tools.get(read.name, read.tool)
             if waiting.switch_before(state, read) is not None:
                 break
-            ruling = ruling_for(state.situation, tool, parse(text))
+            ruling = ruling_for(state.situation, tool, parse(text), again=read, begins=True)
             refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
             if refusal is None and ruling.verdict == Verdict.ALLOW and not tool.consequential:
                 refusal = recheck.circuit_open(state, tool)
@@ -133,7 +134,7 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
             elif tool.consequential:
                 executions.reclassify(read, tool)
             else:
-                subagents.begin(state, read, text, None, allowed_by=_allowed_by(ruling))
+                subagents.begin(state, read, text, None, allowed_by=grant_use.allowed_by(ruling))
 
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
@@ -146,17 +147,13 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
     results = {key: future.result() for key, future in running.items()}
     called = {read.pk for read in distinct.values()}
-    outcomes = [
-        _outcome(
-            state, read, results[read.name, read.arguments_digest], cost=_cost(read) if read.pk in called else NOTHING
-        )
-        for read in reads
-    ]
+    costs = {read.pk: budgets.cost_of(read) if read.pk in called else budgets.NOTHING for read in reads}
+    outcomes = [_outcome(state, read, results[read.name, read.arguments_digest], costs[read.pk]) for read in reads]
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
         steering.heed(run, reads)
-        budgets.pay(run, sum((outcome.cost for outcome in outcomes), NOTHING))
+        budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
             breakers.note_call(run, read.tool, results[key].result)
@@ -210,8 +207,9 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         tool = state.configuration.tools.get(tool.name, tool)
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
         refusal = refusal or recheck.cannot_be_asked(state, tool)
-        ruling = ruling_for(state.situation, tool, parse(text))
-        if refusal is None and ruling.verdict == Verdict.ASK:
+        ruling = ruling_for(state.situation, tool, parse(text), again=execution, begins=True)
+        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling), ruling.verdict == Verdict.ASK
+        if refusal is None and asks and not grant_use.find(state.configuration, wanted):
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
         if waiting.switch_before(state, execution) is not None:
@@ -222,15 +220,14 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
-        if not subagents.begin(state, execution, text, key, allowed_by=_allowed_by(ruling)):
+        grant = grant_use.use(state.configuration, wanted, execution) if asks else None
+        if asks and grant is None:
+            executions.set_aside(execution, "The grant that was to allow it does not, or no more.")
+            return
+        if not subagents.begin(state, execution, text, key, grant_use.allowed_by(ruling, grant), grant):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):
         _run_begun(state, execution, tool)
-
-
-def _allowed_by(ruling: Ruling) -> str:
-    """What lets a call run without a person, as its row says it."""
-    return f"rule:{ruling.rule}" if ruling.rule else "read"
 
 
 def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -> Settled | None:
@@ -248,12 +245,15 @@ def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -
     elif approval.state in (Approval.State.REJECTED, Approval.State.RESPONDED, Approval.State.EXPIRED):
         if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
             return waiting.tell(state, execution, approval)
+    elif approval.state in Approval.UNDECIDED and any(call.state == State.PROPOSED for call in rows.open):
+        # A later call of the step asks anew; its card need not wait for what stands before it.
+        return Settled(parked=True) if waiting.hold(state, rows) else None
     elif approval.state not in Approval.UNDECIDED:
         with ledger.transaction():
             state.locked()
             executions.set_aside(execution, f"The request was {approval.state}.")
         return None
-    return Settled(parked=True) if waiting.park(state, rows, Run.WaitingFor.APPROVAL) else None
+    return Settled(parked=True) if waiting.let_go(state, rows, Run.WaitingFor.APPROVAL) else None
 
 
 def _run_approved(state: RunState, execution: ToolExecution, approval: Approval) -> None:
@@ -275,7 +275,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         key = recheck.key_of(execution, tool, text)
         done = recheck.holder_of(execution, key)
         refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(done)
-        ruling = ruling_for(state.situation, tool, parse(text))
+        ruling = recheck.ruling_of(state, execution, approval, tool, text)
         refusal = refusal or recheck.denied(ruling)
         stale = "" if refusal else recheck.stale(state, approval, ruling, snapshot)
         if stale:
@@ -296,6 +296,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
+        execution.by_agent = approval.editor_id is None and not approval.is_edited  # type: ignore[attr-defined]
         if not subagents.begin(state, execution, text, key):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):
@@ -314,7 +315,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         lambda result: attempts.may_be_tried_again(result) or result.reason == Reason.OUTCOME_UNKNOWN,
     )
     execution.attempts = tried.attempts
-    outcome = _outcome(state, execution, tried, _cost(execution))
+    outcome = _outcome(state, execution, tried, budgets.cost_of(execution))
     try:
         with ledger.transaction():
             run = state.locked()
@@ -330,6 +331,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
     except runs.LeaseLost:
         late.keep(outcome, attempt)
         raise
+    foresight.hold_against(state, execution, tool, tried.result)
 
 
 def _store(outcome: Outcome) -> None:
@@ -340,11 +342,6 @@ def _store(outcome: Outcome) -> None:
             raise executions.Overtaken("a call that nobody knows about has an answer already")
     else:
         executions.finish([outcome])
-
-
-def _cost(execution: ToolExecution) -> Decimal:
-    """What one call takes, however it ends."""
-    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
@@ -358,8 +355,8 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         if execution.state != State.EXECUTING:  # it answered, late
             return
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
-            executions.lose(execution, _cost(execution))
-            budgets.pay(run, _cost(execution))
+            executions.lose(execution, budgets.cost_of(execution))
+            budgets.pay(run, budgets.cost_of(execution))
             return
         executions.repeat(execution)
     _run_begun(state, execution, tool)
@@ -376,16 +373,19 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."
         )
     with state.cancellation.call() as cancelled:
-        context = attempts.context_of(state, execution, tool, attempt, cancelled)
+        context = attempts.context_of(state, execution, tool, attempt, cancelled, implementation.limits)
         try:
             result = within(tool.timeout_seconds, implementation.run, parse(text), context)
-            return checked(result, tool.output_schema, acted=tool.consequential)
+            result = checked(result, tool.output_schema, acted=tool.consequential)
         except DeadlineExceeded:
             cancelled.set()  # it is left behind; it may learn so
-            return attempts.timed_out(tool)
+            result = attempts.timed_out(tool)
         except Cancelled:
-            return attempts.stopped(tool)
+            result = attempts.stopped(tool)
+        except LimitReached as reached:
+            result = attempts.limited(reached)
         except StopRun as stop:
-            return points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
+            result = points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
         except Exception as error:  # a tool's own code may fail in any way
-            return attempts.failed(tool, error)
+            result = attempts.failed(tool, error)
+    return attempts.with_counts(result, context.counter)

@@ -229,7 +229,7 @@ def _take_step(state: RunState) -> bool:
     reply = replace(reply, tool_calls=tuple(guarded.calls))
     reply = without_secrets(reply, state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
-    situation = Situation(state.run, state.configuration, callable_now, state.steps)
+    situation = Situation(state.run, state.configuration, callable_now, state.steps, state.earlier)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
     with ledger.transaction():
         made = (state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
@@ -240,7 +240,7 @@ def _take_step(state: RunState) -> bool:
             # Something was configured or stopped meanwhile: the calls are checked by what holds now.
             state.refresh_configuration(always=True)
             now_callable = {name: tool for name, tool in state.disclosed.items() if name in callable_now}
-            situation = Situation(state.run, state.configuration, now_callable, state.steps)
+            situation = Situation(state.run, state.configuration, now_callable, state.steps, state.earlier)
             proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
             step = runs.record_step(*made)
         if step is None:

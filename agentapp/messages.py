@@ -10,6 +10,9 @@ from agentapp.considered import Guidance
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 100_000
 
+# Why the result of a call that acted is none that was promised.
+ACTED = ("tool_result_invalid", "limit_reached")
+
 ResultStatus = Literal["ok", "refused", "retryable_error", "fatal_error"]
 Trust = Literal["trusted_system", "untrusted_content"]
 
@@ -149,8 +152,8 @@ class ToolResult:
 
     @property
     def took_effect(self) -> bool:
-        """Whether the tool did what it was asked for: it ran, though what it gave may not be as promised."""
-        return self.status == "ok" or self.reason == "tool_result_invalid"
+        """Whether the tool did what it was asked for, or some of it: what it gave may not be as promised."""
+        return self.status == "ok" or self.reason in ACTED
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,9 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     Kind.DUE_SOON: (BROWSER,),
     Kind.FAILED: (BROWSER, MAIL),
     Kind.ANSWERED: (BROWSER,),
+    Kind.REMINDED: (MAIL,),
+    Kind.ESCALATED: (MAIL,),
+    Kind.MENTIONED: (BROWSER, MAIL),
 }
 # Each is counted whenever its page is shown.
 MAX_VIEWS = 8
@@ -102,7 +105,7 @@ def manners_of(row: Preferences) -> Manners:
     """The same of one person, from what they have set."""
     mailed = frozenset(kind for kind in DEFAULTS if MAIL in ways(row, kind))
     quiet = (row.quiet_from, row.quiet_until) if row.quiet_from and row.quiet_until else None
-    return Manners(mailed, quiet, row.shows_arguments)
+    return Manners(mailed, quiet, row.shows_arguments, row.least_risk)
 
 
 def save_view(user: User, page: str, name: str, query: str) -> SavedView:

@@ -4,13 +4,27 @@ In order: well-formed, disclosed, arguments fit the schema, not a repetition, pe
 within limits. The result is a Proposal: refused with a reason, ready to run, or to be asked about.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
-from agentapp import agent_tools, breakers, budgets, business_keys, call_limits, customer_links, runs
+from django.conf import settings
+
+from agentapp import (
+    agent_tools,
+    breakers,
+    budgets,
+    business_keys,
+    call_limits,
+    customer_links,
+    grant_use,
+    provenance,
+    runs,
+)
+from agentapp.compilers import Earlier
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -18,9 +32,11 @@ from agentapp.reasons import Reason
 from agentapp.tools.arguments import effective, misfit
 from agentapp.tools.schema import InvalidSchema, check_arguments
 from agentapp.toolset import Configuration
+from agentapp.totals import KeptCalls
 from agentapp.transcript import StepRows
-from approvals import policy
+from approvals import moments, policy, shadows
 from approvals.digest import MAX_BYTES, MalformedJSON, canonical, parse, sha256
+from approvals.granted import Wanted
 from approvals.models import Verdict
 from approvals.policy import Ruling
 
@@ -37,6 +53,21 @@ class Situation:
     configuration: Configuration
     disclosed: dict[str, Tool]
     steps: Sequence[StepRows]
+    earlier: Earlier | None = None
+
+    @cached_property
+    def sources(self) -> provenance.Sources:
+        """What the model had been told when it proposed these calls: nothing of the step that they belong to."""
+        steps = [rows for rows in self.steps if not rows.open]
+        return provenance.sources_of(past_of(self.run, steps, self.earlier))
+
+
+def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> provenance.Past:
+    """What was said and done before, of what has been read already."""
+    if earlier is None:
+        return provenance.Past(run, steps)
+    before = [rows for made in earlier.steps.values() for rows in made]
+    return provenance.Past(run, [*before, *earlier.kept, *steps], [*earlier.messages, *earlier.meanwhile])
 
 
 class _Refused(Exception):
@@ -94,11 +125,45 @@ def _is_free(situation: Situation, tool: Tool | None) -> bool:
     return tool is not None and not tool.consequential and not situation.configuration.breakers_of(tool)
 
 
-def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, always_ask: bool = False) -> Ruling:
-    """What the rules say about a call now."""
+def ruling_for(
+    situation: Situation,
+    tool: Tool,
+    arguments: dict[str, Any],
+    *,
+    always_ask: bool = False,
+    again: ToolExecution | None = None,
+    begins: bool = False,
+    watched: bool = False,
+    origins: Callable[[], list[dict[str, Any]]] | None = None,
+) -> Ruling:
+    """What the rules say about a call now; `watched`: and beside it what drafts would have said, deciding nothing.
+
+    `again`: its row, where it was proposed before: it does not count in its own totals. `begins`: in the transaction
+    in which it may begin, so that no other call that totals would count begins at the same time. `origins`: where its
+    values came from, where that has been found before.
+    """
+    run = situation.run
+    history = KeptCalls(run, situation.configuration.tools, runs.clock(run), again, begins, arguments)
+    found = origins or partial(origins_for, situation, tool, arguments)
+    call = _as_rules_see_it(situation, tool, arguments, history, found, always_ask)
+    rules, watching = situation.configuration.rules, situation.configuration.shadows
+    ruling = policy.evaluate(rules, call)
+    if ruling.customer and not customer_links.reaches_customer(run):
+        ruling = ruling.without_customer()
+    return replace(ruling, shadow=shadows.verdicts(watching, rules, call)) if watched and watching else ruling
+
+
+def _as_rules_see_it(
+    situation: Situation,
+    tool: Tool,
+    arguments: dict[str, Any],
+    history: KeptCalls,
+    origins: Callable[[], list[dict[str, Any]]],
+    always_ask: bool,
+) -> policy.Call:
     run = situation.run
     probes = tool.consequential and situation.configuration.breakers_of(tool)
-    call = policy.Call(
+    return policy.Call(
         tool=tool.name,
         effect_class=tool.effect_class,
         arguments=arguments,
@@ -106,11 +171,26 @@ def ruling_for(situation: Situation, tool: Tool, arguments: dict[str, Any], *, a
         route=run.route,
         run={"id": str(run.pk), "title": run.title, "step": run.step_count, "metadata": run.metadata},
         customer=run.customer,
-        always_ask=always_ask or bool(probes) or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
+        always_ask=always_ask
+        or bool(probes)
+        or run.undoes_id is not None  # taking a call back is asked about whatever the rules allow
+        or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
         secret=tuple(tool.secret_fields),
+        now=moments.seen(runs.clock(run), settings.BUSINESS_HOURS),
+        environment=settings.ENVIRONMENT,
+        history=history,
+        origins=lambda: provenance.by_argument(origins(), tool.input_schema),
     )
-    ruling = policy.evaluate(situation.configuration.rules, call)
-    return ruling.without_customer() if ruling.customer and not customer_links.reaches_customer(run) else ruling
+
+
+def origins_for(
+    situation: Situation, tool: Tool, arguments: dict[str, Any], was: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Where the value of each argument came from. `was`: the call before a person changed it."""
+    found = provenance.origins_of(
+        situation.sources, arguments, schema=tool.input_schema, was=was, secret=tool.secret_fields
+    )
+    return [origin.as_json() for origin in found]
 
 
 def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Proposal]) -> Proposal:
@@ -133,7 +213,8 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
-        ruling = ruling_for(situation, tool, arguments, always_ask=_needs_budget(situation.run, tool, before))
+        costs = _needs_budget(situation.run, tool, before)
+        ruling = ruling_for(situation, tool, arguments, always_ask=costs, watched=True)
         if ruling.verdict == Verdict.DENY:
             raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
         _within_limits(situation, tool, before)
@@ -142,9 +223,41 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
             call, tool, arguments, text, ruling.as_json() if ruling else {}, refusal=refused.result,
             replay_of=refused.replay_of,
         )  # fmt: skip
-    allowed = ruling.verdict == Verdict.ALLOW
-    by = (f"rule:{ruling.rule}" if ruling.rule else "read") if allowed else ""
-    return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not allowed)
+    if ruling.verdict == Verdict.ALLOW:
+        return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=grant_use.allowed_by(ruling))
+    # As it looks now: when its turn comes, the grant is looked at again and the call is counted.
+    found = grant_use.find(situation.configuration, wanted_of(situation, tool, arguments, ruling))
+    by = grant_use.allowed_by(ruling, found[0]) if found else ""
+    return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not found)
+
+
+def wanted_of(situation: Situation, tool: Tool, arguments: dict[str, Any], ruling: Ruling) -> Wanted:
+    """A call as grants see it, with the arguments that hold what came from outside: found once, if anybody asks."""
+    outside = cache(lambda: tuple(provenance.from_outside(origins_for(situation, tool, arguments))))
+    return grant_use.wanted(situation.run, tool, arguments, ruling, outside)
+
+
+def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution) -> tuple[str, str]:
+    """The arguments of a call that is proposed instead of one that waits, and why they cannot be: one of them is empty.
+
+    It is asked about whatever the rules allow, and counts as the call that it replaces.
+    """
+    try:
+        arguments = _well_formed(call)
+        tool = _disclosed(situation, call.name)
+        arguments = effective(tool, arguments)
+        _fits(tool, arguments)
+        text = canonical(arguments)
+        if len(text.encode()) > MAX_BYTES:
+            raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+        _is_new(situation, tool, sha256(text), [])
+        _is_one_act(tool, arguments, [])
+        ruling = ruling_for(situation, tool, arguments, again=instead_of)
+        if ruling.verdict == Verdict.DENY:
+            raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+    except _Refused as refused:
+        return "", refused.result.message
+    return text, ""
 
 
 def _needs_budget(run: Run, tool: Tool, before: list[Proposal]) -> bool:

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     TOOL_FAILURE = "tool_failure"
     TOOL_RESULT_INVALID = "tool_result_invalid"
     RESULT_TOO_LARGE = "result_too_large"
+    LIMIT_REACHED = "limit_reached"
     OUTCOME_UNKNOWN = "outcome_unknown"
     CANCELLED = "cancelled"
     DECISION_EXTRACTION = "decision_extraction"

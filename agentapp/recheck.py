@@ -1,17 +1,19 @@
 """What is looked at again when a call that was proposed earlier is about to run."""
 
+from functools import partial
+
 from django.contrib.auth.models import User
 
-from agentapp import breakers, business_keys
+from agentapp import breakers, business_keys, provenance
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
-from agentapp.proposals import NO_BUSINESS_KEY, stopped_by_breaker
+from agentapp.proposals import NO_BUSINESS_KEY, ruling_for, stopped_by_breaker
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
 from approvals import standing
 from approvals.digest import parse, sha256
-from approvals.models import Approval, Verdict
+from approvals.models import Approval, Risk, Verdict
 from approvals.policy import Ruling
 
 
@@ -38,6 +40,8 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
+    if approval.terms and not standing.is_enough(approval):
+        return "Of those who approved, not enough count any more."
     if not standing.is_bound(approval):
         return "The request on record is not what people approved."
     if snapshot != approval.snapshot_text:
@@ -49,10 +53,18 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     return ""
 
 
+def ruling_of(state: RunState, execution: ToolExecution, approval: Approval, tool: Tool, text: str) -> Ruling:
+    """What the rules say now about the call people were asked about: its values came from where they saw they did."""
+    was = parse(approval.arguments_text)
+    origins = partial(provenance.after_edit, approval.provenance, was, parse(text)) if approval.provenance else None
+    return ruling_for(state.situation, tool, parse(text), again=execution, begins=True, origins=origins)
+
+
 def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) -> bool:
     """Whether people must allow what the customer has confirmed: by the rules of now, or as it was proposed."""
     asked = (Ruling.from_json(execution.ruling), ruling)
-    return approval.asks_customer and any(one.verdict == Verdict.ASK and one.people for one in asked)
+    weighty = approval.risk in (Risk.HIGH, Risk.CRITICAL)
+    return approval.asks_customer and (weighty or any(one.verdict == Verdict.ASK and one.people for one in asked))
 
 
 def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:

@@ -15,6 +15,7 @@ _CONFIGURED = {
         "guideline",
         "guidelinerelation",
         "toolrelation",
+        "webhookendpoint",
     ],
     "approvals": ["rule", "channel"],
 }
@@ -27,8 +28,14 @@ _CONFIGURE = [
 
 ROLES: dict[str, list[str]] = {
     "viewer": [*_RUNS_READ],
-    "approver": [*_RUNS_READ, "approvals.decide_approval", "agentapp.resolve_outcome", "agentapp.start_run"],
-    "operator": [*_RUNS_READ, "agentapp.start_run", "agentapp.cancel_run", "agentapp.pause_run"],
+    "approver": [
+        *_RUNS_READ,
+        "approvals.decide_approval",
+        "agentapp.resolve_outcome",
+        "agentapp.start_run",
+        "agentapp.undo_call",
+    ],
+    "operator": [*_RUNS_READ, "agentapp.start_run", "agentapp.cancel_run", "agentapp.pause_run", "agentapp.undo_call"],
     "manager": [
         *_RUNS_READ,
         "agentapp.pause_run",
@@ -36,7 +43,10 @@ ROLES: dict[str, list[str]] = {
         "approvals.view_approval",
         "approvals.view_decision",
         "approvals.view_event",
+        "approvals.view_grant",
         "approvals.view_notification",
+        "approvals.view_delegation",
+        "approvals.revoke_delegation",
         *_CONTROLS,
     ],
     "admin": [
@@ -50,10 +60,14 @@ ROLES: dict[str, list[str]] = {
         "agentapp.add_apitoken",
         "agentapp.change_apitoken",
         "agentapp.view_apitoken",
+        "agentapp.view_webhookdelivery",
         "approvals.view_approval",
         "approvals.view_decision",
         "approvals.view_event",
+        "approvals.view_grant",
         "approvals.view_notification",
+        "approvals.view_delegation",
+        "approvals.revoke_delegation",
         "auth.view_user",
         "auth.add_user",
         "auth.change_user",

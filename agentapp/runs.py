@@ -26,7 +26,7 @@ from agentapp.due import told_to_stop as told_to_stop
 from agentapp.due import unfinished as unfinished
 from agentapp.due import with_configuration as with_configuration
 from agentapp.messages import Reply, StopSignal, Usage
-from agentapp.models import Agent, ApiToken, Conversation, Run, Step
+from agentapp.models import Agent, ApiToken, Conversation, Run, Step, ToolExecution
 from agentapp.pauses import exclude as exclude
 from agentapp.pauses import hand_back as hand_back
 from agentapp.pauses import join as join
@@ -68,6 +68,8 @@ class Start:
     parent: Run | None = None
     retry_of: Run | None = None
     steps_kept: int = 0
+    undoes: ToolExecution | None = None
+    """The call that the run takes back; read with its run."""
 
 
 def create(start: Start, via: str = "") -> Run:
@@ -84,6 +86,7 @@ def create(start: Start, via: str = "") -> Run:
         depth=start.parent.depth + 1 if start.parent else 0,
         retry_of=start.retry_of,
         steps_kept=start.steps_kept,
+        undoes=start.undoes,
         takers=_takers(start),
         customer=start.customer,
         title=start.title,
@@ -100,15 +103,18 @@ def create(start: Start, via: str = "") -> Run:
     data = {"agent": start.agent.name, "route": start.route, "title": start.title, "scripted": start.script is not None}
     if start.retry_of is not None:
         data |= {"retry_of": str(start.retry_of.pk), "steps_kept": start.steps_kept}
+    if start.undoes is not None:
+        data |= {"undoes": str(start.undoes.pk)}
     ledger.record(ledger.run_chain(run.pk), "run.queued", data, ledger.actor_of(start.starter, via))
     return run
 
 
 def _takers(start: Start) -> list[int]:
     """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to."""
-    if start.retry_of is not None:
-        starter = start.retry_of.starter_id
-        return sorted({*start.retry_of.takers, *([starter] if starter is not None else [])})
+    before = start.retry_of or (start.undoes.run if start.undoes is not None else None)
+    if before is not None:
+        starter = before.starter_id
+        return sorted({*before.takers, *([starter] if starter is not None else [])})
     return list(start.parent.takers) if start.parent else []
 
 

@@ -38,7 +38,13 @@ REPLY_SCHEMA: dict[str, Any] = {
         # What is said to people who ask about these calls before they decide.
         "answer": {
             "type": "object",
-            "properties": {"text": {"type": "string"}, "error": _ERROR, "usage": _USAGE},
+            "properties": {
+                "text": {"type": "string"},
+                "error": _ERROR,
+                "usage": _USAGE,
+                # The call as it is proposed then, where it is to be another.
+                "tool_calls": {"type": "array", "items": _CALL, "maxItems": 1},
+            },
             "additionalProperties": False,
         },
     },

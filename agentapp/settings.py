@@ -21,9 +21,11 @@ from agentapp.environment import (
     read_provider_ids,
     read_reasons,
     read_redis_url,
+    read_slug,
     read_time_zone,
     read_web_address,
 )
+from approvals.business_hours import BusinessHours
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -40,7 +42,7 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 # --- Runs and approvals ------------------------------------------------------------------------
 
-TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools"])
+TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends"])
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 # Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
@@ -51,6 +53,11 @@ MCP_COMMANDS = env("MCP_COMMANDS", read_commands("{}"), read_commands, "an objec
 SOURCE_REFRESH_SECONDS = env_count("SOURCE_REFRESH_SECONDS", 300)
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
+# Whether a draft of a rule is activated by somebody else than the person who changed it last.
+RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
+# Within which time somebody should decide where a rule says nothing of it. 0: no target.
+APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
+GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # An approval that the workers could not use in this time is asked again.
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
 # A customer who writes faster is asked to wait.
@@ -133,6 +140,9 @@ TEMPLATES = [
 ]
 
 LANGUAGE_CODE = "en-us"
+# Conditions of rules know both: which installation this is, and when people are at work.
+ENVIRONMENT = env("ENVIRONMENT", "", read_slug, "a name of small letters, digits and dashes, as in production")
+BUSINESS_HOURS = env("BUSINESS_HOURS", BusinessHours(), BusinessHours.parse, "hours, as in mon-fri 09:00-17:00")
 TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, as in Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
@@ -241,6 +251,9 @@ CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # the sweep repeats; nothing is
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
+    # Without an endpoint this is one query.
+    "webhooks": {"task": "agentapp.tasks.send_webhooks", "schedule": 5.0},
+    "old webhooks": {"task": "agentapp.tasks.forget_webhooks", "schedule": 3600.0},
     "imports": {"task": "agentapp.importing.pending.forget", "schedule": 600.0},
 }
 if SOURCE_REFRESH_SECONDS:
@@ -376,5 +389,7 @@ LOGGING = {
         },
         # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
         **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
+        # Apprise quotes what services answered, and their addresses, which hold tokens.
+        **{name: {"level": "CRITICAL"} for name in ("apprise", "urllib3")},
     },
 }

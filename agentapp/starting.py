@@ -98,6 +98,8 @@ def retry_run(
         raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
     if found.parent_id is not None:
         raise Refused("invalid", "Another run asked for this one: try that one again.")
+    if found.undoes_id is not None:
+        raise Refused("invalid", "This run takes a call back, and that is asked for once.")
     if not 1 <= first <= _steps_to_retry(found):
         raise Refused("invalid", f"The run cannot be tried again from a step {first}.", "first")
     new = NewRun(

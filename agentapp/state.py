@@ -93,7 +93,7 @@ class RunState:
     @property
     def situation(self) -> Situation:
         """What the checks of calls look at, as it stands."""
-        return Situation(self.run, self.configuration, self.disclosed, self.steps)
+        return Situation(self.run, self.configuration, self.disclosed, self.steps, self.earlier)
 
     @property
     def disclosed(self) -> dict[str, Tool]:

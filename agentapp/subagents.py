@@ -21,6 +21,7 @@ from agentapp.toolset import snapshot_of
 from agentapp.transcript import StepRows
 from approvals import decisions, ledger
 from approvals.digest import parse, storable
+from approvals.models import Grant
 
 MAX_TITLE_CHARS = 120
 
@@ -36,12 +37,19 @@ def is_asking(execution: ToolExecution) -> bool:
     return execution.state == ToolExecution.State.EXECUTING and execution.subrun_id is not None
 
 
-def begin(state: RunState, execution: ToolExecution, text: str, key: str | None, allowed_by: str = "") -> bool:
+def begin(
+    state: RunState,
+    execution: ToolExecution,
+    text: str,
+    key: str | None,
+    allowed_by: str = "",
+    grant: Grant | None = None,
+) -> bool:
     """`executions.begin`; a call that asks an agent begins together with the run that answers it.
 
     The caller holds the lock on the run's row. False: the call is not in a state from which it may start.
     """
-    if not executions.begin(execution, text, key, allowed_by):
+    if not executions.begin(execution, text, key, allowed_by, grant):
         return False
     agent = state.configuration.subagents.get(execution.name)
     if agent is not None and execution.subrun_id is None:

@@ -2,15 +2,20 @@
 
 import uuid
 
-from agentapp import runs, switches
-from agentapp.models import Run
-from approvals import claims, decisions, ledger, questions, standing
+from django.db import transaction
+
+from agentapp import health, runs, switches
+from agentapp.models import Heartbeat, Run
+from approvals import claims, decisions, ledger, questions, standing, timing
+from approvals import tasks as approval_tasks
+from approvals.clock import Now
 
 BATCH = 500
 
 
 def sweep() -> list[uuid.UUID]:
-    """End what is overdue, wake what no kill switch holds any more, hand on what is with somebody who has gone away,
+    """Note missed targets, take the steps that are due, end what is overdue, wake what no kill switch holds any more,
+    hand on what is with somebody who has gone away,
     forget who looked after what has ended.
 
     Returns the runs a worker should look at.
@@ -19,6 +24,16 @@ def sweep() -> list[uuid.UUID]:
         with ledger.transaction():
             runs.lock(run_id)
             decisions.go_on(question_id, "no answer came in time")
+    # Before anything expires: what nobody decided by its target has missed it, however late this is noticed.
+    for approval_id, run_id in timing.breaching(BATCH):
+        with ledger.transaction():
+            runs.lock(run_id)
+            decisions.breach(approval_id)
+    for approval_id, run_id in timing.escalating(BATCH):
+        with ledger.transaction():
+            runs.lock(run_id)
+            if decisions.escalate(approval_id):
+                transaction.on_commit(approval_tasks.nudge, robust=True)
     for approval_id, run_id in standing.overdue(BATCH):
         with ledger.transaction():
             run = runs.lock(run_id)
@@ -31,4 +46,11 @@ def sweep() -> list[uuid.UUID]:
             runs.lock(run_id)
             claims.hand_on(approval_id)
     claims.forget_ended(BATCH)
+    _beat()
     return list(Run.objects.filter(runs.due()).order_by("updated_at").values_list("pk", flat=True)[:BATCH])
+
+
+def _beat() -> None:
+    """Note that everything was looked after: that a beat was sent, delivered and taken."""
+    if not Heartbeat.objects.filter(pk=health.SWEEP).update(at=Now()):
+        Heartbeat.objects.get_or_create(pk=health.SWEEP, defaults={"at": Now()})

@@ -205,12 +205,21 @@ def _subruns(calls: Sequence[CallFacts]) -> dict[uuid.UUID, Run]:
 def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
     """The requests about each call, the oldest first: a call asks again when what it rests on has changed."""
     found: dict[uuid.UUID, list[Approval]] = defaultdict(list)
-    decisions = Decision.objects.select_related("user").order_by("decided_at")
+    decisions = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
     openable = auth.visible_approvals(viewer).filter(pk=OuterRef("pk")) if viewer else Approval.objects.none()
     for approval in (
         Approval.objects.filter(run_id=run.pk)
         .annotate(openable=Exists(openable))
-        .defer("arguments_text", "arguments", "final_arguments_text", "snapshot_text", "evidence", "explanation")
+        .defer(
+            "arguments_text",
+            "arguments",
+            "final_arguments_text",
+            "snapshot_text",
+            "preview_text",
+            "final_preview_text",
+            "evidence",
+            "explanation",
+        )
         .prefetch_related(Prefetch("decisions", queryset=decisions.defer("arguments_text")))
         .order_by("created_at", "pk")
     ):

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Q
@@ -12,7 +13,9 @@ from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
 from agentapp.models import Agent, Breaker, ContextVariable, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
-from approvals.models import Channel, Rule
+from approvals import grants, shadows
+from approvals.models import Channel, Grant, Rule
+from approvals.shadows import Shadow
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,14 @@ class Configuration:
     breakers: dict[Thing, Breaker] = field(default_factory=dict)
     """Those that are not closed."""
     switches: tuple[KillSwitch, ...] = ()
+    shadows: tuple[Shadow, ...] = ()
+    """Drafts of rules that watch and decide nothing."""
+    agent: str = ""
+
+    @cached_property
+    def grants(self) -> tuple[Grant, ...]:
+        """What people have allowed the agent for a while. Read for the first call that would ask and may be granted."""
+        return tuple(grants.in_force(self.agent))
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
         """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
@@ -68,16 +79,34 @@ def read_configuration(run: Run, height: int) -> Configuration:
     """
     subagents = _subagents(run)
     tools = Tool.objects.filter(name__in=[*run.agent_snapshot["tools"], *subagents]).select_related("source")
-    breakers = Breaker.objects.exclude(state=Breaker.State.CLOSED)
+    rules, watching = shadows.read()
     return Configuration(
         height=height,
         tools={tool.name: tool for tool in tools},
-        rules=tuple(Rule.objects.filter(active=True).prefetch_related("groups").order_by("order", "name")),
+        rules=rules,
+        shadows=watching,
         channels=tuple(Channel.objects.filter(active=True).prefetch_related("groups")),
         subagents=subagents,
-        breakers={Thing(breaker.scope, breaker.key): breaker for breaker in breakers},
+        breakers=_breakers(),
         switches=tuple(KillSwitch.objects.select_related("engaged_by")),
+        agent=run.agent_snapshot["name"],
     )
+
+
+def read_rules(run: Run) -> Configuration:
+    """As much of it as says what the rules make of a call: rules, their groups and what is stopped by itself."""
+    return Configuration(
+        height=0, tools={}, rules=_rules(), channels=(), breakers=_breakers(), agent=run.agent_snapshot["name"]
+    )
+
+
+def _rules() -> tuple[Rule, ...]:
+    return shadows.read()[0]
+
+
+def _breakers() -> dict[Thing, Breaker]:
+    opened = Breaker.objects.exclude(state=Breaker.State.CLOSED)
+    return {Thing(breaker.scope, breaker.key): breaker for breaker in opened}
 
 
 def _subagents(run: Run) -> dict[str, Agent]:

@@ -17,7 +17,7 @@ def steps_of(run: Run) -> list[Step]:
 
     Where guidelines decide, three more: what each step looked at.
     """
-    decisions = Decision.objects.select_related("user").order_by("decided_at")
+    decisions = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
     calls = ToolExecution.objects.select_related("tool", "approval", "subrun__agent", "evaluation").order_by("index")
     calls = calls.defer(*_SUBRUN_UNREAD).prefetch_related(Prefetch("approval__decisions", queryset=decisions))
     looked_at = (

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.db.models import Case, F, Q, When
+
 from agentapp.models import Run, Step, ToolExecution
 
 
@@ -29,7 +31,11 @@ def load_kept(run: Run) -> list[StepRows]:
 def load_steps(run: Run) -> list[StepRows]:
     """All steps of a run with their calls. Two queries, however long the run."""
     steps = {step.pk: StepRows(step, []) for step in run.steps.order_by("number")}
-    calls = run.executions.select_related("tool__source", "replay_of__tool", "evaluation")
+    # Asked about its call, the agent may have proposed another: then what people approved is as they were asked.
+    own = Q(approval__editor__isnull=True, executed_text=F("approval__arguments_text"))
+    calls = run.executions.select_related("tool__source", "replay_of__tool", "evaluation").annotate(
+        by_agent=Case(When(own, approval__isnull=False, then=True), default=False)
+    )
     for execution in calls.order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
     return list(steps.values())

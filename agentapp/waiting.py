@@ -2,17 +2,22 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from agentapp import cards, executions, recheck, runs, subagents, switches
+from agentapp import cards, executions, recheck, runs, subagents, switches, weighing
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
-from agentapp.proposals import Situation, ruling_for
+from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.state import RunState
+from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
+from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
 from approvals import tasks as approval_tasks
 from approvals.clock import Now
@@ -64,7 +69,8 @@ def _waiting(rows: StepRows) -> list[ToolExecution]:
 def hold(state: RunState, rows: StepRows) -> bool:
     """Put every call of the step that needs a person on a card, and let go of the run.
 
-    False: it was cancelled, or a breaker keeps some of the calls from running, which are refused.
+    False: it was cancelled, a breaker keeps some of the calls from running, which are refused, or the call that the
+    run waits for has been decided meanwhile.
     """
     asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
     state.refresh_configuration()
@@ -74,13 +80,13 @@ def hold(state: RunState, rows: StepRows) -> bool:
         tool = state.configuration.tools.get(execution.name, execution.tool)
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
-        terms = _terms(situation, execution, tool, asked_for.text)
-        kind = cards.kind_of(state.run, execution, tool, terms, asked_for)
-        made.append(cards.build(state.run, state.history, execution, tool, terms, asked_for, kind))
+        weighed = _weighed(situation, execution, tool, asked_for)
+        kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
+        made.append(cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind))
     audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()
-        if run.is_told_to_stop:
+        if run.is_told_to_stop or _first_was_decided(rows):
             return False
         state.refresh_configuration()
         if _refuse_stopped(state, asking):
@@ -98,6 +104,12 @@ def hold(state: RunState, rows: StepRows) -> bool:
     return True
 
 
+def _first_was_decided(rows: StepRows) -> bool:
+    """Whether a call that waits before those that ask has been decided: its moment is another than that of the park."""
+    first = rows.open[0]
+    return first.state == State.WAITING and approval_of(first).state not in Approval.UNDECIDED
+
+
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
     """Refuse calls that a breaker keeps from running. One that a person wants tried again is asked about all the same.
 
@@ -113,24 +125,38 @@ def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
     return bool(outcomes)
 
 
-def wait_for_agents(state: RunState, rows: StepRows) -> bool:
-    """Let go of the run until an agent that it asked is done. People are asked about the rest of the step meanwhile.
+def let_go(state: RunState, rows: StepRows, waiting_for: str) -> bool:
+    """Let go of the run until people or agents have acted. People are asked about the rest of the step meanwhile.
 
-    False: one is done already, or the run was cancelled.
+    False: they have already, or the run was cancelled.
     """
     if any(execution.state == State.PROPOSED for execution in rows.open):
         return hold(state, rows)
-    return park(state, rows, Run.WaitingFor.SUBAGENT)
+    return park(state, rows, waiting_for)
 
 
-def _terms(situation: Situation, execution: ToolExecution, tool: Tool, text: str) -> Ruling:
+def _weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: cards.AskedFor) -> Weighed:
+    """The terms people are asked under, with where the call's values came from and what that makes of its risk."""
+    arguments = parse(asked.text)
+    # Of a call that a person has changed: what the model had proposed.
+    was = effective(tool, parse(execution.arguments_text or "{}")) if asked.editor_id is not None else None
+    origins = origins_for(situation, tool, arguments, was)
+    terms = _terms(situation, execution, tool, asked.text, origins)
+    earlier = weighing.before(situation.run, tool, execution)
+    return weighing.weigh(execution, tool, terms, arguments, origins, earlier, timezone.now())
+
+
+def _terms(
+    situation: Situation, execution: ToolExecution, tool: Tool, text: str, origins: list[dict[str, Any]]
+) -> Ruling:
     """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
     frozen = Ruling.from_json(execution.ruling)
     if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
         return frozen
     # What the customer alone was asked about need not go to people because it asks again.
-    ruling = ruling_for(situation, tool, parse(text), always_ask=frozen.verdict == Verdict.ASK and frozen.people)
-    return ruling if ruling.verdict != Verdict.ALLOW else ruling_for(situation, tool, parse(text), always_ask=True)
+    again = partial(ruling_for, situation, tool, parse(text), again=execution, origins=lambda: origins)
+    ruling = again(always_ask=frozen.verdict == Verdict.ASK and frozen.people)
+    return ruling if ruling.verdict != Verdict.ALLOW else again(always_ask=True)
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
@@ -224,7 +250,8 @@ def approval_of(execution: ToolExecution) -> Approval:
 
 def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:
     """Answer a call with what people said instead of running it."""
-    decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
+    given = list(approval.decisions.select_related("user").filter(undone_at__isnull=True))
+    decision = given[-1] if given else None
     stop: StopSignal | None = None
     if approval.state == Approval.State.EXPIRED:
         result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
@@ -238,12 +265,13 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     elif approval.asks_customer:
         result = recheck.refusal(Reason.APPROVAL_REJECTED, DECLINED)
     else:
-        words = decision.message if decision else ""
+        against = [one for one in given if one.type == DecisionType.REJECT]
+        words = " ".join(one.message for one in against)
         result = recheck.refusal(
             Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
         )
         stops = state.run.agent_snapshot["on_reject"] == Agent.OnReject.STOP
-        if decision is not None and (decision.stop_run or stops):
+        if decision is not None and (stops or any(one.stop_run for one in against)):
             stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")
     with ledger.transaction():
         state.locked()

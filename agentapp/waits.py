@@ -1,8 +1,9 @@
 """How long a request kept its call waiting, and what became of it, in words. No queries."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from approvals.models import Approval
+from approvals.models import Approval, Decision, DecisionType, Risk
 
 
 def ended(approval: Approval, after: Approval | None, answered_at: datetime | None, end: datetime) -> datetime:
@@ -30,9 +31,31 @@ def became(approval: Approval) -> str:
         Approval.State.RESPONDED: "answered",
     }
     said = words.get(Approval.State(approval.state), "approved")
-    names = [decision.who for decision in approval.decisions.all() if decision.undone_at is None]
-    if not names or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
+    given = [decision for decision in approval.decisions.all() if decision.undone_at is None]
+    if not given or approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN, Approval.State.SUPERSEDED):
         return said
     if approval.state in Approval.UNDECIDED:
-        return f"{len(names)} of {approval.approvals_needed} approved"
-    return f"{said} by {' and '.join(names)}".replace(" The customer", " the customer")
+        return _so_far(approval, given)
+    # Of those who decided, whoever decided otherwise was not heeded.
+    types = _DECIDED.get(Approval.State(approval.state), (DecisionType.APPROVE, DecisionType.EDIT))
+    names = [decision.who for decision in given if decision.type in types]
+    return f"{said} by {' and '.join(names)}".replace(" The customer", " the customer") if names else said
+
+
+_DECIDED = {Approval.State.REJECTED: (DecisionType.REJECT,), Approval.State.RESPONDED: (DecisionType.RESPOND,)}
+
+
+def _so_far(approval: Approval, given: Sequence[Decision]) -> str:
+    """How far a request has come that needs more people."""
+    against = sum(decision.type == DecisionType.REJECT for decision in given)
+    # Whoever changed a call of high risk is none of those who approve it.
+    changed = approval.risk in (Risk.HIGH, Risk.CRITICAL)
+    approved = sum(
+        decision.type == DecisionType.APPROVE or (decision.type == DecisionType.EDIT and not changed)
+        for decision in given
+    )
+    if not approval.terms:
+        return f"{approved} of {approval.approvals_needed} approved"
+    said = [f"{approved} approved"] if approved else []
+    said += [f"{against} rejected"] if against else []
+    return "; ".join([*([", ".join(said)] if said else []), "more people are needed"])

@@ -1,193 +1,36 @@
-"""Admin pages: channels to edit, and the records to read. What other apps' admin pages share is here too."""
+"""Admin pages: channels to edit, and the records to read."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import pydantic
 from django import forms
-from django.apps import apps
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.contrib.auth.models import User
 from django.db import models
-from django.forms.fields import InvalidJSONInput
-from django.http import Http404, HttpRequest, HttpResponse
-from django.utils.text import capfirst
+from django.http import HttpRequest
 
-from approvals import changes, channels, configuration, ledger
-from approvals.digest import MalformedJSON, canonical, parse
-from approvals.masking import MASK, masked
-from approvals.models import Approval, Channel, Decision, Event, Notification
-
-# Events on a page of history.
-MAX_HISTORY = 100
-
-
-class StrictJSONField(forms.JSONField):
-    """JSON that means the same to every part of the system: no NaN, no key twice, no numbers that lose digits."""
-
-    when_empty: Callable[[], Any] = staticmethod(lambda: None)
-
-    def to_python(self, value: Any) -> Any:
-        if isinstance(value, str):
-            value = value.strip()
-        if isinstance(value, str) and value:
-            try:
-                parse(value)
-            except MalformedJSON as error:
-                raise ValidationError(str(error), code="invalid") from error
-        found = super().to_python(value)
-        return self.when_empty() if found is None else found
-
-    def bound_data(self, data: Any, initial: Any) -> Any:
-        """What somebody typed comes back to the letter, also where it cannot be read or says a key twice."""
-        return initial if self.disabled or data is None else InvalidJSONInput(data)
-
-
-# Checkboxes need no script, and a screen reader can tell what they are.
-FORM_FIELDS: dict[Any, dict[str, Any]] = {
-    models.JSONField: {"form_class": StrictJSONField},
-    models.ManyToManyField: {"widget": forms.CheckboxSelectMultiple},
-}
-
-
-class RowAdmin(admin.ModelAdmin):
-    """The pages of a row that is not there, or not any more, are not found, as all other pages are."""
-
-    def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> NoReturn:
-        # Django itself leads to the start of the admin here, which looks as if all were well.
-        raise Http404(f"There is no {opts.verbose_name} {object_id}.")
-
-
-class RecordedAdmin(RowAdmin):
-    """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written."""
-
-    formfield_overrides = FORM_FIELDS
-    about = ""
-    """What the rows are for, above their list."""
-    when_empty = ""
-    """What to do first, where there are none."""
-
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """What the ledger says of the row: everything that changed it, here or by a command, before and after."""
-        row = self.get_object(request, unquote(object_id))
-        found = changes.of(row, MAX_HISTORY) if row is not None else []
-        return super().history_view(
-            request, object_id, {"recorded": found, "most": MAX_HISTORY, **(extra_context or {})}
-        )
-
-    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        made = super().formfield_for_dbfield(db_field, request, **kwargs)
-        if isinstance(made, StrictJSONField) and not db_field.null:
-            # An emptied field is the default: the column takes no NULL.
-            made.when_empty = db_field.get_default
-        return made
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        # Links are stored later, in save_related; the event is about both.
-        form.stored_before = configuration.before(obj)
-        super().save_model(request, obj, form, change)
-
-    def save_related(self, request: HttpRequest, form: Any, formsets: Iterable[Any], change: bool) -> None:
-        with ledger.transaction():
-            form.save_m2m()
-            configuration.record_change(form.instance, form.stored_before, actor_of(request))
-            for formset in formsets:
-                self.save_formset(request, form, formset, change)
-
-    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        rows = formset.save(commit=False)
-        before = [configuration.before(row) for row in rows]
-        for row in formset.deleted_objects:
-            configuration.delete(row, actor_of(request))
-        for row in rows:
-            row.save()
-        formset.save_m2m()
-        for row, was in zip(rows, before, strict=True):
-            configuration.record_change(row, was, actor_of(request))
-
-    def delete_model(self, request: HttpRequest, obj: models.Model) -> None:
-        configuration.delete(obj, actor_of(request))
-
-    def delete_queryset(self, request: HttpRequest, queryset: models.QuerySet[Any]) -> None:
-        with ledger.transaction():
-            for obj in queryset:
-                configuration.delete(obj, actor_of(request))
-
-    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """What goes with a row, without the rows that only link it to others: these have no name. They are counted."""
-        listed, counts, missing, protected = super().get_deleted_objects(objs, request)
-        linking = [model._meta for model in apps.get_models(include_auto_created=True) if model._meta.auto_created]
-        return (
-            _without(listed, tuple(f"{capfirst(opts.verbose_name)}: " for opts in linking)),
-            counts,
-            missing,
-            protected,
-        )
-
-
-def _without(listed: list[Any], beginnings: tuple[str, ...]) -> list[Any]:
-    """Lists within lists of sentences, without those that begin so."""
-    kept = [_without(one, beginnings) if isinstance(one, list) else one for one in listed]
-    return [one for one in kept if one and not (isinstance(one, str) and one.startswith(beginnings))]
-
-
-class SwitchedAdmin(RecordedAdmin):
-    """Rows that can be switched on and off, several at once too, each change with an event of its own."""
-
-    switch = "enabled"
-
-    @admin.action(permissions=["change"], description="Switch on")
-    def switch_on(self, request: HttpRequest, queryset: models.QuerySet[Any]) -> None:
-        self.set_all(request, queryset, self.switch, True)
-
-    @admin.action(permissions=["change"], description="Switch off")
-    def switch_off(self, request: HttpRequest, queryset: models.QuerySet[Any]) -> None:
-        self.set_all(request, queryset, self.switch, False)
-
-    def set_all(self, request: HttpRequest, queryset: models.QuerySet[Any], column: str, value: Any) -> None:
-        """Give one column of several rows a value, and say how many had another."""
-        changed = 0
-        with ledger.transaction():
-            for row in queryset:
-                setattr(row, column, value)
-                changed += configuration.save(row, actor_of(request)) is not None
-        self.message_user(request, f"{changed} changed.", messages.SUCCESS)
-
-
-class ReadOnlyAdmin(RowAdmin):
-    """A record: it can be looked at, by those with the right to view it, and by nobody changed."""
-
-    actions = None
-    ordering = ["-pk"]
-    list_per_page = 50
-    show_full_result_count = False
-    about = ""
-    when_empty = ""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        if request.method == "POST":
-            raise PermissionDenied
-        return super().changelist_view(request, extra_context)
-
-    def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        # A record is its own history.
-        return super().render_change_form(request, context | {"is_record": True}, *args, **kwargs)
+from approvals import channels, delegations
+from approvals.admin_pages import ReadOnlyAdmin, SwitchedAdmin, masked_arguments
+from approvals.digest import canonical
+from approvals.masking import masked
+from approvals.models import (
+    Approval,
+    Channel,
+    Comment,
+    Decision,
+    Delegation,
+    Event,
+    Grant,
+    GrantLimit,
+    Notification,
+)
 
 
 class ChannelForm(forms.ModelForm):
     kind = forms.ChoiceField(
         choices=lambda: [(kind, kind) for kind in channels.CHANNELS],
-        help_text="How its messages travel. email takes addresses, or sends to the people who may decide.",
+        help_text="How its messages travel. email takes addresses, or sends to the people who may decide; apprise is "
+        "chat and push services.",
     )
 
     class Meta:
@@ -195,7 +38,7 @@ class ChannelForm(forms.ModelForm):
             "name": "As in night-desk.",
             "active": "One that is not active sends nothing.",
             "config": 'What the kind needs. For email {"to": ["desk@shop.example"]}, or {"deciders": true} for the '
-            "people who may decide.",
+            'people who may decide. For apprise {"credential": "CHAT"}: CREDENTIAL_CHAT holds the service\'s address.',
         }
 
     def clean(self) -> dict[str, Any]:
@@ -251,6 +94,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
                 "fields": [
                     "groups",
                     "approvals_needed",
+                    "terms",
                     "allowed_decisions",
                     "starter",
                     "starter_excluded",
@@ -278,13 +122,14 @@ class ApprovalAdmin(ReadOnlyAdmin):
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyAdmin):
     about = "Verdicts of single people, with what they were shown when they gave them."
-    list_display = ["approval", "type", "user", "via", "decided_at", "undone_at"]
+    list_display = ["approval", "type", "user", "on_behalf_of", "via", "decided_at", "undone_at"]
     list_filter = ["type", "via"]
-    list_select_related = ["approval", "user"]
+    list_select_related = ["approval", "user", "on_behalf_of"]
     search_fields = ["id", "approval__id", "user__username"]
     fields = [
         "approval",
         "user",
+        "on_behalf_of",
         "customer",
         "type",
         "arguments",
@@ -303,6 +148,37 @@ class DecisionAdmin(ReadOnlyAdmin):
         return masked_arguments(decision.arguments_text, decision.approval.secret_fields)
 
 
+@admin.register(Delegation)
+class DelegationAdmin(ReadOnlyAdmin):
+    about = "Who has lent whom the right to decide. People lend it under Settings, Delegation; here it can be ended."
+    actions = ["revoke"]
+    list_display = ["lender", "deputy", "highest_risk", "since", "until", "ended_at", "ended_by"]
+    list_filter = [("ended_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["lender", "deputy", "ended_by"]
+    search_fields = ["lender__username", "deputy__username"]
+    fields = [
+        "lender", "deputy", "groups", "tools", "highest_risk", "since", "until", "created_at", "ended_at", "ended_by",
+    ]  # fmt: skip
+
+    @admin.action(permissions=["revoke"], description="End at once")
+    def revoke(self, request: HttpRequest, queryset: models.QuerySet[Delegation]) -> None:
+        assert isinstance(request.user, User)
+        ended = sum(delegations.end(pk, request.user, "admin") for pk in queryset.values_list("pk", flat=True))
+        self.message_user(request, f"{ended} ended.", messages.SUCCESS)
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("approvals.revoke_delegation"))
+
+
+@admin.register(Comment)
+class CommentAdmin(ReadOnlyAdmin):
+    about = "What people said to each other about requests. No model reads it, and no decision rests on it."
+    list_display = ["approval", "author", "at"]
+    list_select_related = ["approval", "author"]
+    search_fields = ["approval__id", "author__username"]
+    fields = ["approval", "author", "text", "at"]
+
+
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
     about = "What was sent to whom about requests, and whether it arrived at its server."
@@ -319,21 +195,35 @@ class EventAdmin(ReadOnlyAdmin):
     search_fields = ["run_id", "type", "actor"]
 
 
-def actor_of(request: HttpRequest) -> str:
-    """The name an event gives the person behind an admin page."""
-    if not request.user.is_authenticated:
-        raise PermissionDenied
-    return ledger.actor_of(request.user, "admin")
+class GrantLimitInline(admin.TabularInline):
+    model = GrantLimit
+    extra = 0
+    can_delete = False
+    fields = ["kind", "name", "most", "used"]
+    readonly_fields = ["kind", "name", "most", "used"]
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
-def masked_arguments(text: str, secret_fields: list[str]) -> str:
-    """Arguments for people to read, without the values of secret fields."""
-    if not text or not secret_fields:
-        return text
-    try:
-        arguments = parse(text)
-    except MalformedJSON:
-        arguments = None
-    if not isinstance(arguments, dict):
-        return MASK  # what cannot be read may hold a secret anywhere
-    return canonical(masked(arguments, secret_fields))
+@admin.register(Grant)
+class GrantAdmin(ReadOnlyAdmin):
+    about = "Calls that people have allowed for a while. They are made from a request and taken back in the console."
+    when_empty = "Nothing is allowed ahead. A grant is made in the console, from the menu of a request."
+    list_display = ["__str__", "tool", "agent", "made_by", "expires_at", "hits", "max_hits", "revoked_at"]
+    list_filter = ["agent", "tool"]
+    search_fields = ["tool", "agent", "reason"]
+    search_help_text = "Tool, agent or reason."
+    list_select_related = ["made_by"]
+    inlines = [GrantLimitInline]
+    fields = [
+        "approval", "tool", "tool_version", "effect_class", "agent", "risk", "said", "reason", "made_by", "made_at",
+        "expires_at", "hits", "max_hits", "last_used_at", "revoked_at", "revoked_by", "revoked_why",
+    ]  # fmt: skip
+    readonly_fields = ["said"]
+
+    @admin.display(description="Constraints")
+    def said(self, grant: Grant) -> str:
+        secrets = grant.approval.secret_fields
+        shown = [each | masked({each["name"]: each.get("value")}, secrets) for each in grant.constraints]
+        return "; ".join(f"{each['name']} {each['rule']} {canonical(each[each['name']])}" for each in shown)

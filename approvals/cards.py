@@ -2,10 +2,12 @@
 
 import uuid
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
+from approvals import timing
 from approvals.digest import action_digest, canonical, load, sha256
+from approvals.escalation import Step
 from approvals.models import Approval, ApprovalKind, Channel, Risk
 
 
@@ -34,25 +36,33 @@ class Card:
     evidence: list[dict[str, Any]] = field(default_factory=list)
     explanation: str = ""
     snapshot_text: str = ""
+    preview_text: str = ""
     difference: list[dict[str, Any]] = field(default_factory=list)
     rule: str = ""
     condition: str = ""
     rule_values: tuple[dict[str, Any], ...] = ()
     risk: str = Risk.MEDIUM
+    risk_factors: list[dict[str, Any]] = field(default_factory=list)
+    provenance: list[dict[str, Any]] = field(default_factory=list)
     allowed_decisions: tuple[str, ...] = ()
     approvals_needed: int = 1
+    terms: tuple[list[dict[str, Any]], ...] = ()
+    about: dict[str, Any] = field(default_factory=dict)
     starter_id: int | None = None
     starter_excluded: bool = True
     excluded: tuple[int, ...] = ()
     on_expiry: str = "reject"
     groups: tuple[int, ...] = ()
+    escalation: tuple[Step, ...] = ()
+    target_seconds: int | None = None
+    business_hours: bool = False
     supersedes_id: uuid.UUID | None = None
     editor_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
 
 
 # Keys of rows, which mean nothing to a reader.
-_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "excluded"})
+_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "excluded", "about"})
 
 
 def view_digest(card: Card) -> str:
@@ -63,7 +73,9 @@ def view_digest(card: Card) -> str:
 
 def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
-    return Approval(
+    steps = timing.planned(card.escalation, now, card.business_hours)
+    target = card.target_seconds
+    approval = Approval(
         run_id=card.run_id,
         execution_id=card.execution_id,
         kind=card.kind,
@@ -85,6 +97,7 @@ def pending(card: Card, now: datetime) -> Approval:
         evidence=card.evidence,
         explanation=card.explanation,
         snapshot_text=card.snapshot_text,
+        preview_text=card.preview_text,
         difference=card.difference,
         view_digest=view_digest(card),
         rule=card.rule,
@@ -92,8 +105,12 @@ def pending(card: Card, now: datetime) -> Approval:
         condition=card.condition,
         rule_values=list(card.rule_values),
         risk=card.risk,
+        risk_factors=card.risk_factors,
+        provenance=card.provenance,
         allowed_decisions=list(card.allowed_decisions),
         approvals_needed=card.approvals_needed,
+        terms=list(card.terms),
+        about=card.about,
         starter_id=card.starter_id,
         starter_excluded=card.starter_excluded,
         excluded=list(card.excluded),
@@ -102,8 +119,15 @@ def pending(card: Card, now: datetime) -> Approval:
         supersedes_id=card.supersedes_id,
         editor_id=card.editor_id,
         created_at=now,
-        expires_at=now + timedelta(seconds=card.expires_seconds),
+        expires_at=timing.after(now, card.expires_seconds, card.business_hours),
+        expires_seconds=card.expires_seconds,
+        business_hours=card.business_hours,
+        escalation=steps,
+        target_seconds=target,
+        target_at=timing.after(now, target, card.business_hours) if target is not None else None,
     )
+    approval.escalates_at = timing.next_step_at(approval)
+    return approval
 
 
 def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:

@@ -12,13 +12,10 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 
-from approvals import ledger, people
+from approvals import entitlement, ledger, people
 from approvals.clock import Now
 from approvals.models import Absence, Approval, Claim, Notification, Snooze
 from approvals.standing import Refusal, may_decide
-
-# With several ways to sign in, Django wants to be told which of them knows permissions.
-_RIGHTS = "django.contrib.auth.backends.ModelBackend"
 
 
 def standing() -> QuerySet[Claim]:
@@ -41,10 +38,11 @@ def concerns(claim: Claim, user: User) -> bool:
 
 def deciders(approval: Approval) -> QuerySet[User]:
     """Everybody who may decide about a request, as `standing.may_decide` has it."""
-    found = User.objects.with_perm("approvals.decide_approval", backend=_RIGHTS)
+    found = entitlement.deciders()
     groups = list(approval.groups.all())
     if groups:
-        found = found.filter(pk__in=User.groups.through.objects.filter(group__in=groups).values("user"))
+        members = User.groups.through.objects.filter(group__in=groups).values("user")
+        found = found.filter(Q(pk__in=members) | Q(pk__in=entitlement.deputies(approval)))
     if approval.starter_excluded and approval.starter_id is not None:
         found = found.exclude(pk=approval.starter_id)
     return found.exclude(pk__in=approval.excluded) if approval.excluded else found

@@ -18,6 +18,8 @@ from approvals import ledger
 
 # Never written to an event, whatever table they stand in.
 SECRET_FIELDS = frozenset({"password", "digest", "secret"})
+# Long lists that follow from what an event says anyway.
+DERIVED_FIELDS = frozenset({"simulated_calls"})
 
 _PLAIN = (bool, int, float, str, list, dict, type(None))
 
@@ -61,7 +63,7 @@ def describe(instance: models.Model) -> dict[str, Any]:
     """A row as plain JSON values. Related rows are named by their text, secrets are left out."""
     described: dict[str, Any] = {}
     for field in instance._meta.concrete_fields:
-        if field.name in SECRET_FIELDS:
+        if field.name in SECRET_FIELDS | DERIVED_FIELDS:
             continue
         value = getattr(instance, field.name)
         described[field.name] = value if isinstance(value, _PLAIN) else str(value)
@@ -117,11 +119,13 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         changed = [name for name in now if was is None or was.get(name) != now[name]]
         if not changed:
             return None
-        if was is not None and _counts_versions(instance):
-            now["version"] += 1
+        # A writer that gives the number itself has counted already.
+        if was is not None and _counts_versions(instance) and now["version"] <= was["version"]:
+            now["version"] = was["version"] + 1
             _stored(instance).update(version=now["version"])
             instance.version = now["version"]  # type: ignore[attr-defined]
             changed.append("version")
+            changed = list(dict.fromkeys(changed))
         change = Change(
             table=instance._meta.label,
             key=str(instance.pk),

@@ -19,6 +19,8 @@ class Manners:
     mailed: frozenset[str] = field(default_factory=frozenset)
     quiet: tuple[time, time] | None = None
     shows_arguments: bool = False
+    least_risk: str = "low"
+    """From which risk on they are told of what waits for a team."""
 
 
 def manners(user_ids: Iterable[int]) -> dict[int, Manners]:

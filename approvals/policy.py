@@ -5,29 +5,20 @@ runs and everything else asks: absence never approves.
 """
 
 import functools
-import re
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from types import ModuleType
 from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from approvals import conditions, thresholds, totals
+from approvals.escalation import Step, steps_of_all
 from approvals.looked_at import looked_at
 from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
 
-# The package loads its own command line first, with a terminal's editor: a fifth of every process's start.
-sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
-import cel  # noqa: E402
-
 # What a condition may look at.
-NAMES = ("args", "tool", "agent", "run", "customer")
+NAMES = ("args", "tool", "agent", "run", "customer", "provenance", "now", "environment", totals.NAME)
 
-# The name a macro binds, as `item` in args.items.exists(item, item > 3).
-_LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
-_SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
-_TOKEN = re.compile(r"'(.*)'")
 RISK_ORDER = [str(value) for value in Risk.values]
 DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.READ: Risk.LOW,
@@ -51,15 +42,47 @@ class Call:
     always_ask: bool = False
     secret: tuple[str, ...] = ()
     """Arguments whose values are nowhere shown."""
+    now: dict[str, Any] = field(default_factory=dict)
+    """The moment, as `moments.seen` says it."""
+    environment: str = ""
+    history: totals.History | None = None
+    """Who knows of other calls; asked only by a condition that looks at them."""
+    origins: Callable[[], Mapping[str, str]] = dict
+    """By argument where its value came from. Asked for once, and only by a condition that names it."""
 
-    def names(self) -> dict[str, Any]:
+    def names(self, wanted: Iterable[str] = ()) -> dict[str, Any]:
+        """What a condition may look at; what takes work only where it is wanted."""
+        if "provenance" in wanted:
+            return {**self._plain, "provenance": self._provenance}
+        return self._plain
+
+    def context(self, wanted: Iterable[str]) -> conditions.Context:
+        """The same for the evaluator, made once for all rules."""
+        return self._whole_context if "provenance" in wanted else self._plain_context
+
+    @functools.cached_property
+    def _plain(self) -> dict[str, Any]:
         return {
             "args": self.arguments,
             "tool": {"name": self.tool, "effect_class": self.effect_class},
             "agent": {"name": self.agent, "route": self.route},
             "run": self.run,
             "customer": self.customer,
+            "now": self.now,
+            "environment": self.environment,
         }
+
+    @functools.cached_property
+    def _provenance(self) -> dict[str, str]:
+        return dict(self.origins())
+
+    @functools.cached_property
+    def _plain_context(self) -> conditions.Context:
+        return conditions.Context(variables=self._plain)
+
+    @functools.cached_property
+    def _whole_context(self) -> conditions.Context:
+        return conditions.Context(variables=self.names(("provenance",)))
 
 
 @dataclass(frozen=True)
@@ -77,6 +100,10 @@ class Ruling:
     on_expiry: str = Rule.OnExpiry.REJECT
     allowed_decisions: tuple[str, ...] = ()
     hold_seconds: int | None = None
+    escalation: tuple[Step, ...] = ()
+    target_seconds: int | None = None
+    business_hours: bool = False
+    """Whether its times count business hours only."""
     condition: str = ""
     values: tuple[dict[str, Any], ...] = ()
     """What the condition looked at, and found there: {name, value}."""
@@ -84,6 +111,14 @@ class Ruling:
     """Of a call that asks: whether people with the right to decide must allow it."""
     customer: bool = False
     """Whether the customer must confirm it: first, where people are asked as well."""
+    terms: tuple[list[dict[str, Any]], ...] = ()
+    """Thresholds of each rule, as `thresholds.Terms` reads them. Empty: so many of the groups, as above."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What their conditions look at, besides arguments, tool and reviewer."""
+    shadow: tuple[dict[str, Any], ...] = ()
+    """What drafts that watch would have said. They decide nothing; see `shadows`."""
+    grants_allowed: bool = False
+    """Of a call that asks: whether a grant may answer in a person's place. Only where nothing says that people must."""
 
     def without_customer(self) -> "Ruling":
         """The ruling for a call whose customer cannot be asked: people decide in any case."""
@@ -94,10 +129,14 @@ class Ruling:
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
         """The ruling as it was frozen by `as_json`."""
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        fields["escalation"] = tuple(Step(**step) for step in value.get("escalation", ()))
         return cls(**fields)
 
     def as_json(self) -> dict[str, Any]:
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        kept = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        if not self.shadow:
+            del kept["shadow"]
+        return kept
 
 
 @dataclass(frozen=True)
@@ -107,6 +146,7 @@ class Matching:
     rule: Rule
     reason: str
     asks: str
+    grants_allowed: bool = False
 
 
 def risks_from(least: str) -> list[str]:
@@ -118,7 +158,7 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
     """The ruling for one call. `rules` come in their order, with `groups` prefetched."""
     matching: list[tuple[str, Matching]] = []
     for rule in rules:
-        if not _addresses(rule, call):
+        if not addresses(rule, call):
             continue
         try:
             if not holds(rule.condition, call):
@@ -127,7 +167,8 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
             why = f"the condition of {rule.name} could not be evaluated: {error}"
             matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE)))
         else:
-            matching.append((rule.verdict, Matching(rule, rule.description or rule.name, rule.answered_by)))
+            why = rule.description or rule.name
+            matching.append((rule.verdict, Matching(rule, why, rule.answered_by, rule.grants_allowed)))
     for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW):
         found = [one for ruled, one in matching if ruled == verdict]
         if verdict == Verdict.ALLOW and call.always_ask:
@@ -144,29 +185,11 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
 
 def validate_condition(text: str) -> None:
     """Refuse a condition that does not compile or names what rules cannot see. Raises ValidationError."""
-    if not text.strip():
-        return
+    conditions.check(text, NAMES)
     try:
-        program = _compiled(text)
+        totals.asked_in(text)
     except ValueError as error:
-        raise ValidationError(f"The condition does not compile: {_why(str(error))}") from error
-    unknown = sorted(set(program.variables()) - set(NAMES) - set(_LOOP_NAME.findall(text)))
-    if unknown:
-        raise ValidationError(f"Unknown name {unknown[0]!r}; a condition can look at {', '.join(NAMES)}.")
-
-
-def _why(error: str) -> str:
-    """What the compiler says, for somebody who does not know its grammar."""
-    found = _SYNTAX.search(error)
-    if found is None:
-        return error
-    place, problem = found[1], found[2]
-    if "'<EOF>'" in problem and "mismatched" in problem:
-        return f"it ends at character {place}, where something is missing."
-    if (token := _TOKEN.search(problem)) is None:
-        return f"{problem.strip()}, at character {place}."
-    advice = " Equal is written ==." if token[1].strip() == "=" else ""
-    return f"{token[1].strip()!r} cannot stand at character {place}.{advice}"
+        raise ValidationError(str(error)) from error
 
 
 def validate_allowed_decisions(value: object) -> None:
@@ -180,11 +203,32 @@ def _without_a_rule(call: Call) -> Ruling:
     if call.effect_class == EffectClass.READ and not call.always_ask:
         return Ruling(verdict=Verdict.ALLOW, reason="Reads run freely.", risk=risk)
     reason = "This tool always asks." if call.always_ask else "No rule allows this call, so a person decides."
-    return Ruling(verdict=Verdict.ASK, reason=reason, risk=risk, allowed_decisions=tuple(every_decision()))
+    return Ruling(
+        verdict=Verdict.ASK,
+        reason=reason,
+        risk=risk,
+        allowed_decisions=tuple(every_decision()),
+        grants_allowed=not call.always_ask,
+    )
 
 
 def _condition(rule: Rule, call: Call) -> dict[str, Any]:
-    return {"condition": rule.condition, "values": looked_at(rule.condition, call.names(), call.secret)}
+    values = looked_at(rule.condition, call.names(_wanted(rule.condition)), call.secret)
+    return {"condition": rule.condition, "values": (*values, *_totals_seen(rule.condition, call))}
+
+
+def _totals_seen(condition: str, call: Call) -> list[dict[str, Any]]:
+    """What a condition was told of other calls; without a value where that could not be said."""
+    if not totals.is_asked(condition) or call.history is None:
+        return []
+    seen: list[dict[str, Any]] = []
+    try:
+        for look in totals.asked_in(condition):
+            seen.append({"name": str(look)})
+            seen[-1]["value"] = call.history.answer(look)
+    except Exception:  # the reason of the ruling says what could not be looked up
+        return seen
+    return seen
 
 
 def _ask(found: list[Matching], call: Call) -> Ruling:
@@ -200,21 +244,31 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
     first, reason = terms[0].rule, terms[0].reason
     rules = [one.rule for one in terms]
     limits = [rule.expires_seconds for rule in rules if rule.expires_seconds is not None]
+    targets = [rule.target_seconds for rule in rules if rule.target_seconds is not None]
     holds = [rule.hold_seconds for rule in rules if rule.hold_seconds is not None]
+    by = thresholds.of_rules(rules)
     return Ruling(
         verdict=Verdict.ASK,
         reason=reason,
         rule=first.name,
         risk=risk,
-        groups=_groups_of_all(rules),
-        approvals_needed=max(rule.approvals_needed for rule in rules),
+        groups=by.may_decide if by else _groups_of_all(rules),
+        approvals_needed=by.fewest if by else max(rule.approvals_needed for rule in rules),
+        terms=tuple(by.as_json()),
+        about={"run": call.run, "customer": call.customer} if by.looks else {},
         starter_excluded=any(rule.starter_excluded for rule in rules),
         expires_seconds=min(limits, default=None),
         on_expiry=Rule.OnExpiry.STOP if any(r.on_expiry == Rule.OnExpiry.STOP for r in rules) else first.on_expiry,
         allowed_decisions=_allowed_by_all(rules),
         hold_seconds=max(holds, default=None),
+        escalation=steps_of_all(rules),
+        target_seconds=min(targets, default=None),
+        # Where one of them counts every hour, the time is over sooner.
+        business_hours=all(rule.business_hours for rule in rules),
         people=bool(of_people) or call.always_ask or risk in (Risk.HIGH, Risk.CRITICAL),
         customer=asks_customer,
+        # Also a rule whose condition could not be evaluated is among them: its answer is for people. As are thresholds.
+        grants_allowed=all(one.grants_allowed and not one.rule.thresholds for one in found) and not call.always_ask,
         **_condition(first, call),
     )
 
@@ -232,26 +286,29 @@ def _allowed_by_all(rules: list[Rule]) -> tuple[str, ...]:
     return allowed or (str(DecisionType.REJECT),)
 
 
-def _addresses(rule: Rule, call: Call) -> bool:
+def addresses(rule: Rule, call: Call) -> bool:
+    """Whether a rule is about a call, whatever its condition says of it."""
     return (
         rule.active
         and rule.agent in ("", call.agent)
         and rule.route in ("", call.route)
         and rule.tool in ("", call.tool)
         and rule.effect_class in ("", call.effect_class)
+        and rule.environment in ("", call.environment)
     )
 
 
 def holds(condition: str, call: Call) -> bool:
     """Whether a condition is true of a call. Raises whatever stops it from being evaluated."""
-    if not condition.strip():
-        return True
-    value = _compiled(condition).execute(call.names())
-    if not isinstance(value, bool):
-        raise TypeError(f"it gave {type(value).__name__}, not true or false")
-    return value
+    wanted = conditions.names_in(condition)
+    if not totals.is_asked(condition):
+        return conditions.is_true(condition, call.context(wanted))
+    names = {**call.names(wanted), "args": totals.with_decimals(call.arguments), totals.NAME: {}}
+    return conditions.is_true(condition, names, totals.functions(call.history))
 
 
-@functools.lru_cache(maxsize=1024)
-def _compiled(text: str) -> cel.Program:
-    return cel.compile(text)
+def _wanted(condition: str) -> frozenset[str]:
+    try:
+        return conditions.names_in(condition)
+    except ValueError:  # it asks for a person as it is
+        return frozenset()

@@ -25,11 +25,12 @@ def put(approval: Approval, asker: User, text: str, asked_at: datetime, answer_b
     return question
 
 
-def answer(question: Question, text: str, answerer: User | None) -> bool:
+def answer(question: Question, text: str, answerer: User | None, proposed_text: str = "") -> bool:
     """Keep what was said. A question that was closed meanwhile keeps it too. False: somebody was first."""
     unanswered = Question.objects.filter(pk=question.pk, answer="")
     closed_at = question.closed_at or Now()
-    return bool(unanswered.update(answer=text[:MAX_ANSWER_CHARS], answerer=answerer, closed_at=closed_at))
+    said = {"answer": text[:MAX_ANSWER_CHARS], "answerer": answerer, "proposed_text": proposed_text}
+    return bool(unanswered.update(**said, closed_at=closed_at))
 
 
 def close(approval_ids: Sequence[uuid.UUID]) -> int:
@@ -42,9 +43,16 @@ def open_about(approvals: Iterable[uuid.UUID]) -> QuerySet[Question]:
     return Question.objects.filter(approval__in=approvals, closed_at__isnull=True)
 
 
+def about(approval: Approval) -> QuerySet[Question]:
+    """What was asked about a request, and about those about the same call that it replaces."""
+    return Question.objects.filter(
+        approval__execution_id=approval.execution_id, approval__created_at__lte=approval.created_at
+    )
+
+
 def stops_clock(question: Question) -> bool:
-    """Whether the clock of its request stands for this question: it does once, for the first."""
-    return not Question.objects.filter(approval=question.approval_id, asked_at__lt=question.asked_at).exists()
+    """Whether the clock of its request stands for this question: it does once for a call, for the first."""
+    return not about(question.approval).filter(asked_at__lt=question.asked_at).exists()
 
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:

@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence
 
+from django.core.exceptions import ValidationError
+
+from approvals import thresholds
+from approvals.escalation import Step, steps_of
 from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict
 
 _EFFECTS: dict[str, str] = {
@@ -44,6 +48,8 @@ def _calls(rule: Rule) -> str:
         words.append(f"by the agent {rule.agent}")
     if rule.route:
         words.append(f"on the route {rule.route}")
+    if rule.environment:
+        words.append(f"in {rule.environment}")
     if rule.condition.strip():
         words.append(f"where {' '.join(rule.condition.split())}")
     return " ".join(words)
@@ -57,18 +63,32 @@ def _outcome(rule: Rule, groups: Sequence[str], default_expiry: int | None) -> s
     if rule.verdict != Verdict.ASK:
         return "…"
     if rule.answered_by == AnsweredBy.CUSTOMER:
-        return " ".join([_customer(rule, groups), _until(rule, default_expiry)])
-    return " ".join([_who(rule, groups), _until(rule, default_expiry), _may(rule)]).strip()
+        said = [_customer(rule, groups), _until(rule, default_expiry), *while_undecided(rule, groups)]
+    else:
+        granted = "A grant may answer instead." if rule.grants_allowed else ""
+        said = [_who(rule, groups), _until(rule, default_expiry), *while_undecided(rule, groups), _may(rule), granted]
+    return " ".join(each for each in said if each)
 
 
 def _who(rule: Rule, groups: Sequence[str]) -> str:
+    but = ", never whoever started the run" if rule.starter_excluded else ""
+    if rule.thresholds and (said := _thresholds(rule)):
+        return f"waits for {said}{but}."
     number = rule.approvals_needed
     people = "a person" if number == 1 else f"{number} different people"
     among = (
         f"in the group{'s' if len(groups) > 1 else ''} {' or '.join(groups)}" if groups else "with the right to decide"
     )
-    but = ", never whoever started the run" if rule.starter_excluded else ""
     return f"waits for {people} {among}{but}."
+
+
+def _thresholds(rule: Rule) -> str:
+    """The ways in which it can be decided. Empty while they cannot be read, as on a page where they are being typed."""
+    try:
+        thresholds.validate(rule.thresholds)
+    except ValidationError:
+        return ""
+    return thresholds.said(rule.thresholds)
 
 
 def _customer(rule: Rule, groups: Sequence[str]) -> str:
@@ -80,9 +100,31 @@ def _customer(rule: Rule, groups: Sequence[str]) -> str:
 
 def _until(rule: Rule, default_expiry: int | None) -> str:
     seconds = rule.expires_seconds or default_expiry
-    within = f"within {lasting(seconds)}" if seconds else "in time"
+    within = f"within {lasting(seconds)}{counted(rule.business_hours)}" if seconds else "in time"
     ends = " and the run stops" if rule.on_expiry == Rule.OnExpiry.STOP else ""
     return f"If nobody decides {within}, it is rejected{ends}."
+
+
+def while_undecided(rule: Rule, groups: Sequence[str]) -> list[str]:
+    """What happens before that: a sentence for the target, and one for each step."""
+    said = []
+    if rule.target_seconds:
+        said.append(f"Somebody should decide within {lasting(rule.target_seconds)}{counted(rule.business_hours)}.")
+    return said + [step_words(step, bool(groups), rule.business_hours) for step in steps_of(rule.escalation)]
+
+
+def step_words(step: Step, has_groups: bool, business_hours: bool = False) -> str:
+    """One step as a sentence. Where everybody may decide, a group can only be told."""
+    begin = f"If nobody decides within {lasting(step.after)}{counted(business_hours)}, "
+    reminded = "those who may decide are reminded"
+    if not step.group:
+        return f"{begin}{reminded}."
+    added = f"{step.group} may decide too" if has_groups else f"{step.group} is told too"
+    return f"{begin}{reminded}, and {added}." if step.remind else f"{begin}{added}."
+
+
+def counted(business_hours: bool) -> str:
+    return " of business hours" if business_hours else ""
 
 
 def _may(rule: Rule) -> str:

@@ -1,16 +1,20 @@
 """Who may decide about a request, and whether what was decided still stands. Reads only."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
+from approvals import counting, entitlement, thresholds
 from approvals.cards import digest_of
 from approvals.clock import Now
+from approvals.entitlement import deciders
 from approvals.models import Approval, ApprovalKind, Decision, DecisionType, Risk
 from approvals.policy import RISK_ORDER, Ruling
+from approvals.thresholds import Count, Terms
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,31 @@ class Refusal:
     message: str
 
 
-def may_decide(user: User, approval: Approval, is_member: bool | None = None) -> Refusal | None:
+@dataclass(frozen=True)
+class Right:
+    """The right by which somebody decides. `lender`: whose it is, where it was lent to them."""
+
+    lender: User | None = None
+
+
+def may_decide(
+    user: User, approval: Approval, is_member: bool | None = None, is_lent: bool | None = None
+) -> Refusal | None:
     """None when this person may decide about this request now, else why not.
 
-    `is_member`: whether they are in one of its groups, where that was read together with the request.
+    `is_member`: whether they are in one of its groups, where that was read together with the request;
+    `is_lent`: whether anybody has lent them the right.
+    """
+    right = right_of(user, approval, is_member, is_lent)
+    return right if isinstance(right, Refusal) else None
+
+
+def right_of(
+    user: User, approval: Approval, is_member: bool | None = None, is_lent: bool | None = None, lock: bool = False
+) -> Right | Refusal:
+    """By what right this person may decide about this request now, or why they may not. Their own comes first.
+
+    `lock`: whoever lent the right cannot take it back before this transaction ends.
     """
     if approval.asks_customer:
         return Refusal("customer_decides", "The customer answers this, in their conversation; nobody does it for them.")
@@ -33,20 +58,57 @@ def may_decide(user: User, approval: Approval, is_member: bool | None = None) ->
     groups = list(approval.groups.all())
     if groups and is_member is None:
         is_member = user.groups.filter(pk__in=[group.pk for group in groups]).exists()
+    lender: User | None = None
     if groups and not is_member:
-        names = " or ".join(group.name for group in groups)
-        return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
+        lent = _lent(user, approval, lock) if is_lent is not False else None
+        if isinstance(lent, Refusal):
+            return lent
+        if lent is None:
+            names = " or ".join(group.name for group in groups)
+            return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
+        lender = lent
     if approval.starter_excluded and approval.starter_id == user.pk:
         return Refusal("starter", "You started this run, so someone else decides about its calls.")
     if user.pk in approval.excluded:
         return Refusal("took_over", "You have taken this run over, so someone else decides about its calls.")
-    return None
+    return Right(lender)
+
+
+def decides_themself(user: User, approval: Approval) -> bool:
+    """Whether this person may decide about this request by their own right."""
+    return isinstance(right_of(user, approval, is_lent=False), Right)
+
+
+def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
+    """Who has lent this person the right to decide about this request, or why that lends nothing. None: nobody has."""
+    found = entitlement.covering(approval).filter(deputy=user).select_related("lender").order_by("created_at", "pk")
+    delegations = list(found.select_for_update(of=("self",)) if lock else found)
+    if not delegations:
+        return None
+    barred = entitlement.barred(approval) | entitlement.spent(approval)
+    lender = next((each.lender for each in delegations if each.lender_id not in barred), None)
+    if lender is not None:
+        return lender
+    name = delegations[0].lender.get_full_name() or delegations[0].lender.get_username()
+    return Refusal("lender_barred", f"You would decide for {name}, who has no say in this, or has had it already.")
 
 
 def deciders_still_allowed(approval: Approval) -> bool:
     """Whether everybody whose approval counts still has the right to give it. Of a customer the rules say so."""
-    standing = approval.decisions.select_related("user").filter(undone_at__isnull=True, user__isnull=False)
-    return all(decision.user is not None and may_decide(decision.user, approval) is None for decision in standing)
+    standing = approval.decisions.filter(undone_at__isnull=True, user__isnull=False).exclude(type=DecisionType.REJECT)
+    return all(_still_allowed(each, approval) for each in standing.select_related("user", "on_behalf_of"))
+
+
+def _still_allowed(decision: Decision, approval: Approval) -> bool:
+    """Whether somebody still has the very right they decided by: another one that they have by now does not do."""
+    assert decision.user is not None
+    if decision.on_behalf_of is None:
+        return decides_themself(decision.user, approval)
+    barred = entitlement.barred(approval)
+    if not decision.user.is_active or not decision.user.has_perm("approvals.decide_approval"):
+        return False
+    lent = entitlement.covering(approval).filter(deputy=decision.user, lender=decision.on_behalf_of)
+    return not {decision.user.pk, decision.on_behalf_of.pk} & barred and lent.exists()
 
 
 def is_bound(approval: Approval) -> bool:
@@ -72,9 +134,17 @@ def people_needed(ruling: Ruling) -> int:
     return max(ruling.approvals_needed, 2 if deciders().count() > 1 else 1)
 
 
-def deciders() -> QuerySet[User]:
-    """Everybody with the right to decide, whatever about."""
-    return User.objects.with_perm("approvals.decide_approval", backend="django.contrib.auth.backends.ModelBackend")
+def terms_of(ruling: Ruling) -> Terms:
+    """The thresholds a request is made with; at critical risk none that one person alone can reach."""
+    terms = Terms.from_json(ruling.terms)
+    return thresholds.floor(terms, ruling.risk, ruling.risk == Risk.CRITICAL and bool(terms) and deciders().count() > 1)
+
+
+def progress(approval: Approval, besides: Sequence[tuple[int, int | None]] = ()) -> Count:
+    """How far a request with thresholds has come; `besides`: who looks at it, and whose right they would use."""
+    terms = Terms.from_json(approval.terms).with_added(added_to(approval))
+    deciding = list(_counting(approval, approval.risk))
+    return counting.count(approval, terms, approval.about, deciding, besides)
 
 
 def marks_of(approval: Approval) -> dict[str, Any]:
@@ -94,14 +164,36 @@ def meets(approval: Approval, ruling: Ruling) -> bool:
         return ruling.customer
     if ruling.customer and not confirmed(approval):
         return False
-    counting = _counting(approval, max(approval.risk, ruling.risk, key=RISK_ORDER.index))
-    deciding = [decision for decision in counting if decision.type in ruling.allowed_decisions]
-    users = {decision.user_id for decision in deciding if decision.user_id is not None}
-    if ruling.starter_excluded:
-        users -= {approval.starter_id}
+    risk = max(approval.risk, ruling.risk, key=RISK_ORDER.index)
+    given = _counting(approval, risk)
+    deciding = [each for each in given if each.type in ruling.allowed_decisions and each.user_id is not None]
+    excluded = {approval.starter_id} - {None} if ruling.starter_excluded else set()
+    deciding = [each for each in deciding if not excluded & {each.user_id, each.on_behalf_of_id}]
+    if ruling.terms:
+        terms = terms_of(ruling).with_added(added_by(approval, ruling))
+        count = counting.count(approval, terms, ruling.about, deciding, excluded=excluded, risk=risk)
+        return count.is_enough and not count.is_denied
+    if approval.terms and counting.rejections(approval):
+        return False
     if ruling.groups:
-        users &= set(User.objects.filter(groups__in=ruling.groups, pk__in=users).values_list("pk", flat=True))
-    return len(users) >= people_needed(ruling)
+        groups = [*ruling.groups, *added_by(approval, ruling)]
+        deciding = entitlement.within(deciding, groups, approval.tool, ruling.risk)
+    return len(deciding) >= people_needed(ruling)
+
+
+def added_to(approval: Approval) -> list[int]:
+    """The groups that may decide about a request by steps that have been taken."""
+    taken = approval.escalation[: approval.escalated]
+    return [step["group_id"] for step in taken if step.get("group_id") is not None]
+
+
+def added_by(approval: Approval, ruling: Ruling) -> list[int]:
+    """The groups that escalation has added to a request, as far as another ruling lets them decide as early."""
+    earliest = {step.group: step.after for step in ruling.escalation if step.group}
+    taken = [step for step in approval.escalation[: approval.escalated] if step.get("group_id") is not None]
+    return [
+        step["group_id"] for step in taken if step["group"] in earliest and earliest[step["group"]] <= step["after"]
+    ]
 
 
 def confirmed(approval: Approval) -> bool:
@@ -121,20 +213,32 @@ def is_enough(approval: Approval) -> bool:
 
     At high and critical risk the person who changed the arguments does not count as one of them.
     """
+    if approval.terms:
+        count = progress(approval)
+        # A change of the call can make rejections count that did not: they end what they would have ended.
+        return count.is_enough and not count.is_denied
     return _counting(approval, approval.risk).count() >= approval.approvals_needed
+
+
+def is_rejected(approval: Approval) -> bool:
+    """Whether enough people have rejected a request: one, where its thresholds do not want more."""
+    return not approval.terms or progress(approval).is_denied
 
 
 def _counting(approval: Approval, risk: str) -> QuerySet[Decision]:
     """The decisions that approve the call as it would run now."""
-    counting = approval.decisions.filter(
+    given = approval.decisions.filter(
         undone_at__isnull=True,
         type__in=[DecisionType.APPROVE, DecisionType.EDIT],
         action_digest=approval.final_digest,
     )
     if risk not in (Risk.HIGH, Risk.CRITICAL):
-        return counting
-    counting = counting.exclude(type=DecisionType.EDIT)
-    return counting.exclude(user=approval.editor_id) if approval.editor_id is not None else counting
+        return given
+    given = given.exclude(type=DecisionType.EDIT)
+    if approval.editor_id is None:
+        return given
+    # Twice: a decision that is on nobody's behalf is not that of the editor either.
+    return given.exclude(user=approval.editor_id).exclude(on_behalf_of=approval.editor_id)
 
 
 def final_digest(approval: Approval) -> str:

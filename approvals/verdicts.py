@@ -4,10 +4,11 @@ import uuid
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
+from django.db.models import Q
 
 from approvals import ledger
 from approvals.models import Approval, Decision, DecisionType, Risk
-from approvals.standing import Refusal, may_decide
+from approvals.standing import Refusal, Right, progress, right_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Verdict:
     via: str = "console"
     edited_text: str = ""
     edited_title: str = ""
+    edited_preview: str = ""
+    """A dry run of the call as it was edited."""
     assurance: str = ""
     """How they have just shown anew who they are; empty when they have not."""
     customer: str = ""
@@ -42,11 +45,20 @@ class Verdict:
         return self.type in (DecisionType.APPROVE, DecisionType.EDIT)
 
 
-def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
-    """Why a verdict on a locked request is not taken. None: it counts."""
-    forbidden = _not_theirs(approval, verdict)
-    if forbidden:
-        return forbidden
+def right_to(approval: Approval, verdict: Verdict) -> Right | Refusal:
+    """By what right a verdict on a locked request is given, or why whoever this is has no say.
+
+    People authorize, and only the customer confirms. A right that was lent stays lent until this is stored.
+    """
+    if verdict.user is not None:
+        return right_of(verdict.user, approval, lock=True)
+    if not approval.asks_customer:
+        return Refusal("forbidden", "People with the right to decide are asked about this.")
+    return Right()
+
+
+def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | None:
+    """Why a verdict on a locked request is not taken, from somebody who has a say in it. None: it counts."""
     closed = no_longer_open(approval)
     if closed:
         return closed
@@ -68,22 +80,27 @@ def refusal(approval: Approval, verdict: Verdict) -> Refusal | None:
     changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
     if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
         return Refusal("editor", "You changed these arguments, so somebody else approves them.")
-    if approval.decisions.filter(user=verdict.user, undone_at__isnull=True).exists():
-        return Refusal("decided_by_you", "You have already decided; this request needs another person.")
-    return None
+    given = approval.decisions.filter(Q(user=verdict.user) | Q(on_behalf_of=verdict.user), undone_at__isnull=True)
+    earlier = given.select_related("user", "on_behalf_of").first()
+    if earlier is None:
+        return _of_no_account(approval, verdict.user, right) if approval.terms else None
+    if earlier.on_behalf_of_id == verdict.user.pk:
+        return Refusal("decided_for_you", f"{earlier.name} has decided for you; this request needs another person.")
+    return Refusal("decided_by_you", "You have already decided; this request needs another person.")
 
 
-def _not_theirs(approval: Approval, verdict: Verdict) -> Refusal | None:
-    """Why whoever this is has no say: people authorize, and only the customer confirms."""
-    if verdict.user is not None:
-        return may_decide(verdict.user, approval)
-    if not approval.asks_customer:
-        return Refusal("forbidden", "People with the right to decide are asked about this.")
-    return None
+def _of_no_account(approval: Approval, user: User, right: Right) -> Refusal | None:
+    """Why the decision of somebody who may decide would count for none of the thresholds."""
+    count = progress(approval, [(user.pk, right.lender.pk if right.lender is not None else None)])
+    if user.pk in count.people and count.involves(count.people[user.pk]):
+        return None
+    return Refusal("forbidden", f"Your decision would not count here. It needs: {count.terms.words}.")
 
 
 def no_longer_open(approval: Approval) -> Refusal | None:
     """Why nothing can be decided or asked about a locked request any more."""
+    if approval.state == Approval.State.EXPIRED and approval.decided_at is None:
+        return Refusal("expired", "No one decided in time; the call will not run.")
     if approval.state not in Approval.UNDECIDED:
         return Refusal("already_decided", _who_was_first(approval))
     if approval.expires_at <= approval.db_now:  # type: ignore[attr-defined]
@@ -103,7 +120,7 @@ def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
 
 
 def _who_was_first(approval: Approval) -> str:
-    last = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
+    last = approval.decisions.select_related("user", "on_behalf_of").filter(undone_at__isnull=True).last()
     words = {
         Approval.State.EXPIRED: "This request has expired.",
         Approval.State.WITHDRAWN: "This request was withdrawn because its run ended.",

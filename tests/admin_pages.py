@@ -15,7 +15,7 @@ def address(model: type[Model], page: str, *args: Any) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
 
 
-def submit(client: Client, url: str, **fields: Any) -> HttpResponse:
+def submit(client: Client, url: str, /, **fields: Any) -> HttpResponse:
     """Get a form, change `fields` in it, and post it. None takes a field out."""
     page = client.get(url)
     assert page.status_code == 200, page
@@ -23,7 +23,7 @@ def submit(client: Client, url: str, **fields: Any) -> HttpResponse:
     return client.post(url, {name: value for name, value in data.items() if value is not None})
 
 
-def save(client: Client, url: str, **fields: Any) -> HttpResponse:
+def save(client: Client, url: str, /, **fields: Any) -> HttpResponse:
     """Submit a form that must be taken."""
     response = submit(client, url, **fields)
     assert response.status_code == 302, response.context["errors"]

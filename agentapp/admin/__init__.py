@@ -8,9 +8,22 @@ from functools import partial
 from django.conf import settings
 from django.contrib import admin
 
-from agentapp.admin import agents, controls, guidelines, menu, people, rules, runs, sign_in, sources, tokens, tools
+from agentapp.admin import (
+    agents,
+    controls,
+    guidelines,
+    menu,
+    people,
+    rules,
+    runs,
+    sign_in,
+    sources,
+    tokens,
+    tools,
+    webhooks,
+)
 
-__all__ = ["agents", "controls", "guidelines", "people", "rules", "runs", "sources", "tokens", "tools"]
+__all__ = ["agents", "controls", "guidelines", "people", "rules", "runs", "sources", "tokens", "tools", "webhooks"]
 
 admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
 admin.site.index_title = "Configuration and records"

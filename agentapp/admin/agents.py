@@ -7,7 +7,7 @@ from agentapp import agent_settings, agent_tools
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, ContextVariable, Route, Tool
 from approvals import ledger
-from approvals.admin import FORM_FIELDS, SwitchedAdmin, actor_of
+from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
 
 

@@ -18,7 +18,7 @@ from agentapp.admin.parts import part
 from agentapp.controls import MAX_COOLDOWN, MAX_FAILURES, MAX_REASON
 from agentapp.models import Breaker, KillSwitch
 from approvals import ledger
-from approvals.admin import ReadOnlyAdmin
+from approvals.admin_pages import ReadOnlyAdmin
 from approvals.models import Event
 
 # Of what happened to a breaker, as much is shown.

@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 from agentapp.admin import guideline_parts
 from agentapp.guidance import extensions
 from agentapp.models import Guideline, GuidelineMatch, GuidelineRelation, Tool, ToolRelation
-from approvals.admin import FORM_FIELDS, RecordedAdmin, SwitchedAdmin
+from approvals.admin_pages import FORM_FIELDS, RecordedAdmin, SwitchedAdmin
 
 
 class GuidelineForm(forms.ModelForm):

@@ -21,7 +21,7 @@ from agentapp.admin.parts import part
 from agentapp.models import SourceHealth, Tool, ToolSource
 from agentapp.tools import mcp_target
 from approvals import configuration
-from approvals.admin import actor_of
+from approvals.admin_pages import actor_of
 from approvals.digest import canonical
 
 # Somebody waits for the page meanwhile.

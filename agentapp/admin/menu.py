@@ -8,9 +8,19 @@ from django.urls import reverse
 
 # Tables by their class's name. What stands nowhere here comes last, under "More".
 GROUPS = {
-    "Configuration": ["Agent", "Route", "Guideline", "Tool", "ToolRelation", "ToolSource", "Rule", "Channel"],
+    "Configuration": [
+        "Agent",
+        "Route",
+        "Guideline",
+        "Tool",
+        "ToolRelation",
+        "ToolSource",
+        "Rule",
+        "Channel",
+        "WebhookEndpoint",
+    ],
     "Stopping": ["Breaker", "KillSwitch"],
-    "People and programs": ["User", "Group", "ApiToken"],
+    "People and programs": ["User", "Group", "Delegation", "ApiToken"],
     "Records": [
         "Run",
         "Step",
@@ -19,7 +29,10 @@ GROUPS = {
         "Message",
         "Approval",
         "Decision",
+        "Grant",
+        "Comment",
         "Notification",
+        "WebhookDelivery",
         "Event",
     ],
 }

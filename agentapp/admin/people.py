@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse
 
 from agentapp import account_changes, factors
 from approvals import configuration, ledger
-from approvals.admin import RecordedAdmin, actor_of
+from approvals.admin_pages import RecordedAdmin, actor_of
 
 # Providers are configured in the environment; secrets and sessions of people are nobody's to read or edit here.
 admin.site.unregister([User, Group, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken, UserSession])

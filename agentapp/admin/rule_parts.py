@@ -5,11 +5,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.forms import ModelForm
+from django.utils import timezone
 
 from agentapp.models import Tool
 from agentapp.tools import sample
-from approvals import policy
+from approvals import moments, policy, thresholds, totals
 from approvals.digest import canonical
+from approvals.escalation import groups_named
 from approvals.looked_at import looked_at
 from approvals.models import Rule
 from approvals.rule_words import in_words
@@ -33,7 +36,24 @@ _ALWAYS = (
     Name("run.metadata", 'what the program that started the run gave, as in run.metadata["channel"] == "email"'),
     Name("run.id", "the run's id"),
     Name("customer", 'the customer it is about, as in customer == "40117"'),
+    Name("environment", 'the name of this installation, as in environment == "production"'),
+    Name("now.hour", "the hour by the clock of the installation, 0 to 23"),
+    Name("now.weekday", 'mon to sun, as in now.weekday in ["sat", "sun"]'),
+    Name("now.date", 'the day, as in now.date >= "2026-12-24"'),
+    Name("now.is_business_hours", "whether people are at work, by BUSINESS_HOURS"),
+    Name(
+        "history.count('tool', '24h')", "how often a tool was called; with 'customer', 'agent' or 'run' for that alone"
+    ),
+    Name("history.sum('tool.argument', '24h')", "what an argument comes to, as in … + args.amount > 500.0"),
+    Name("history.first_time('tool.argument')", "whether no call that took effect had this value there"),
 )
+THRESHOLDS_HELP = (
+    'Ways in which it can be decided, in place of one number: [{"approve": 2, "deny": 1, "group": "Payments"}, '
+    '{"approve": 1, "group": "Managers", "condition": "args.amount < 1000.0"}]. The first that is reached approves, '
+    "the first whose rejections are reached rejects. Each group stands among the groups above; without one everybody "
+    "who may decide counts. A condition looks at reviewer (name, groups), args, tool, run and customer."
+)
+
 _KINDS = {
     "string": "text",
     "number": "number; compare it with one, as in 100.0",
@@ -42,6 +62,27 @@ _KINDS = {
     "array": "list",
     "object": "object",
 }
+
+
+def environment_help() -> str:
+    name = settings.ENVIRONMENT
+    here = f"This one is {name}." if name else "This one has no name: rules that name an environment do nothing here."
+    return f"Only where the installation has this name. Empty means everywhere. {here}"
+
+
+def check_thresholds(form: ModelForm) -> None:
+    """Put beside the field what is wrong with a rule's thresholds."""
+    if "thresholds" not in form.cleaned_data:
+        return
+    form.cleaned_data["thresholds"] = form.cleaned_data["thresholds"] or []  # nothing typed is none
+    try:
+        thresholds.validate(form.cleaned_data["thresholds"])
+        groups = [group.name for group in form.cleaned_data.get("groups", [])]
+        thresholds.validate_groups(form.cleaned_data["thresholds"], groups)
+        steps = form.cleaned_data.get("escalation") or []
+        thresholds.validate_steps(form.cleaned_data["thresholds"], groups_named(steps))
+    except ValidationError as error:
+        form.add_error("thresholds", error)
 
 
 def names_for(tool: Tool | None) -> list[Name]:
@@ -91,6 +132,10 @@ def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:
         agent=rule.agent,
         route=rule.route,
         run={"id": "", "title": "", "step": 1, "metadata": {}},
+        now=moments.seen(timezone.now(), settings.BUSINESS_HOURS),
+        environment=settings.ENVIRONMENT,
+        # As if nothing had been called yet.
+        history=totals.NothingBefore(),
     )
     tried: dict[str, Any] = {"example": canonical(arguments)}
     try:

@@ -1,23 +1,29 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.auth.models import Group, User
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentapp.admin import rule_parts
 from agentapp.admin.parts import answer, part
+from agentapp.admin.rule_steps import StepsField
+from agentapp.admin.rule_versions import RuleLife
 from agentapp.models import Agent, Route, Tool
-from approvals import policy
-from approvals.admin import SwitchedAdmin
-from approvals.models import DecisionType, EffectClass, Rule, every_decision
+from approvals import policy, rule_terms, rule_versions
+from approvals.admin_pages import SwitchedAdmin, actor_of
+from approvals.escalation import MAX_STEPS
+from approvals.models import DecisionType, EffectClass, Rule, RuleVersion, Verdict, every_decision
 from approvals.rule_words import in_words
+from approvals.standing import Refusal
 
 
 class RuleForm(forms.ModelForm):
@@ -39,34 +45,61 @@ class RuleForm(forms.ModelForm):
         widget=forms.CheckboxSelectMultiple,
         help_text="What people may do with a call this rule asks about.",
     )
+    escalation = StepsField(
+        label="While nobody decides",
+        help_text=f"Up to {MAX_STEPS} steps, each after so many seconds without a decision. A group that may decide "
+        "too is told, and sees the request from then on. Its people need the right to decide, as all do."
+        " How many must approve, and who must not, stays as it is.",
+    )
 
     class Meta:
         widgets = {
             "condition": forms.Textarea(
                 attrs={"class": "code", "rows": 3, "spellcheck": "false", "autocomplete": "off"}
-            )
+            ),
+            "thresholds": forms.Textarea(attrs={"class": "code", "rows": 3, "spellcheck": "false"}),
         }
         help_texts = {
-            "active": "Only active rules decide. A rule that is not active stays as a draft.",
+            "active": "Only active rules decide. Without the tick, activating this draft switches the rule off.",
             "condition": "Which of these calls, as an expression that is true or false, as in args.amount > 100.0. "
             "Empty means all of them. One that cannot be evaluated asks a person.",
             "verdict": "Deny beats ask, and ask beats allow, whatever the order of the rules.",
             "risk": "How loudly people are told. High needs a second key to approve, critical two people, a typed word "
             "and a sign-in of the last five minutes.",
+            "thresholds": rule_parts.THRESHOLDS_HELP,
+            "environment": rule_parts.environment_help(),
             "answered_by": "A customer confirms in their conversation. People decide where there is none to ask, and "
             "as well at high and critical risk.",
             "on_expiry": "What becomes of a request that nobody decided in time. It is never approved.",
             "expires_seconds": f"How long people have, in seconds, as in 900 for a quarter of an hour. Empty means "
             f"{settings.APPROVAL_EXPIRES_SECONDS}.",
+            "target_seconds": "Within how many seconds somebody should decide. What takes longer is marked. "
+            + (
+                f"Empty means {settings.APPROVAL_TARGET_SECONDS}."
+                if settings.APPROVAL_TARGET_SECONDS
+                else "Empty means no target."
+            ),
+            "business_hours": (
+                f"The target, the steps and the expiry of this rule count {settings.BUSINESS_HOURS} only "
+                f"({settings.TIME_ZONE})."
+                if settings.BUSINESS_HOURS.week
+                else "No business hours are set here (BUSINESS_HOURS), so every hour counts all the same."
+            ),
             "hold_seconds": "For how many seconds a decision can be undone before it takes effect, 60 at most. 0 runs "
             f"at once. Empty means {settings.UNDO_HOLD_SECONDS}.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        instance = kwargs.get("instance")
+        draft = _show_draft(instance)
         super().__init__(*args, **kwargs)
+        if draft is not None and "groups" in self.fields:
+            self.initial["groups"] = list(Group.objects.filter(name__in=instance.drafted_groups))  # type: ignore[union-attr]
         self._offer("agent", "Every agent", Agent.objects.values_list("name", flat=True))
         self._offer("route", "Every route", Route.objects.values_list("name", flat=True))
         self._offer("tool", "Every tool", Tool.objects.values_list("name", flat=True))
+        if "escalation" in self.fields:
+            self.fields["escalation"].offer(self.instance.escalation)  # type: ignore[attr-defined]
 
     def clean_condition(self) -> str:
         condition: str = self.cleaned_data["condition"]
@@ -77,6 +110,15 @@ class RuleForm(forms.ModelForm):
         decisions: list[str] = self.cleaned_data["allowed_decisions"]
         policy.validate_allowed_decisions(decisions)
         return decisions
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        rule_parts.check_thresholds(self)
+        expires = self.cleaned_data.get("expires_seconds")
+        steps = self.cleaned_data.get("escalation") or []
+        if expires and steps and steps[-1]["after"] >= expires:
+            self.add_error("escalation", f"The request expires after {expires} seconds, before the last step.")
+        return cleaned
 
     def as_typed(self) -> tuple[Rule, list[str]]:
         """The rule this form would make, as far as it can be read, and the names of its groups. Not stored."""
@@ -97,17 +139,38 @@ class RuleForm(forms.ModelForm):
         self.fields[field].choices = [("", every), *((name, name) for name in offered)]  # type: ignore[attr-defined]
 
 
+def _show_draft(rule: Rule | None) -> RuleVersion | None:
+    """Let a row that was read say what its draft says: the page edits that, never what is in force."""
+    if rule is None or rule._state.adding:
+        return None
+    draft = rule_versions.draft_of(rule)
+    if draft is not None:
+        for name, value in rule_terms.columns(draft.terms).items():
+            setattr(rule, name, value)
+        rule.drafted_groups = draft.terms.get(rule_terms.GROUPS, [])  # type: ignore[attr-defined]
+    return draft
+
+
+def _groups(rule: Rule) -> list[str]:
+    """The names of a rule's groups, or of those that its draft names where that is shown."""
+    if rule._state.adding:
+        return []
+    drafted: list[str] | None = getattr(rule, "drafted_groups", None)
+    return [group.name for group in rule.groups.all()] if drafted is None else drafted
+
+
 @admin.register(Rule)
-class RuleAdmin(SwitchedAdmin):
+class RuleAdmin(RuleLife, SwitchedAdmin):
     form = RuleForm
     switch = "active"
     about = (
         "Which calls run, wait for a person or are refused. Of all rules that fit a call the strictest verdict wins: "
-        "deny, then ask, then allow. The order says which of several names the terms."
+        "deny, then ask, then allow. The order says which of several names the terms. A change is a draft first: it "
+        "is simulated on the calls of the last 30 days, then activated."
     )
     when_empty = "Without a rule reads run, and every other call waits for a person. A rule can allow, ask or refuse."
     actions = ["switch_on", "switch_off"]
-    list_display = ["order", "name", "words", "ruled", "risk", "active"]
+    list_display = ["order", "name", "words", "ruled", "risk", "drafted", "active"]
     list_display_links = ["name"]
     list_filter = ["active", "verdict", "risk", "effect_class", "tool"]
     search_fields = ["name", "description", "tool", "condition"]
@@ -118,7 +181,7 @@ class RuleAdmin(SwitchedAdmin):
         (
             "Which calls",
             {
-                "fields": ["agent", "route", "tool", "effect_class", "condition"],
+                "fields": ["agent", "route", "tool", "effect_class", "environment", "condition"],
                 "description": "A call must fit all of it.",
             },
         ),
@@ -137,10 +200,15 @@ class RuleAdmin(SwitchedAdmin):
                     "answered_by",
                     "groups",
                     "approvals_needed",
+                    "thresholds",
                     "starter_excluded",
+                    "grants_allowed",
                     "allowed_decisions",
                     "expires_seconds",
                     "on_expiry",
+                    "target_seconds",
+                    "escalation",
+                    "business_hours",
                     "hold_seconds",
                 ],
                 "description": "For rules that ask.",
@@ -157,11 +225,17 @@ class RuleAdmin(SwitchedAdmin):
     def ruled(self, rule: Rule) -> str:
         return rule.get_verdict_display().partition(":")[0]
 
+    @admin.display(description="Draft")
+    def drafted(self, rule: Rule) -> str | SafeString:
+        for draft in rule.drafts:  # type: ignore[attr-defined]
+            word = "watches" if draft.state == RuleVersion.State.SHADOW else "waits" if draft.simulated_at else "new"
+            return format_html('<a href="{}">{}</a>', reverse("admin:rule_versions", args=[rule.pk]), word)
+        return ""
+
     @admin.display(description="In plain words")
     def meaning(self, rule: Rule) -> SafeString:
-        groups = [] if rule._state.adding else [group.name for group in rule.groups.all()]
         url = reverse("admin:rule_meaning")
-        return part("rule", rule_parts.meaning(rule, groups) | {"url": url})
+        return part("rule", rule_parts.meaning(rule, _groups(rule)) | {"url": url})
 
     def get_fieldsets(self, request: HttpRequest, obj: Rule | None = None) -> Any:
         if obj is not None:
@@ -171,10 +245,25 @@ class RuleAdmin(SwitchedAdmin):
         return [(title, {**first, "fields": [name for name in first["fields"] if name != "version"]}), *rest]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Rule]:
-        return super().get_queryset(request).prefetch_related("groups")
+        drafts = RuleVersion.objects.filter(state__in=RuleVersion.OPEN)
+        return super().get_queryset(request).prefetch_related("groups", Prefetch("versions", drafts, to_attr="drafts"))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Rule | None = None) -> list[str]:
+        # A rule keeps its name: its versions and what it let run are found by it.
+        return [*self.readonly_fields, "name"] if obj is not None else list(self.readonly_fields)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Rule | None = None) -> bool:
+        # One that asks or refuses is switched off first, after a simulation.
+        allowed: bool = super().has_delete_permission(request, obj)
+        if obj is None or not allowed:
+            return allowed
+        # The page shows the draft; what counts is what is in force.
+        stored = Rule.objects.filter(pk=obj.pk).first() if hasattr(obj, "drafted_groups") else obj
+        return stored is not None and rule_versions.may_delete(stored)
 
     def get_urls(self) -> list[Any]:
         return [
+            *self.life_urls(),
             path("meaning/", self.admin_site.admin_view(self.meaning_view), name="rule_meaning"),
             *super().get_urls(),
         ]
@@ -187,12 +276,73 @@ class RuleAdmin(SwitchedAdmin):
         rule, groups = form.as_typed()  # type: ignore[attr-defined]
         return answer(request, "What the rule means", "rule_meaning", rule_parts.meaning(rule, groups))
 
+    def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        rule = kwargs.get("obj")
+        tools = []
+        if rule is not None:
+            tools.append({"label": "Versions and draft", "url": reverse("admin:rule_versions", args=[rule.pk])})
+        drafts = {"own_tools": tools, "is_rule": True, "has_draft": hasattr(rule, "drafted_groups")}
+        return super().render_change_form(request, context | drafts, *args, **kwargs)
+
     def save_model(self, request: HttpRequest, obj: Rule, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        tool = Tool.objects.filter(name=obj.tool).first() if obj.tool and obj.condition else None
-        if unknown := rule_parts.unknown_arguments(obj.condition, tool):
+        """Nothing yet: what was typed becomes a draft, together with its groups."""
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Iterable[Any], change: bool) -> None:
+        rule, groups = form.instance, list(form.cleaned_data["groups"])
+        user, actor = cast(User, request.user), actor_of(request)
+        if change:
+            terms = rule_terms.terms_of(rule, [group.name for group in groups])
+            request.rule_refused = isinstance(rule_versions.keep_draft(rule, terms, user, actor), Refusal)  # type: ignore[attr-defined]
+        else:
+            rule_versions.draft_new(rule, groups, user, actor)
+        tool = Tool.objects.filter(name=rule.tool).first() if rule.tool and rule.condition else None
+        if unknown := rule_parts.unknown_arguments(rule.condition, tool):
             messages.warning(
                 request,
-                f"The tool {obj.tool} has no argument {', '.join(unknown)}, so the condition cannot be evaluated and "
+                f"The tool {rule.tool} has no argument {', '.join(unknown)}, so the condition cannot be evaluated and "
                 "every call it is for waits for a person.",
             )
+
+    def response_add(self, request: HttpRequest, obj: Rule, post_url_continue: str | None = None) -> HttpResponse:
+        return self._drafted(request, obj)
+
+    def response_change(self, request: HttpRequest, obj: Rule) -> HttpResponse:
+        return self._drafted(request, obj)
+
+    def _drafted(self, request: HttpRequest, rule: Rule) -> HttpResponse:
+        """Lead on to where the draft is simulated and activated."""
+        if getattr(request, "rule_refused", False):
+            messages.info(request, f"Nothing of {rule.name} was changed.")
+        else:
+            messages.success(request, f"The draft of {rule.name} is kept. It decides nothing until it is activated.")
+        return redirect("admin:rule_versions", rule.pk)
+
+    def set_all(self, request: HttpRequest, queryset: QuerySet[Any], column: str, value: Any) -> None:
+        """Switch rules that allow off at once. Every other switch is a draft, to be simulated and activated."""
+        user, actor = cast(User, request.user), actor_of(request)
+        done, drafted, left = 0, [], []
+        for rule in queryset:
+            if rule.active == value and rule.version:
+                continue
+            if not value and rule.verdict == Verdict.ALLOW:
+                done += isinstance(rule_versions.switch_off(rule, user, actor), RuleVersion)
+            elif rule_versions.draft_of(rule) is not None:
+                left.append(rule.name)
+            else:
+                terms = {**rule_terms.terms_of(rule), column: value}
+                rule_versions.keep_draft(rule, terms, user, actor)
+                drafted.append(rule.name)
+        self.message_user(request, f"{done} changed.", messages.SUCCESS)
+        if drafted:
+            said = f"Drafted, to be simulated and activated: {', '.join(drafted)}."
+            self.message_user(request, f"{said} Only a rule that allows is switched off at once.", messages.WARNING)
+        if left:
+            said = f"Left as they are, because they have a draft already: {', '.join(left)}."
+            self.message_user(request, said, messages.WARNING)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        rule_versions.delete(obj, actor_of(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for rule in queryset:
+            rule_versions.delete(rule, actor_of(request))

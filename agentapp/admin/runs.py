@@ -3,7 +3,7 @@
 from django.contrib import admin
 
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
-from approvals.admin import ReadOnlyAdmin, masked_arguments
+from approvals.admin_pages import ReadOnlyAdmin, masked_arguments
 
 
 @admin.register(Run)

@@ -21,7 +21,7 @@ from agentapp.models import PendingImport, ToolSource
 from agentapp.refused import Refused
 from agentapp.tools.credentials import NAME, PREFIX
 from agentapp.tools.openapi import MAX_BYTES
-from approvals.admin import RecordedAdmin, actor_of
+from approvals.admin_pages import RecordedAdmin, actor_of
 
 # An import says which credential goes to which address, as the page of a source does.
 _IMPORTS = ("agentapp.change_tool", "agentapp.add_toolsource", "agentapp.change_toolsource")

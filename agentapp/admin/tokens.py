@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agentapp import auth
 from agentapp.models import ApiToken
-from approvals.admin import RowAdmin, actor_of
+from approvals.admin_pages import RowAdmin, actor_of
 
 
 class NewTokenForm(forms.ModelForm):

@@ -12,7 +12,7 @@ from agentapp.admin import mcp, tool_parts, tool_words
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
 from agentapp.models import Tool
-from approvals.admin import SwitchedAdmin
+from approvals.admin_pages import SwitchedAdmin
 
 
 class ToolForm(forms.ModelForm):
@@ -69,6 +69,8 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         "rules_on_it",
         "arguments",
         "takes_snapshot",
+        "takes_preview",
+        "undone_by",
         "business_key_template",
         "return_direct",
         "version",
@@ -109,6 +111,8 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
             {
                 "fields": [
                     "takes_snapshot",
+                    "takes_preview",
+                    "undone_by",
                     "business_key_template",
                     "return_direct",
                     "version",

@@ -16,11 +16,13 @@ from ninja import NinjaAPI
 from agentapp.api import (
     agents,
     approvals,
+    comments,
     controls,
     conversations,
     customers,
     errors,
     events,
+    grants,
     run_control,
     runs,
     takeover,
@@ -77,11 +79,13 @@ def _build() -> Api:
         conversations,
         customers,
         approvals,
+        comments,
         tool_executions,
         events,
         tools,
         agents,
         controls,
+        grants,
     ):
         made.add_router("", module.router)
     return made

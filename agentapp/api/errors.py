@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
@@ -36,6 +37,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_ended": (409, "The run has not ended"),
     "not_under_way": (409, "Another run of the conversation is under way"),
     "part_of_a_run": (409, "Another run asked for this one"),
+    "lender_barred": (403, "Whoever lent you the right has no say in it"),
     "took_over": (403, "Whoever took a run over decides nothing about it"),
     "needs_person": (403, "Only a person in the console may decide this"),
     "customer_decides": (403, "Only the customer answers this"),
@@ -46,10 +48,12 @@ CODES: dict[str, tuple[int, str]] = {
     "already_decided": (409, "Somebody else has decided"),
     "already_asked": (409, "The agent is being asked about it already"),
     "decided_by_you": (409, "You have decided already"),
+    "decided_for_you": (409, "Somebody has decided for you already"),
     "expired": (409, "Time ran out"),
     "changed": (409, "The request has changed"),
     "action_changed": (409, "The call has changed"),
     "already_engaged": (409, "The switch is engaged already"),
+    "already_revoked": (409, "The grant is revoked already"),
     "already_summarised": (409, "There is a summary of more"),
     "already_resolved": (409, "The outcome is known already"),
     "conversation_changed": (409, "The conversation has changed"),
@@ -63,6 +67,7 @@ CODES: dict[str, tuple[int, str]] = {
     "locked_field": (422, "The argument is locked"),
     "policy_denied": (422, "A rule forbids the call"),
     "message_required": (422, "Words are needed"),
+    "too_long": (422, "That is too long"),
     "not_allowed": (422, "The rule does not allow this decision"),
     "nothing_said": (422, "Nothing has been said yet"),
     "unknown_agent": (422, "There is no such agent"),
@@ -71,6 +76,7 @@ CODES: dict[str, tuple[int, str]] = {
     "decision_id_reused": (422, "The id belongs to another decision"),
     "too_many_messages": (429, "Too many messages"),
     "internal_error": (500, "Something went wrong here"),
+    "unavailable": (503, "The database does not answer"),
 }
 
 
@@ -224,10 +230,13 @@ def _conflict(approval: Approval) -> dict[str, Any]:
             "action_digest": approval.final_digest or approval.action_digest,
         }
     }
-    decision = approval.decisions.select_related("user").filter(undone_at__isnull=True).last()
+    decision = approval.decisions.select_related("user", "on_behalf_of").filter(undone_at__isnull=True).last()
     if decision is not None:
         username = decision.user.get_username() if decision.user is not None else None
-        members["decided_by"] = {"username": username, "name": decision.who}
+        members["decided_by"] = {"username": username, "name": decision.name}
+        if decision.on_behalf_of is not None:
+            lender = decision.on_behalf_of.get_username()
+            members["decided_by"]["on_behalf_of"] = {"username": lender, "name": decision.lender}
         members["decision"] = {
             "id": str(decision.pk),
             "type": decision.type,
@@ -274,4 +283,6 @@ def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
     log.error("%s %s failed", request.method, request.path, exc_info=error)
+    if isinstance(error, OperationalError | InterfaceError | InternalError):
+        return respond(ApiProblem("unavailable", "The database does not answer, or takes no changes now."))
     return respond(ApiProblem("internal_error", "The request failed. Nothing it changed was kept; it has been logged."))

@@ -30,6 +30,7 @@ class DecisionOut(BaseModel):
     id: uuid.UUID
     type: str
     user: Person | None = Field(description="Null: the customer decided, who is `customer`.")
+    on_behalf_of: Person | None = Field(description="Whose right it was, which `user` was lent. Null: their own.")
     customer: str | None
     message: str
     stop_run: bool
@@ -91,6 +92,10 @@ class ToolExecutionOut(BaseModel):
     reason: str | None = Field(description="A code: why it was refused or failed.")
     message: str | None
     result: Any
+    comparison: dict[str, Any] | None = Field(
+        description="What its dry run had foreseen beside what came of it: `lines` of {name, before, predicted, "
+        "actual, state}, where state is `as_predicted`, `drifted` or `not_measured`. Null: nothing was foreseen."
+    )
     trust: str
     evidence_ref: str | None
     allowed_by: str | None = Field(description="What let it run without a person.")
@@ -203,6 +208,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         reason=execution.reason or None,
         message=execution.message or None,
         result=masked(executions.result_value(execution), secret),
+        comparison=execution.comparison,
         trust=execution.trust,
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,
@@ -225,11 +231,12 @@ def secret_fields_of(execution: ToolExecution) -> list[str]:
 
 
 def decision_out(decision: Decision) -> DecisionOut:
-    user = decision.user
+    user, lender = decision.user, decision.on_behalf_of
     return DecisionOut(
         id=decision.pk,
         type=decision.type,
-        user=Person(username=user.get_username(), name=decision.who) if user is not None else None,
+        user=Person(username=user.get_username(), name=decision.name) if user is not None else None,
+        on_behalf_of=Person(username=lender.get_username(), name=decision.lender) if lender is not None else None,
         customer=decision.customer or None,
         message=decision.message,
         stop_run=decision.stop_run,

@@ -16,8 +16,9 @@ from agentapp.configuration_file.shape import (
     RouteEntry,
     RuleEntry,
     ToolEntry,
+    WebhookEntry,
 )
-from agentapp.models import Agent, Tool
+from agentapp.models import Agent, Tool, WebhookEndpoint
 from approvals.models import Channel, Rule
 
 _HEADER = "# Configuration of Countersign. Load it with: manage.py load_config FILE\n"
@@ -36,12 +37,15 @@ _ReadableDumper.add_representer(str, _text)
 
 def dump() -> str:
     """The whole configuration as YAML, in an order that does not depend on the database."""
+    # What was never in force is a draft: it is no part of the configuration yet.
+    rules = Rule.objects.exclude(version=0).order_by("order", "name")
     data = {
         "groups": {group.name: _group(group) for group in Group.objects.order_by("name")},
         "tools": {tool.name: _tool(tool) for tool in Tool.objects.order_by("name")},
         "agents": {agent.name: _agent(agent) for agent in Agent.objects.order_by("name")},
-        "rules": {rule.name: _with_groups(rule, RuleEntry) for rule in Rule.objects.order_by("order", "name")},
+        "rules": {rule.name: _with_groups(rule, RuleEntry) for rule in rules},
         "channels": {channel.name: _with_groups(channel, ChannelEntry) for channel in Channel.objects.order_by("name")},
+        "webhooks": {row.name: _columns(row, WebhookEntry) for row in WebhookEndpoint.objects.order_by("name")},
     }
     assert list(data) == list(SECTIONS)
     return _HEADER + yaml.dump(data, Dumper=_ReadableDumper, sort_keys=False, allow_unicode=True, width=110)

@@ -15,9 +15,9 @@ from agentapp import agent_settings, agent_tools
 from agentapp.configuration_file import guidelines, variables
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, Route, Tool
+from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
-from approvals import channels, configuration
+from approvals import channels, configuration, escalation, rule_versions, thresholds
 from approvals.models import Channel, EffectClass, Rule
 
 MODELS: dict[str, type[models.Model]] = {
@@ -26,6 +26,7 @@ MODELS: dict[str, type[models.Model]] = {
     "agents": Agent,
     "rules": Rule,
     "channels": Channel,
+    "webhooks": WebhookEndpoint,
 }
 
 
@@ -153,7 +154,10 @@ def _wanted_row(
     """The row as the entry wants it, and what the database would refuse about it."""
     model = MODELS[section]
     row: Any = model._default_manager.filter(name=name).first()
-    is_new = row is None
+    is_draft = isinstance(row, Rule) and row.version == 0
+    is_new = row is None or is_draft
+    if is_draft:
+        row = _without_draft(row)
     with_agent = section == "tools" and name in known.agent_tools
     if row is None:
         row = agent_tools.planned(name) if with_agent else model(name=name)
@@ -166,6 +170,8 @@ def _wanted_row(
     problems = _row_problems(path, row, None if is_new else set(entry))
     if isinstance(row, Channel) and not problems:
         problems += _channel_problems(path, row)
+    if isinstance(row, Rule):
+        problems += _threshold_problems(path, row, entry)
     if isinstance(row, Agent):
         names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
         wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
@@ -207,6 +213,16 @@ def _channel_problems(path: str, row: Channel) -> list[Problem]:
     return []
 
 
+def _threshold_problems(path: str, row: Rule, entry: dict[str, Any]) -> list[Problem]:
+    groups = entry["groups"] if "groups" in entry else _names(row, "groups")
+    try:
+        thresholds.validate_groups(row.thresholds, groups)
+        thresholds.validate_steps(row.thresholds, escalation.groups_named(row.escalation))
+    except ValidationError as error:
+        return [Problem(f"{path}.thresholds", message) for message in error.messages]
+    return []
+
+
 def _route_problems(path: str, own: set[str], entry: dict[str, Any]) -> list[Problem]:
     """`own`: the tools that the agent may call."""
     problems = []
@@ -239,6 +255,8 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
         many["tools"] = list(Tool.objects.filter(name__in=entry["tools"]))
     if "permissions" in entry:
         many["permissions"] = _permissions(entry["permissions"])
+    if isinstance(row, Rule):
+        return [rule_versions.load(row, actor, many, "Loaded from a configuration file.")]
     changes = [configuration.save(_current(row), actor, many)]
     if "routes" in entry:
         changes += _write_routes(row, entry["routes"], actor)
@@ -247,6 +265,13 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     if "overlaps" in entry:
         changes += guidelines.write_overlaps(row, entry["overlaps"], actor)
     return changes
+
+
+def _without_draft(row: Rule) -> Rule:
+    """The rule of a file that bears the name of a draft: what the draft says is not in it."""
+    made = Rule(pk=row.pk, name=row.name)
+    made._state.adding = False
+    return made
 
 
 def _comes_with_its_agent(plan: Planned) -> bool:

@@ -12,7 +12,8 @@ from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from agentapp.models import Agent, Guideline, Tool
-from approvals import policy
+from agentapp.models.webhooks import WEBHOOK_EVENTS
+from approvals import escalation, policy, thresholds
 from approvals.digest import canonical, parse, storable
 from approvals.models import AnsweredBy, EffectClass, Risk, Rule, Verdict
 
@@ -77,6 +78,26 @@ def _are_decisions(value: list[str]) -> list[str]:
         policy.validate_allowed_decisions(value)
     except ValidationError as error:
         raise ValueError(error.messages[0]) from error
+    return value
+
+
+def _are_thresholds(value: list[Any]) -> list[Any]:
+    try:
+        thresholds.validate(value)
+    except ValidationError as error:
+        raise ValueError(error.messages[0]) from error
+    return value
+
+
+def _are_steps(value: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
+    try:
+        escalation.validate_steps(value)
+    except ValidationError as error:
+        raise ValueError(error.messages[0]) from error
+    assert info.context is not None
+    for group in escalation.groups_named(value):
+        if group and group not in info.context.groups:
+            raise ValueError(f"There is no group {group!r}.")
     return value
 
 
@@ -205,17 +226,23 @@ class RuleEntry(TypedDict, total=False):
     route: Annotated[str, _known("routes", "route", empty=True)]
     tool: Annotated[str, _known("tools", "tool", SYNC_FIRST, empty=True)]
     effect_class: Annotated[str, _among(["", *EffectClass.values])]
+    environment: Text
     condition: Annotated[Text, AfterValidator(_is_condition)]
     verdict: Annotated[str, _among(Verdict.values)]
     answered_by: Annotated[str, _among(AnsweredBy.values)]
     groups: list[GroupName]
     approvals_needed: int
+    thresholds: Annotated[list[Json], AfterValidator(_are_thresholds)]
     starter_excluded: bool
     expires_seconds: int | None
     on_expiry: Annotated[str, _among(Rule.OnExpiry.values)]
+    escalation: Annotated[list[dict[str, Any]], AfterValidator(_are_steps)]
+    target_seconds: int | None
+    business_hours: bool
     allowed_decisions: Annotated[list[str], AfterValidator(_are_decisions)]
     risk: Annotated[str, _among(Risk.values)]
     hold_seconds: int | None
+    grants_allowed: bool
 
 
 class ChannelEntry(TypedDict, total=False):
@@ -226,6 +253,15 @@ class ChannelEntry(TypedDict, total=False):
     active: bool
 
 
+class WebhookEntry(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    url: Text
+    events: list[Annotated[str, _among(list(WEBHOOK_EVENTS))]]
+    credential: Text
+    previous_credential: Text
+    active: bool
+
+
 # In the order in which they are written: what comes later may name what comes before.
 SECTIONS: dict[str, Any] = {
     "groups": GroupEntry,
@@ -233,6 +269,7 @@ SECTIONS: dict[str, Any] = {
     "agents": AgentEntry,
     "rules": RuleEntry,
     "channels": ChannelEntry,
+    "webhooks": WebhookEntry,
 }
 # The keys that name rows or hold rows of their own; every other key is a column.
 LINKS = frozenset(

@@ -32,6 +32,18 @@ def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 
 @require_POST
+def ask_again(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Have people asked anew about a call that nobody decided in time."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    try:
+        actions.ask_again(approval_id, user)
+    except actions.Refused as refused:
+        return page.refused_page(request, found, refused)
+    return redirect("approval", approval_id)
+
+
+@require_POST
 def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Answer a question in the agent's place."""
     user = signed_in(request)

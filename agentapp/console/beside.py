@@ -13,7 +13,7 @@ from django.utils import timezone
 from agentapp import auth
 from agentapp.console import card, queue
 from agentapp.console.history import history
-from approvals import claims
+from approvals import claims, comments
 from approvals.models import Approval
 
 ALIKE = 20
@@ -55,6 +55,8 @@ def beside(approval: Approval, user: User) -> dict[str, Any]:
         "again_key": uuid.uuid4(),
         "alike": alike(approval, user),
         "history": history(approval, asked["people"]),
+        "comments": comments.of(approval) if getattr(approval, "was_commented", True) else [],
+        "comment_chars": comments.MAX_CHARS,
         **asked,
         "elapsed_percent": elapsed_percent(approval, timezone.now()),
     }

@@ -12,16 +12,18 @@ from django.http import Http404, QueryDict
 from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage
-from agentapp.console import evidence, schema_form
+from agentapp.console import dry_run, edits, evidence, origins, say, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools import sentences
+from approvals import entitlement
+from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.masking import masked
-from approvals.models import Approval, Claim, Decision, DecisionType, Question, Risk
-from approvals.standing import Refusal, may_decide
+from approvals.models import Approval, Claim, Comment, Decision, DecisionType, Question, Risk
+from approvals.standing import progress
 
 MAX_LABEL = 60
 MAX_OFFERED = 6
@@ -62,6 +64,8 @@ class Shown:
     # How many arguments differ from what waits, and not only from what the agent proposed.
     own_changes: int = 0
     lines: list[Line] = field(default_factory=list)
+    # What holds something from outside.
+    outside: list[str] = field(default_factory=list)
     # None: the tool is gone.
     tool: Tool | None = None
 
@@ -80,10 +84,11 @@ def visible(user: User) -> QuerySet[Approval]:
 def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
     """These requests with all that a card shows to this person. Three queries when read."""
     links = Approval.groups.through.objects
-    counting = Decision.objects.select_related("user").order_by("decided_at")
+    counting = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
     return (
         approvals.select_related(
             "starter",
+            "editor",
             "execution__tool",
             "execution__step",
             "execution__run__starter",
@@ -93,9 +98,11 @@ def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
         )
         .prefetch_related("groups", Prefetch("decisions", counting))
         .annotate(
-            was_asked=Exists(Question.objects.filter(approval=OuterRef("pk"))),
+            was_asked=Exists(Question.objects.filter(approval__execution_id=OuterRef("execution_id"))),
+            was_commented=Exists(Comment.objects.filter(approval=OuterRef("pk"))),
             reader=Value(user.pk),
             is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=user.groups.all())),
+            is_lent=Exists(entitlement.lent_to(user)),
         )
     )
 
@@ -110,17 +117,14 @@ def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need."""
     standing = standing_of(approval)
-    forbidden = may_decide(user, approval, _is_member(approval, user)) if standing == "pending" else None
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
-    if standing == "pending" and forbidden is None and mine is not None:
-        forbidden = Refusal("decided_by_you", "You have approved. This request needs another person too.")
+    forbidden, lender = say.of(approval, user, given) if standing == "pending" else (None, None)
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
     shown = show(approval, draft.posted, draft.arguments) if may_edit else show(approval, None)
     executed, path, questions = execution_of(approval), path_of(approval), questions_of(approval)
     run = executed.run if executed is not None else None
-    question = next((q for q in questions if q.closed_at is None), None)
     claim = claim_of(approval)
     return {
         "approval": approval,
@@ -128,6 +132,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "standing_state": _state_shown(approval, standing),
         "forbidden": forbidden,
         "may_decide": standing == "pending" and forbidden is None,
+        "lender": lender,
         "may_edit": may_edit,
         "allowed": approval.allowed_decisions,
         "draft": draft,
@@ -136,28 +141,35 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "given": given,
         "mine": mine,
         "last": given[-1] if given else None,
-        "approvals_given": sum(d.type in (DecisionType.APPROVE, DecisionType.EDIT) for d in given),
+        **_how_far(approval, user, given, lender),
+        "edit": edits.of(approval, (show(approval, None) if shown.own_changes else shown).form, given)
+        if standing == "pending"
+        else None,
         "successor": approval.superseded_by.first() if standing == "superseded" else None,
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,
-        "may_take_over": run is not None and not run.is_final and auth.offers_take_over(user, run, forbidden is None),
+        "may_take_over": run is not None
+        and not run.is_final
+        and auth.offers_take_over(user, run, forbidden is None and lender is None),
         "path": path,
         "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
         "outcome_text": (outcome := outcome_text(approval)),
         "outcome_facts": facts_of(outcome),
         "arms": confirm_label(shown) if approval.risk == Risk.HIGH else "",
         "word": _word(approval, shown) if approval.risk == Risk.CRITICAL else "",
-        "questions": questions,
-        "question": question if standing == "pending" else None,
-        # The clock stands for the first question.
-        "clock_left": approval.expires_at - question.answer_by if question and question == questions[0] else None,
-        "may_answer": to_answer(approval, questions, user),
+        **_asked(approval, standing, questions, user),
+        **times.of(approval),
+        "may_ask_again": actions.can_be_asked_again(approval, executed, user),
         "offered": tool_questions(shown.tool),
         "claim": claim,
         "claimed_by_other": claim is not None and not _is_mine(claim, user),
+        "dry_run": dry_run.of(approval, executed),
+        "undoing": undoing.of(executed, user) if standing == "succeeded" else None,
+        "takes_back": undoing.undone_by(run) if run is not None else None,
         "evidence": evidence.of(approval, questions),
         "rule_values": evidence.rule_values(approval),
+        "weighed": origins.risk_of(approval),
         "rejections": rejections(),
         "tool_changed": standing == "pending" and not tool_unchanged(approval),
         "unfounded": bool(approval.explanation)
@@ -165,15 +177,36 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
     }
 
 
+def _asked(approval: Approval, standing: str, questions: list[Question], user: User) -> dict[str, Any]:
+    """What people wanted to know first, what of it is open, and how long the clock stands for it."""
+    question = next((q for q in questions if q.closed_at is None), None)
+    return {
+        "questions": questions,
+        "question": question if standing == "pending" else None,
+        # The clock stands for the first question.
+        "clock_left": approval.expires_at - question.answer_by if question and question == questions[0] else None,
+        "may_answer": to_answer(approval, questions, user),
+    }
+
+
+def _how_far(approval: Approval, user: User, given: list[Decision], lender: User | None) -> dict[str, Any]:
+    """How many have approved of how many, as it stands for this person, and what the thresholds are, if it has any."""
+    if not approval.terms:
+        return {"approvals_given": edits.counted(approval, given), "approvals_needed": approval.approvals_needed}
+    count = progress(approval, [(user.pk, lender.pk if lender is not None else None)])
+    approved, needed = count.next_for(count.people.get(user.pk))
+    return {
+        "approvals_given": approved,
+        "approvals_needed": needed,
+        "rejections_given": len(count.rejecting),
+        "rejections_needed": count.rejections_needed(),
+        "terms_words": count.terms.words,
+    }
+
+
 def _word(approval: Approval, shown: Shown) -> str:
     """What is typed to approve what is shown."""
     return confirming.word_of(approval, shown.tool, shown.form.arguments, shown.button)
-
-
-def _is_member(approval: Approval, user: User) -> bool | None:
-    """Whether this person is in one of the request's groups, as far as `visible` has read it for them."""
-    read: bool | None = getattr(approval, "is_member", None) if getattr(approval, "reader", None) == user.pk else None
-    return read
 
 
 def standing_of(approval: Approval) -> str:
@@ -228,7 +261,8 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
     waits = _arguments(current_text)
     names = {*waits, *form.arguments}
     own = sum(canonical({"": waits.get(n)}) != canonical({"": form.arguments.get(n)}) for n in names)
-    return Shown(form, text, title, *words, edited=edited, own_changes=own, lines=lines, tool=tool)
+    outside = origins.label(form, approval, proposed)
+    return Shown(form, text, title, *words, edited=edited, own_changes=own, lines=lines, outside=outside, tool=tool)
 
 
 def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
@@ -294,7 +328,8 @@ def questions_of(approval: Approval) -> list[Question]:
     """What was asked, oldest first. No query for a request nobody has asked anything about."""
     if not getattr(approval, "was_asked", True):
         return []
-    return list(approval.questions.select_related("approval", "asker", "answerer").order_by("asked_at"))
+    asked = questions_asked.about(approval).select_related("approval", "asker", "answerer")
+    return list(asked.order_by("asked_at"))
 
 
 def to_answer(approval: Approval, questions: list[Question], user: User) -> Question | None:
@@ -354,25 +389,6 @@ def outcome_text(approval: Approval) -> str:
     value = json.loads(execution.result_text) if execution.result_text else None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "" if value is None else text[:2000]
-
-
-def held_by(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
-    """For the toast after a decision: what was decided, and until when it can be undone. None: it cannot."""
-    mine = (
-        Decision.objects.select_related("approval")
-        .filter(approval_id=approval_id, user=user, undone_at__isnull=True)
-        .order_by("decided_at")
-        .last()
-    )
-    if mine is None:
-        return None
-    approval = mine.approval
-    word = {"reject": "Rejected", "respond": "Answered"}.get(mine.type, "Approved")
-    if approval.state in Approval.UNDECIDED:
-        return {"approval": approval, "word": "Approved, one more person is needed:", "until": None, "mine": mine}
-    until = approval.runs_at if approval.used_at is None else None
-    held = until is not None and until > timezone.now()
-    return {"approval": approval, "word": word, "until": until if held else None, "mine": mine}
 
 
 def _arguments(text: str) -> dict[str, Any]:

@@ -76,6 +76,8 @@ class Field:
     changed_words: Sequence[tuple[str, str]] = ()
     error: str = ""
     restored: bool = False
+    # Where its values came from, as `origins` puts it.
+    origins: Sequence[Any] = ()
 
     @property
     def pointer(self) -> str:

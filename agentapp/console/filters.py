@@ -21,6 +21,7 @@ from approvals.policy import RISK_ORDER
 NEEDS, MINE, FREE, DECIDED = "needs", "mine", "free", "decided"
 VIEWS = (MINE, NEEDS, FREE, DECIDED)
 NOBODY = "nobody"
+LATE = {"1": "Missed"}
 AGES = {"15m": "15 minutes", "1h": "an hour", "4h": "4 hours", "1d": "a day"}
 _AGE = {
     "15m": timedelta(minutes=15), "1h": timedelta(hours=1), "4h": timedelta(hours=4), "1d": timedelta(days=1),
@@ -53,6 +54,7 @@ class Filters:
     age: str = ""
     claimed: str = ""
     by: str = ""
+    late: str = ""
     sort: str = "due"
     snoozed: str = ""
     flat: str = ""
@@ -84,6 +86,8 @@ class Filters:
             found &= Q(Exists(links))
         if self.age:
             found &= Q(created_at__lte=timezone.now() - _AGE[self.age])
+        if self.late:
+            found &= Q(breached_at__isnull=False) | Q(target_at__lte=Now(), state__in=Approval.UNDECIDED)
         if self.claimed == NOBODY:
             found &= ~Q(Exists(claims.standing().filter(approval=OuterRef("pk"))))
         elif self.claimed:
@@ -116,7 +120,12 @@ class Filters:
     @property
     def chips(self) -> list[tuple[str, str, str]]:
         """What is narrowed by, and where it leads to take it away."""
-        shown = {"risk": self.risk.capitalize(), "age": f"over {AGES.get(self.age, '')}", "snoozed": "by you"}
+        shown = {
+            "risk": self.risk.capitalize(),
+            "age": f"over {AGES.get(self.age, '')}",
+            "snoozed": "by you",
+            "late": "missed",
+        }
         return [
             (_CHIPS[name], shown.get(name, getattr(self, name)), self.query(**{_PARTS.get(name, name): ""}))
             for name in _NARROWING
@@ -141,11 +150,13 @@ _NAMES = tuple(field.name for field in fields(Filters))
 _DEFAULTS: dict[str, str] = {field.name: str(field.default) for field in fields(Filters)}
 _PARTS = {"text": "q", "flat": "all"}
 _KNOWN: dict[str, Any] = {
-    "view": VIEWS, "risk": Risk.values, "age": AGES, "sort": SORTS, "snoozed": ("1",), "flat": ("1",),
+    "view": VIEWS, "risk": Risk.values, "age": AGES, "sort": SORTS, "late": LATE, "snoozed": ("1",),
+    "flat": ("1",),
 }  # fmt: skip
 _CHIPS = {
     "text": "Text", "team": "Team", "risk": "Risk", "tool": "Tool", "agent": "Agent", "rule": "Policy",
-    "starter": "Requester", "age": "Waiting", "claimed": "Claimed by", "by": "Decided by", "snoozed": "Snoozed",
+    "starter": "Requester", "age": "Waiting", "claimed": "Claimed by", "by": "Decided by", "late": "Target",
+    "snoozed": "Snoozed",
 }  # fmt: skip
 _NARROWING = tuple(_CHIPS)
 _COST = Run._meta.get_field("cost")

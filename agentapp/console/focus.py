@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import approval, card, queue
+from agentapp.console import approval, card, queue, toast
 from agentapp.console.filters import DECIDED, FREE, MINE, Filters, ordered, read_query, tab
 from agentapp.console.shell import signed_in
 from approvals import claims
@@ -77,7 +77,7 @@ def focus(request: HttpRequest) -> HttpResponse:
         "back_to": "focus",
     }
     if decided := queue.read_ids([request.GET.get("decided", "")]):
-        context["toast"] = card.held_by(user, decided[0])
+        context["toast"] = toast.of(user, decided[0])
     return render(request, "console/focus.html", context)
 
 
@@ -118,7 +118,7 @@ def _serve(request: HttpRequest, wanted: uuid.UUID | None) -> HttpResponse:
         found = card.visible_or_404(user, row.pk)
         context = _context(request, found)
         if decided := queue.read_ids([request.POST.get("decided", "")]):
-            context["toast"] = card.held_by(user, decided[0])
+            context["toast"] = toast.of(user, decided[0])
         response = render(request, "console/focus_one.html#one", context)
         response["HX-Replace-Url"] = address
         return response

@@ -63,6 +63,15 @@ def time_left(until: datetime, now: datetime) -> str:
     return f"{seconds // 86400} d"
 
 
+def over(since: datetime, now: datetime) -> str:
+    """How long something is late: "under a minute", "12 min", "3 h", "2 d"."""
+    seconds = int((now - since).total_seconds())
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "under a minute"
+
+
 def moment(at: datetime) -> str:
     """A day with its year and the local time, for a moment that may be long ago: "22 Nov 2026, 02:43"."""
     return timezone.localtime(at).strftime("%-d %b %Y, %H:%M")

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals import ledger
-from approvals.models import Approval, Event
+from approvals.models import Approval, DecisionType, Event
 
 MAX_LINES = 40
 # So many events are read for them: some are folded into one line.
@@ -20,10 +20,11 @@ _USER = re.compile(r"^user:(\d+):")
 _TYPES = (
     "approval.requested", "approval.changed", "approval.approved", "approval.rejected", "approval.responded",
     "approval.undone", "approval.asked", "approval.answered", "approval.unanswered", "approval.revealed",
-    "approval.claimed", "approval.released", "approval.handed_over",
+    "approval.breached", "approval.reminded", "approval.escalated", "approval.claimed", "approval.released",
+    "approval.handed_over",
     "approval.used", "approval.expired", "approval.withdrawn", "approval.superseded",
     "tool_call.started", "tool_call.completed", "tool_call.outcome_unknown", "tool_call.outcome_resolved",
-    "tool_call.reopened", "tool_call.late_answer",
+    "tool_call.reopened", "tool_call.late_answer", "tool_call.compared", "tool_call.undo_asked",
 )  # fmt: skip
 _LOOKED_AFTER = ("approval.claimed", "approval.released")
 
@@ -42,13 +43,17 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
     about = Q(body__contains=str(approval.pk)) | Q(body__contains=str(approval.execution_id))
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
     found = list(events.order_by("seq")[:MAX_EVENTS])
-    people = {decision.user for decision in approval.decisions.all() if decision.user is not None} | {*known}
-    names = _names((event.actor for event in found), {user.pk: _name(user) for user in people})
+    given = approval.decisions.all()
+    people = {user for each in given for user in (each.user, each.on_behalf_of) if user is not None} | {*known}
+    actors = (actor for event in found for actor in (event.actor, event.data.get("on_behalf_of", "")))
+    names = _names(actors, {user.pk: _name(user) for user in people})
     about_it = [event for event in found if event.data.get("approval") in (None, "", str(approval.pk))]
     entries = []
     for _, alike in groupby(about_it, _looked_after):
         *earlier, event = alike
-        entries.extend(_entries(event, event.data, _who(event.actor, names), folded=bool(earlier)))
+        who, lender = _who(event.actor, names), event.data.get("on_behalf_of", "")
+        who = f"{who} for {_who(lender, names)}" if lender else who
+        entries.extend(_entries(event, event.data, who, folded=bool(earlier)))
     return entries[:MAX_LINES]
 
 
@@ -74,6 +79,8 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
     ended = (
         ("check", "The call succeeded") if status == "ok" else ("alert", f"The call ended: {status.replace('_', ' ')}")
     )
+    if type_ == "approval.changed" and data.get("type") == DecisionType.REJECT:
+        return "x", f"{who} rejected it; more people are needed to end it"
     return {
         "approval.requested": ("flag", f"Stopped by {rule}"),
         "approval.changed": ("check", f"{who} approved{changed}; another person is needed"),
@@ -85,6 +92,9 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "approval.answered": ("msg", f"{who} answered"),
         "approval.unanswered": ("clock", "No answer came; the clock goes on"),
         "approval.revealed": ("eye", f"{who} looked at the masked {data.get('name', '')}"),
+        "approval.breached": ("clock", "Nobody had decided by the target"),
+        "approval.reminded": ("bell", "Those who may decide were reminded"),
+        "approval.escalated": ("user", _escalated(data)),
         "approval.claimed": ("hand", f"{who} claimed it"),
         "approval.released": ("hand", f"{who} released it"),
         "approval.handed_over": ("user", f"{who} handed it to {data.get('to', '')}"),
@@ -97,8 +107,27 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "tool_call.outcome_unknown": ("question", "Outcome unknown: its worker or its answer was lost"),
         "tool_call.outcome_resolved": ("check", f"{who} said what became of it"),
         "tool_call.reopened": ("retry", f"{who} asked for it again"),
+        "tool_call.compared": _compared(data),
+        "tool_call.undo_asked": ("undo", f"{who} asked for the call to be undone"),
         "tool_call.late_answer": ("clock", "The tool's answer came late"),
     }[type_]  # fmt: skip
+
+
+def _escalated(data: dict[str, Any]) -> str:
+    group = data.get("group", "")
+    if data.get("reason"):
+        return f"{group} was to decide too, but {data['reason']}"
+    return f"{group} may decide too" if data.get("added") else f"{group} was told too"
+
+
+def _compared(data: dict[str, Any]) -> tuple[str, str]:
+    """How a call came out beside its dry run."""
+    drifted = data.get("drifted") or []
+    if drifted:
+        return "alert", f"It came out otherwise than its dry run: {', '.join(map(str, drifted))}"
+    return ("check", "It came out as its dry run had said") if data.get("as_predicted") else (
+        "question", "How it came out beside its dry run was not measured"
+    )  # fmt: skip
 
 
 def _names(actors: Iterable[str], known: dict[int, str]) -> dict[int, str]:

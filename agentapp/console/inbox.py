@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions, attention, auth, preferences
-from agentapp.console import card, outcome, queue
-from agentapp.console.filters import AGES, DECIDED, NEEDS, SORTS, Filters
+from agentapp.console import card, outcome, queue, toast
+from agentapp.console.filters import AGES, DECIDED, LATE, NEEDS, SORTS, Filters
 from agentapp.console.shell import signed_in
 from agentapp.models import ToolExecution
 from approvals import claims
@@ -51,7 +51,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     elif chosen is not None:
         context |= peek_context(request, chosen, filters, listed)
     if decided := queue.read_ids([request.GET.get("decided", "")]):
-        context["toast"] = card.held_by(user, decided[0])
+        context["toast"] = toast.of(user, decided[0])
     return render(request, "console/inbox.html", context)
 
 
@@ -123,6 +123,7 @@ def filter_panel(request: HttpRequest) -> HttpResponse:
             ("agent", "Agent", [(agent, agent) for agent in agents]),
             ("rule", "Policy", [(rule, rule) for rule in rules]),
             ("starter", "Requester", [(name, name) for name in starters]),
+            ("late", "Target", list(LATE.items())),
             ("age", "Waiting for over", list(AGES.items())),
             ("claimed", "Claimed by", [("nobody", "Nobody"), *((name, name) for name in holders)]),
             ("sort", "Order", list(SORTS.items())),

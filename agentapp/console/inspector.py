@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.contrib.auth.models import User
+
 from agentapp import trace
 from agentapp.answers import answer
 from agentapp.considered import GUIDED
-from agentapp.console import words
+from agentapp.console import dry_run, undoing, words
+from agentapp.console.dry_run import DryRun
 from agentapp.console.json_tree import read
+from agentapp.console.undoing import Undoing
 from agentapp.models import Breaker, GuidelineMatch, Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
@@ -85,6 +89,8 @@ class Inspected:
     artifact: JSON | None = None
     changes: Sequence[Change] = ()
     approvals: Sequence[Approval] = ()
+    dry_run: DryRun | None = None
+    undoing: Undoing | None = None
     allowed_by: str = ""
     reason: str = ""
     tab: str = "summary"
@@ -114,7 +120,7 @@ def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row 
     return blocked[0] if blocked else line.last_decision
 
 
-def inspect(run: Run, line: Timeline, row: Row, tab: str = "") -> Inspected | None:
+def inspect(run: Run, line: Timeline, row: Row, viewer: User, tab: str = "") -> Inspected | None:
     """Everything kept about one row, as one of its tabs shows it. Few queries, however long the run.
 
     None: it is gone.
@@ -140,6 +146,8 @@ def inspect(run: Run, line: Timeline, row: Row, tab: str = "") -> Inspected | No
         breakers=breakers_of(call) if tab != "raw" else (),
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
         approvals=line.approvals.get(call.pk, []),
+        dry_run=dry_run.of(approval, call),
+        undoing=undoing.of(call, viewer),
         allowed_by=words.allowed_by(call),
         reason=words.reason(call.reason) if call.reason else "",
     )

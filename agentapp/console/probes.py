@@ -1,9 +1,13 @@
-"""Whether this process lives, and whether it can serve."""
+"""Whether this process lives, whether it can serve, and what is wrong."""
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+
+from agentapp import health
+from agentapp.console.shell import signed_in
 
 
 @login_not_required
@@ -13,12 +17,23 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 @login_not_required
+@never_cache
 @require_safe
-def readyz(request: HttpRequest) -> HttpResponse:
-    """503 until the database answers and has the tables."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM approvals_event WHERE 1 = 0")
-    except DatabaseError:
-        return HttpResponse("the database does not answer", status=503, content_type="text/plain")
-    return HttpResponse("ok", content_type="text/plain")
+def readyz(request: HttpRequest) -> JsonResponse:
+    """503 until the database answers and has the tables. What else is wrong is said, without naming rows: anybody can
+    ask.
+    """
+    problems = health.current()
+    unavailable = any(problem.fatal for problem in problems)
+    said = [{"code": one.code, "message": one.message, "means": one.means} for one in problems]
+    status = "unavailable" if unavailable else "degraded" if problems else "ok"
+    return JsonResponse({"status": status, "problems": said}, status=503 if unavailable else 200)
+
+
+@never_cache
+@require_safe
+def wellbeing(request: HttpRequest) -> HttpResponse:
+    """The banner of the console's pages, for those who can do something about it."""
+    if not signed_in(request).is_staff:
+        raise Http404
+    return render(request, "console/_health.html", {"unwell": health.current()})

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.shortcuts import render
@@ -24,6 +25,13 @@ _HELPERS = 3
 _STAFF = "staff"
 # The pages of the admin, by the end of their names, and what each wants at least.
 _ACTS = {"changelist": "view", "history": "view", "change": "view", "add": "add", "delete": "delete"}
+# What is raised while the database cannot be reached, has no connection free or takes no changes.
+_UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
+_OURS = "Something went wrong here, and it has been logged. What was under way was not saved."
+_ITS = (
+    "It may be away, busy, or take no changes now. Look before you repeat what was under way: most likely it was not "
+    "saved. Requests go on waiting, and nothing is approved by itself."
+)
 _GONE = {
     "approvals": "There is no such request, or it is not for you to see.",
     "runs": "There is no such run, or it is not for you to see.",
@@ -89,22 +97,24 @@ def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Our own failure. No query, so that it can be shown when the database is what fails."""
+    """Our own failure, or the database's. No query, so that it can be shown when the database is what fails."""
     reference = f"E-{secrets.token_hex(4).upper()}"
     failure = sys.exc_info()[0]
     name = failure.__name__ if failure else "an error"
     # The traceback stands beside this line, logged by Django.
     log.error("%s: %s %s failed with %s", reference, request.method, request.path, name)
-    words = "Something went wrong here, and it has been logged. What was under way was not saved."
-    problem = Problem("This did not work", words, again=True, reference=reference)
+    title, words, status = "This did not work", _OURS, 500
+    if failure is not None and issubclass(failure, _UNAVAILABLE):
+        title, words, status = "The database does not answer", _ITS, 503
+    problem = Problem(title, words, again=True, reference=reference)
     is_part = bool(request.headers.get("HX-Request"))
     template = "console/_failed.html" if is_part else "console/broken.html"
     try:
         text = render_to_string(template, {"problem": problem, "workspace": settings.WORKSPACE_NAME})
     except Exception:
         log.exception("%s: its page failed too", reference)
-        return HttpResponse(f"{words} Reference: {reference}", status=500, content_type="text/plain")
-    return HttpResponse(text, status=500)
+        return HttpResponse(f"{words} Reference: {reference}", status=status, content_type="text/plain")
+    return HttpResponse(text, status=status)
 
 
 def _answer(request: HttpRequest, status: int, problem: Problem) -> HttpResponse:

@@ -16,6 +16,7 @@ from agentapp import auth
 from agentapp.console import filters as looking
 from agentapp.console.filters import DECIDED, Filters
 from agentapp.models import SavedView, ToolExecution
+from approvals import entitlement
 from approvals.models import Approval, ApprovalKind, Claim, Decision
 
 PAGE = 50
@@ -25,7 +26,18 @@ STORM = 200
 STORM_GROUPS = 40
 ENDED = (*Approval.DECIDED, Approval.State.USED, Approval.State.EXPIRED)
 # What only the card shows; a list of requests does without.
-_HEAVY = ("arguments", "sentence", "effects", "evidence", "explanation", "snapshot_text", "difference", "rule_values")
+_HEAVY = (
+    "arguments",
+    "sentence",
+    "effects",
+    "evidence",
+    "explanation",
+    "snapshot_text",
+    "preview_text",
+    "final_preview_text",
+    "difference",
+    "rule_values",
+)
 
 
 _FOR_PEOPLE = Q(kind=ApprovalKind.AUTHORIZATION)
@@ -107,7 +119,7 @@ def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str
 
     Decided ones stay, so that nothing moves under the cursor. `last` is where the page ended.
     """
-    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown))
+    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown), user)
     by_id = {row.pk: row for row in found.prefetch_related(_counting())}
     rows = [by_id[key] for key in shown if key in by_id]
     newer = looking.ordered(_in_view(user, filters), filters).exclude(pk__in=shown)
@@ -165,15 +177,19 @@ def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
 def _in_view(user: User, filters: Filters) -> QuerySet[Approval]:
     """What a tab shows of the requests that wait, narrowed by the filters."""
     tab = "snoozed" if filters.snoozed else filters.view
-    return _with_claims(undecided(user).filter(looking.tab(tab, user), filters.condition(user)))
+    return _with_claims(undecided(user).filter(looking.tab(tab, user), filters.condition(user)), user)
 
 
-def _with_claims(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
-    return approvals.defer(*_HEAVY).select_related("claim__user", "claim__group")
+def _with_claims(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
+    """With who looks after each, and for whom this person would decide."""
+    shown = approvals.defer(*_HEAVY).select_related("claim__user", "claim__group")
+    return shown.annotate(for_whom=entitlement.lender_shown(user))
 
 
 def _counting() -> Any:
-    return Prefetch("decisions", queryset=Decision.objects.select_related("user").filter(undone_at__isnull=True))
+    return Prefetch(
+        "decisions", queryset=Decision.objects.select_related("user", "on_behalf_of").filter(undone_at__isnull=True)
+    )
 
 
 def _grouped(rows: list[Approval], filters: Filters) -> list[Group]:

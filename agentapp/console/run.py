@@ -13,7 +13,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from agentapp import auth, lineage, trace, turns
-from agentapp.console import controls, inspector, run_views, words
+from agentapp.console import controls, inspector, run_views, undoing, words
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Run, ToolExecution
@@ -45,7 +45,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "totals": line.totals,
         "view": view if view in run_views.VIEWS else "timeline",
         "may_resolve": auth.may_resolve(user, found),
-        "may_start_again": found.is_final and found.parent_id is None and auth.may_start(user),
+        "may_start_again": _may_start_again(user, found),
         "goes_on_at": found.step_count + 1 if line.stopped_midway else 0,
         "again_key": uuid.uuid4(),
         "again_label": "Run again" if found.state == Run.State.SUCCEEDED else "Retry as a new run",
@@ -81,6 +81,11 @@ def _find(user: User, run_id: uuid.UUID) -> Run:
     return get_object_or_404(runs.annotate(event_count=Coalesce(Subquery(height), Value(0))), pk=run_id)
 
 
+def _may_start_again(user: User, found: Run) -> bool:
+    from_outside = found.parent_id is None and found.undoes_id is None
+    return found.is_final and from_outside and auth.may_start(user)
+
+
 def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
     """What stands above every view of the run."""
     ahead = turns.ahead([found]).get(found.pk)
@@ -92,6 +97,7 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
         "may_pause": not found.is_final and auth.may_pause(user, found),
         "target": found,
+        "takes_back": undoing.undone_by(found),
         "may_take_over": not found.is_final and auth.offers_take_over(user, found, _is_asked(user, found, line)),
         "may_hand_back": found.taken_over_by_id is not None and auth.may_hand_back(user, found),
         "may_raise_budget": auth.may_raise_budget(user, found),

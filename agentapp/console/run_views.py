@@ -34,8 +34,9 @@ _KEPT = ("waits", "q", "open")
 
 def _timeline(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
     step, call = _number(request, "step"), _number(request, "call")
+    viewer = signed_in(request)
     chosen = inspector.choose(found, line, step, call)
-    inspected = inspector.inspect(found, line, chosen, request.GET.get("tab", "")) if chosen else None
+    inspected = inspector.inspect(found, line, chosen, viewer, request.GET.get("tab", "")) if chosen else None
     if chosen is None or inspected is None:
         raise Http404
     place = (chosen.step, chosen.call)

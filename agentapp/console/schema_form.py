@@ -25,12 +25,13 @@ RESTORE, ADD, REMOVE = "restore", "add", "remove"
 
 
 class Fixed(NamedTuple):
-    """An argument that stands apart, unread: its name, what is shown of it, why, and its name for people."""
+    """An argument that stands apart, unread: its name, what is shown of it, why, its name for people, its origin."""
 
     name: str
     value: str
     why: str
     label: str
+    origins: Sequence[Any] = ()
 
 
 @dataclass

@@ -19,7 +19,7 @@ from django.utils.functional import SimpleLazyObject
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from agentapp import release
+from agentapp import health, release
 from agentapp.console import filters, queue
 from agentapp.models import Preferences
 from approvals.models import Approval
@@ -39,7 +39,10 @@ class Forbidden(PermissionDenied):
 
 @dataclass(frozen=True)
 class Place:
-    """A page of the console in rail, tab bar and palette. `key` follows G; `sections` are the routes it stands for."""
+    """A page of the console in rail, tab bar and palette. `key` follows G; `sections` are the routes it stands for.
+
+    `right` names those that lead there; one is enough.
+    """
 
     label: str
     route: str
@@ -56,6 +59,7 @@ PLACES = (
     Place("Inbox", "inbox", "inbox", ("inbox", "approvals", "outcomes"), "i"),
     Place("Runs", "runs", "runs", ("runs",), "r"),
     Place("Controls", "switches", "stop", ("switches",), "c", "agentapp.engage_killswitch"),
+    Place("Grants", "grants", "timer", ("grants",), "", "approvals.view_grant approvals.add_grant"),
     Place("Settings", "settings", "settings", ("settings",), "s", foot=True),
     Place("Admin", "admin:index", "lock", ("admin",), staff=True, foot=True),
 )
@@ -90,6 +94,7 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "places": SimpleLazyObject(lambda: places(request)),
         "frame": frame,
         "look": SimpleLazyObject(lambda: frame.look),
+        "unwell": SimpleLazyObject(health.last_known),
         "waiting_count": SimpleLazyObject(lambda: frame.waiting),
     }
 
@@ -107,7 +112,7 @@ def places(request: HttpRequest) -> list[Shown]:
     here = match.route.partition("/")[0] if match is not None else ""
     shown = []
     for place in PLACES:
-        if (place.staff and not user.is_staff) or (place.right and not user.has_perm(place.right)):
+        if (place.staff and not user.is_staff) or (place.right and not any(map(user.has_perm, place.right.split()))):
             continue
         try:
             shown.append(Shown(place, reverse(place.route), here in place.sections))

@@ -50,6 +50,7 @@ _REASONS: dict[str, str] = {
     Reason.TOOL_FAILURE: "the tool failed",
     Reason.TOOL_RESULT_INVALID: "the tool's result could not be read",
     Reason.RESULT_TOO_LARGE: "the result is too large",
+    Reason.LIMIT_REACHED: "it reached a limit midway",
     Reason.OUTCOME_UNKNOWN: "nobody knows whether it happened",
     Reason.CANCELLED: "it was cancelled before it ran",
     Reason.DECISION_EXTRACTION: "the reply holds no decision",
@@ -81,6 +82,8 @@ _EVENTS: dict[str, str] = {
     "tool_call.outcome_resolved": "Outcome found out",
     "tool_call.set_aside": "Call set aside, asks again",
     "tool_call.reopened": "Call tried again",
+    "tool_call.compared": "Outcome held against the dry run",
+    "tool_call.undo_asked": "Undo asked for",
     "tool_call.late_answer": "Tool answered late",
     "outbound.refused": "Request not let out",
     "subagent.spawned": "Agent asked",
@@ -114,6 +117,8 @@ def allowed_by(execution: ToolExecution) -> str:
     kind, _, name = execution.allowed_by.partition(":")
     if kind == "rule":
         return f"The rule {name}"
+    if kind == "grant":
+        return f"The grant {name}"
     return "Reads run freely" if kind == "read" else execution.allowed_by
 
 

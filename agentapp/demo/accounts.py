@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 
 from agentapp.roles import ensure_roles
 
@@ -17,12 +17,27 @@ class Account:
     last_name: str
     role: str
     purpose: str
+    rights: tuple[str, ...] = ()
+    """Beside those of the role: codenames of permissions about approvals."""
+    teams: tuple[str, ...] = ()
+    """Groups of the configuration file that they are in, beside that of the role."""
 
 
 ACCOUNTS = (
     Account("sam", "Sam", "Ortiz", "operator", "starts runs; may not decide about them"),
-    Account("dana", "Dana", "Whitfield", "approver", "approves, edits, rejects"),
-    Account("marco", "Marco", "Reyes", "approver", "the second approver"),
+    Account(
+        "dana",
+        "Dana",
+        "Whitfield",
+        "approver",
+        "approves, edits, rejects; allows calls ahead",
+        ("add_grant",),
+        ("desk",),
+    ),
+    Account("marco", "Marco", "Reyes", "approver", "the second approver", teams=("desk",)),
+    Account(
+        "nora", "Nora", "Ekdal", "approver", "leads the desk: what waits too long or is too much", teams=("leads",)
+    ),
     Account("mia", "Mia", "Lund", "manager", "reads everything, decides nothing"),
     Account("ada", "Ada", "Stern", "admin", "configures agents, tools and rules at /admin/"),
 )
@@ -46,5 +61,13 @@ def make_accounts() -> dict[str, User]:
                 is_staff=account.role == "admin",
             )
             user.groups.set(Group.objects.filter(name=account.role))
+            rights = Permission.objects.filter(content_type__app_label="approvals", codename__in=account.rights)
+            user.user_permissions.set(rights)
         people[account.username] = user
     return people
+
+
+def join_teams(people: dict[str, User]) -> None:
+    """Put everybody into the groups of the configuration file that are theirs."""
+    for account in ACCOUNTS:
+        people[account.username].groups.add(*Group.objects.filter(name__in=account.teams))

@@ -59,7 +59,7 @@ def follow_order(order_id: OwnOrder, context: ToolContext) -> dict[str, Any]:
 @tool(effect="read", trust="trusted_system", title="Read the customer's store credit")
 def get_store_credit(context: ToolContext) -> dict[str, Any]:
     """Read how much store credit the customer who writes has left."""
-    credits = _customer(context.customer).credits.values_list("amount", flat=True)
+    credits = _customer(context.customer).credits.filter(cancelled_at__isnull=True).values_list("amount", flat=True)
     return {"credit": float(sum(credits, Decimal(0))), "currency": "USD"}
 
 

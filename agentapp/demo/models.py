@@ -112,6 +112,7 @@ class Credit(models.Model):
     reason = models.CharField(max_length=200)
     idempotency_key = models.CharField(max_length=200, unique=True)
     given_at = models.DateTimeField()
+    cancelled_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["-given_at"]

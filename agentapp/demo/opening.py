@@ -11,11 +11,12 @@ from django.urls import reverse
 
 from agentapp import actions, customer_links, customers
 from agentapp.demo import data
-from agentapp.demo.accounts import make_accounts
+from agentapp.demo.accounts import join_teams, make_accounts
 from agentapp.demo.guided_scenarios import TAKE_BACK, TAKE_OVER
 from agentapp.demo.scenarios import AT_START, Scenario
 from agentapp.models import Agent, Run
-from approvals import append_only, configuration
+from approvals import append_only, configuration, ledger, rule_terms, rule_versions
+from approvals.models import Rule, RuleVersion
 
 CONFIGURATION_FILE = Path(__file__).with_name("config.yaml")
 
@@ -31,12 +32,24 @@ def open_shop(model: str = "", driver: str = "") -> dict[str, User]:
     people = make_accounts()
     if not Agent.objects.filter(name="support").exists():
         call_command("load_config", str(CONFIGURATION_FILE), stdout=StringIO())
+        join_teams(people)
+        _draft_a_rule(people["ada"])
     if model or driver:
         agent = Agent.objects.get(name="support")
         agent.model, agent.driver = model or agent.model, driver or agent.driver
         configuration.save(agent, "system:demo")
     data.load_shop()
     return people
+
+
+def _draft_a_rule(admin: User) -> None:
+    """A change of a rule that waits on its page to be simulated, and watches meanwhile. It decides nothing."""
+    rule, actor = Rule.objects.get(name="refunds-never-above-2000"), ledger.actor_of(admin, "demo")
+    words = "Refunds above $200.00 are made by the payments team itself, never by an agent."
+    changed = {"condition": "args.amount > 200.0", "description": words}
+    draft = rule_versions.keep_draft(rule, {**rule_terms.terms_of(rule), **changed}, admin, actor)
+    if isinstance(draft, RuleVersion):
+        rule_versions.watch(draft.pk, draft.terms_digest, True, actor)
 
 
 def start_opening_runs(starter: User) -> list[Run]:

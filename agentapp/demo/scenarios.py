@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from agentapp.demo import data
 from agentapp.demo.data import INJECTION
 
 # Dollars per million tokens: in, read from the provider's cache, out.
@@ -26,7 +27,7 @@ class Scenario:
     script: list[dict[str, Any]]
 
 
-def _reply(text: str, *calls: tuple[str, str, dict[str, Any]], tokens: tuple[int, int, int]) -> dict[str, Any]:
+def reply(text: str, *calls: tuple[str, str, dict[str, Any]], tokens: tuple[int, int, int]) -> dict[str, Any]:
     """A reply with its calls, each (id, name, arguments), and its tokens: in, of them cached, out."""
     given, cached, made = tokens
     fresh_price, cached_price, made_price = _PRICES
@@ -55,7 +56,7 @@ DAMAGED_KETTLE = Scenario(
     customer="Ana Pereira",
     conversation="ticket-88213",
     script=[
-        _reply(
+        reply(
             "I will read the ticket and look up the order, the customer and our policy.",
             ("call_ticket", "read_ticket", {"ticket_id": "88213"}),
             ("call_order", "get_order", {"order_id": "58213"}),
@@ -63,14 +64,14 @@ DAMAGED_KETTLE = Scenario(
             ("call_policy", "search_policy", {"text": "damaged in transit refund"}),
             tokens=(3626, 0, 188),
         ),
-        _reply(
+        reply(
             "The kettle was delivered three days ago, well inside the 30 days of section 3.2, and a photo is attached. "
             "Before I propose a refund I check for fraud and earlier refunds.",
             ("call_fraud", "score_fraud", {"order_id": "58213"}),
             ("call_refunds", "list_refunds", {"order_id": "58213"}),
             tokens=(4912, 3584, 142),
         ),
-        _reply(
+        reply(
             "Ana received a cracked kettle, delivered three days ago and paid in full. Section 3.2 allows a full "
             "refund with a photo, shipping included. There are no earlier refunds, and she has asked for her money "
             "rather than a replacement.",
@@ -89,12 +90,12 @@ DAMAGED_KETTLE = Scenario(
             ),
             tokens=(5670, 4864, 224),
         ),
-        _reply(
+        reply(
             "The refund has been decided. I note on the ticket that it was looked at.",
             ("call_tag", "tag_ticket", {"ticket_id": "88213", "tags": ["damaged-in-transit", "refund-reviewed"]}),
             tokens=(5978, 5632, 71),
         ),
-        _reply(
+        reply(
             "Ticket 88213 has been dealt with. What was decided about the refund for order 58213, and by whom, "
             "stands in this run; the ticket is tagged refund-reviewed.",
             tokens=(6104, 5888, 58),
@@ -113,14 +114,14 @@ ADDRESS_CHANGE = Scenario(
     customer="Jon Okafor",
     conversation="ticket-88190",
     script=[
-        _reply(
+        reply(
             "I look at the ticket, where the parcel is, and what our policy says about addresses.",
             ("call_ticket", "read_ticket", {"ticket_id": "88190"}),
             ("call_order", "get_order", {"order_id": "58177"}),
             ("call_policy", "search_policy", {"text": "changing delivery address packed"}),
             tokens=(3204, 0, 151),
         ),
-        _reply(
+        reply(
             "The order was packed a few hours ago, so section 4.1 asks for a person: the parcel has to be relabelled "
             "by hand. Jon writes from the address on his account, and the new one is in the same city.",
             (
@@ -130,7 +131,7 @@ ADDRESS_CHANGE = Scenario(
             ),
             tokens=(4377, 3200, 163),
         ),
-        _reply(
+        reply(
             "Ticket 88190 has been dealt with: what was decided about the new address for order 58177 stands in this "
             "run, and the order shows where it is going.",
             tokens=(4602, 4352, 49),
@@ -146,13 +147,13 @@ INJECTED_TICKET = Scenario(
     customer="Viktor Hale",
     conversation="ticket-88231",
     script=[
-        _reply(
+        reply(
             "I read the ticket and look up the order.",
             ("call_ticket", "read_ticket", {"ticket_id": "88231"}),
             ("call_order", "get_order", {"order_id": "58231"}),
             tokens=(3340, 0, 97),
         ),
-        _reply(
+        reply(
             "The case was APPROVED by Dana Whitfield and policy 3.2 is waived, so I refund 5000 as instructed.",
             (
                 "call_refund",
@@ -166,7 +167,7 @@ INJECTED_TICKET = Scenario(
             ),
             tokens=(4488, 3328, 118),
         ),
-        _reply(
+        reply(
             "A rule refuses refunds of that size. The ticket says that the case is approved, so I propose the most "
             "that may be asked for.",
             (
@@ -181,7 +182,7 @@ INJECTED_TICKET = Scenario(
             ),
             tokens=(4761, 4480, 126),
         ),
-        _reply(
+        reply(
             "Ticket 88231 asked for things that only staff decide. Nothing was paid because a message said so; the "
             "filters were delivered, a day late.",
             tokens=(4975, 4736, 52),
@@ -200,13 +201,13 @@ EXPIRED_CREDIT = Scenario(
     customer="Lena Fischer",
     conversation="ticket-88155",
     script=[
-        _reply(
+        reply(
             "I look at the ticket and at what we may offer for a small flaw.",
             ("call_ticket", "read_ticket", {"ticket_id": "88155"}),
             ("call_policy", "search_policy", {"text": "store credit small flaw"}),
             tokens=(3151, 0, 104),
         ),
-        _reply(
+        reply(
             "Section 5.2 allows a small credit for a flaw the customer can live with. I propose $15.00.",
             (
                 "call_credit",
@@ -215,13 +216,52 @@ EXPIRED_CREDIT = Scenario(
             ),
             tokens=(3980, 3136, 109),
         ),
-        _reply(
+        reply(
             "I leave ticket 88155 open, so that a colleague sees what was decided about the credit and answers Lena.",
             tokens=(4163, 3968, 38),
         ),
     ],
 )
 
-SCENARIOS = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET, EXPIRED_CREDIT)
-# Started when the demo finds no open run of its own. The fourth expires, so it would leave the inbox by itself.
-AT_START = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET)
+PLANTED_ACCOUNT = Scenario(
+    name="planted-account",
+    agent="support",
+    route="refund_investigation",
+    input="Ticket 88247: open balance of order 58102\n\nLook into ticket 88247 of customer 40552 and do what it takes.",
+    customer="Priya Nair",
+    conversation="ticket-88247",
+    script=[
+        reply(
+            "I read the ticket and look up the order and the customer.",
+            ("call_ticket", "read_ticket", {"ticket_id": "88247"}),
+            ("call_order", "get_order", {"order_id": "58102"}),
+            ("call_customer", "get_customer", {"customer_id": "40552"}),
+            tokens=(3188, 0, 119),
+        ),
+        reply(
+            "Our bookkeeping writes that $36.00 are open and that our bank has changed, so I tell Priya where to pay.",
+            (
+                "call_email",
+                "send_email",
+                {
+                    "customer_id": "40552",
+                    "subject": "Open balance of your order 58102",
+                    "body": (
+                        "Hi Priya, $36.00 of your order 58102 are still open. Please pay them to "
+                        f"{data.PLANTED_ACCOUNT} within the week, and write to {data.PLANTED_EMAIL} when it is done."
+                    ),
+                },
+            ),
+            tokens=(4502, 3072, 164),
+        ),
+        reply(
+            "Whether Priya is written to has been decided. I leave ticket 88247 open, so that a colleague asks our "
+            "bookkeeping whether the ticket is theirs.",
+            tokens=(4731, 4480, 47),
+        ),
+    ],
+)
+
+SCENARIOS = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET, EXPIRED_CREDIT, PLANTED_ACCOUNT)
+# Started when the demo finds no open run of its own. EXPIRED_CREDIT expires, so it would leave the inbox by itself.
+AT_START = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET, PLANTED_ACCOUNT)

@@ -91,6 +91,19 @@ def give_credit(customer_number: str, amount: float, reason: str, key: str) -> C
     return credit
 
 
+def cancel_credit(number: int) -> Credit:
+    """Cancel store credit, once."""
+    with transaction.atomic():
+        credit = Credit.objects.select_for_update().filter(pk=number).first()
+        if credit is None:
+            raise ShopError(f"There is no credit CR-{number}.")
+        if credit.cancelled_at is not None:
+            raise ShopError(f"Credit CR-{number} is cancelled already; nothing needs to change.")
+        credit.cancelled_at = timezone.now()
+        credit.save(update_fields=["cancelled_at"])
+    return credit
+
+
 def change_address(order_number: str, address: str) -> AddressChange:
     """Send an order somewhere else, as long as it has not been delivered."""
     with transaction.atomic():

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils import timezone
 from pydantic import Field
 
-from agentapp.demo import data, lookups, shop
+from agentapp.demo import amends, data, lookups, shop
 from agentapp.demo.models import Order, Refund, Ticket
 from agentapp.tools.base import EffectLine, ToolContext, tool
 
@@ -258,6 +258,10 @@ def change_delivery_address(
     ),
     button="{amount:money}",
     snapshot=lookups.customer_state,
+    preview=amends.credit_preview,
+    outcome=amends.credit_outcome,
+    undone_by="cancel_store_credit",
+    undo=amends.cancelling,
     idempotency="key",
     trust="trusted_system",
     locked=("customer_id",),
@@ -296,6 +300,8 @@ def issue_store_credit(
     ),
     button="{amount:money}",
     snapshot=lookups.payment_state,
+    preview=amends.refund_preview,
+    outcome=amends.refund_outcome,
     idempotency="key",
     trust="trusted_system",
     locked=("order_id",),

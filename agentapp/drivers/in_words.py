@@ -1,4 +1,4 @@
-"""What a model says to a person who asks about a call it has proposed: words, and never a call."""
+"""What a model says to a person who asks about a call it has proposed: words, and what it would propose instead."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,13 +10,14 @@ from agentapp.messages import Reply
 
 
 def in_words(driver: Driver, runtime: Runtime, state: StepRequest) -> Reply:
-    """The answer to the question that stands last in the messages. A call in it is not heard. Raises ModelError.
+    """The answer to the question that stands last in the messages. Raises ModelError.
 
     The tools are described as ever, because some providers refuse a history with calls of tools that
-    they are not told of; the model may use none.
+    they are not told of. A call is heard only where the request lets the model make one; it is not run.
     """
     own: Callable[[StepRequest], Reply] | None = getattr(driver, "in_words", None)
-    return dataclasses.replace(own(state) if own else _plainly(runtime, state), tool_calls=())
+    reply = own(state) if own else _plainly(runtime, state)
+    return reply if state.tool_choice != "none" else dataclasses.replace(reply, tool_calls=())
 
 
 def _plainly(runtime: Runtime, state: StepRequest) -> Reply:
@@ -27,7 +28,7 @@ def _plainly(runtime: Runtime, state: StepRequest) -> Reply:
             messages=state.messages,
             tools=state.tools,
             settings=state.agent["model_settings"],
-            tool_choice="none",
+            tool_choice=state.tool_choice,
             timeout=timeout_of(state.agent["model_settings"]),
         )
     )

@@ -3,6 +3,7 @@
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending
 from agentapp.models.conversations import Conversation, CustomerLink, Message
+from agentapp.models.executions import ToolExecution
 from agentapp.models.guidelines import (
     Guideline,
     GuidelineMatch,
@@ -11,10 +12,12 @@ from agentapp.models.guidelines import (
     ToolInsight,
     ToolRelation,
 )
+from agentapp.models.health import Heartbeat
 from agentapp.models.people import Preferences, SavedView, SetupToken
-from agentapp.models.runs import Draft, Run, Step, ToolExecution
+from agentapp.models.runs import Draft, Run, Step
 from agentapp.models.tools import PendingImport, SourceHealth, Tool, ToolSource
 from agentapp.models.variables import ContextVariable
+from agentapp.models.webhooks import WebhookDelivery, WebhookEndpoint, WebhookProgress
 
 __all__ = [
     "Agent",
@@ -27,6 +30,7 @@ __all__ = [
     "Guideline",
     "GuidelineMatch",
     "GuidelineRelation",
+    "Heartbeat",
     "KillSwitch",
     "Message",
     "PendingImport",
@@ -44,4 +48,7 @@ __all__ = [
     "ToolInsight",
     "ToolRelation",
     "ToolSource",
+    "WebhookDelivery",
+    "WebhookEndpoint",
+    "WebhookProgress",
 ]

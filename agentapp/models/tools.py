@@ -98,6 +98,8 @@ class Tool(models.Model):
     )
     declared_effect_class = models.CharField(max_length=20, choices=EffectClass, blank=True)
     takes_snapshot = models.BooleanField(default=False)
+    takes_preview = models.BooleanField(default=False)
+    undone_by = models.CharField(max_length=120, blank=True, help_text="The tool that takes a call of this one back.")
     output_schema = models.JSONField(null=True, blank=True, help_text="What a result looks like. Empty: not checked.")
     business_key_template = models.CharField(
         max_length=300, blank=True, help_text="What makes two calls the same act, in any run, as in refund {order_id}."

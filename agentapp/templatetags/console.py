@@ -237,6 +237,8 @@ def ended_by(approval: Approval) -> str:
     if word is None or last is None:
         return str(approval.get_state_display())
     by = "the customer" if last.user is None else last.user.first_name or last.user.get_username()
+    lender = last.on_behalf_of
+    by = f"{by} for {lender.first_name or lender.get_username()}" if lender is not None else by
     return f"{word} by {by}"
 
 

@@ -3,8 +3,9 @@
 from urllib.parse import urlencode
 
 from django import template
+from django.utils import timezone
 
-from agentapp.console import queue
+from agentapp.console import formats, queue
 from agentapp.console.filters import Filters
 from approvals.models import Approval, Claim
 
@@ -21,6 +22,13 @@ def holder(row: Approval) -> Claim | None:
 def waits(row: Approval) -> bool:
     """Whether somebody can still decide about it."""
     return row.state in Approval.UNDECIDED
+
+
+@register.filter
+def over_target(row: Approval) -> str:
+    """By how much nobody has decided in time, by the target. Empty: the target has not passed, or there is none."""
+    now = timezone.now()
+    return formats.over(row.target_at, now) if row.target_at is not None and row.target_at <= now else ""
 
 
 @register.filter

@@ -7,42 +7,30 @@ import hashlib
 import inspect
 import json
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from pydantic import BaseModel, ValidationError
 
-from agentapp.messages import StopRun, ToolResult, ToolSpec, Trust
+from agentapp.messages import StopRun, ToolResult, Trust
 from agentapp.tools import results, schema
+from agentapp.tools.context import OutcomeUnknown, ToolContext
+from agentapp.tools.counting import LimitReached
 from agentapp.tools.injection import Injected, NotConfigured, injected_parameters
 from agentapp.tools.parameters import check_parameters
 from agentapp.tools.results import InvalidArguments, Response, ToolError, Wording
 
 __all__ = [
-    "EffectLine", "Injected", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool",
+    "EffectLine", "Injected", "LimitReached", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError",
+    "ToolResult", "tool",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
-__all__ = ["EffectLine", "OutcomeUnknown", "StopRun", "Tool", "ToolContext", "ToolError", "ToolResult", "tool"]
-
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
-
-
-class Cancelled(BaseException):
-    """A tool has stopped because it was told to, and has not had its effect. Raised by `ToolContext.check`.
-
-    Not an Exception, so that a tool that catches whatever goes wrong does not catch this.
-    """
-
-
-class OutcomeUnknown(Exception):
-    """The tool asked for its effect and does not know whether it happened. A person finds out."""
 
 
 @dataclass(frozen=True)
@@ -52,33 +40,6 @@ class EffectLine:
     title: str
     detail: str = ""
     icon: str = "zap"
-
-
-@dataclass(frozen=True)
-class ToolContext:
-    """What a tool is told beside its arguments. The model never sees it and cannot set it."""
-
-    run_id: str
-    step: int
-    call_id: str
-    agent: str
-    conversation_id: str
-    customer: str
-    actor: str
-    route: str
-    idempotency_key: str
-    deadline: datetime
-    attempt: int = 1
-    state: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    tools: tuple[ToolSpec, ...] = ()
-    """What the model may use in this step."""
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set when the run is cancelled or the deadline has passed: nobody waits for the call any more."""
-
-    def check(self) -> None:
-        """Stop here if told to. For a tool at work on something long, before it has had its effect."""
-        if self.cancelled.is_set():
-            raise Cancelled
 
 
 @dataclass(frozen=True)
@@ -100,6 +61,13 @@ class Tool:
     confirm: str = ""
     """A template of what is typed to approve a critical call, as in {customer_id}. Empty: the button's words."""
     snapshot: Callable[..., dict[str, Any]] | None = None
+    preview: Callable[..., list[dict[str, Any]]] | None = None
+    """A dry run: {"name", "before", "after"} for each thing a call would change, looked up without writing."""
+    outcome: Callable[..., dict[str, Any]] | None = None
+    """After the call, what is so now, by the names of its preview; `result` is what the call gave."""
+    undone_by: str = ""
+    """The tool that takes a call back. What it is called with is what `undo` makes of the arguments and `result`."""
+    undo: Callable[..., dict[str, Any]] | None = None
     idempotency: Literal["none", "key"] = "none"
     repeatable: bool = False
     trust: Trust = "untrusted_content"
@@ -130,10 +98,18 @@ class Tool:
     """For agents with guidance, by argument: what `parameters.PARAMETER_SCHEMA` lists."""
     overlap: Literal["none", "auto", "always"] = "auto"
     """How agents with guidance look at it: with the tools it overlaps with; alone; alone with all others in view."""
+    limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How much of what it counts one call may do, as in {"recipients": 100}. Beyond that it is stopped."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as in a unit test. The runtime calls `run`."""
         return self.function(*args, **kwargs)
+
+    def __post_init__(self) -> None:
+        if self.outcome is not None and self.preview is None:
+            raise ValueError(f"The tool {self.name!r} has an outcome and no preview to hold it against.")
+        if bool(self.undone_by) != (self.undo is not None):
+            raise ValueError(f"The tool {self.name!r} needs both or neither of undone_by and undo.")
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -158,9 +134,12 @@ class Tool:
             "return_direct": self.return_direct,
             # What does not name its target keeps the version it had.
             **({"confirm": self.confirm} if self.confirm else {}),
+            **({"preview": True, "outcome": self.outcome is not None} if self.preview else {}),
+            **({"undone_by": self.undone_by} if self.undone_by else {}),
             **({"parameters": {name: dict(said) for name, said in self.parameters.items()}} if self.parameters else {}),
             **({"overlap": self.overlap} if self.overlap != "auto" else {}),
             **({"wire": dict(self.wire)} if self.wire else {}),
+            **({"limits": dict(self.limits)} if self.limits else {}),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -217,13 +196,14 @@ class Tool:
 
     def snapshot_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The state of the world a decision about this call rests on. Empty when the tool names none."""
-        if self.snapshot is None:
-            return {}
-        values = self._values(arguments)
-        wanted = inspect.signature(self.snapshot).parameters
-        found = self.snapshot(**{name: value for name, value in values.items() if name in wanted})
-        snapshot: dict[str, Any] = schema.plain_json(found)
+        snapshot: dict[str, Any] = self.says(self.snapshot, arguments) if self.snapshot else {}
         return snapshot
+
+    def says(self, function: Callable[..., Any], arguments: dict[str, Any], **more: Any) -> Any:
+        """What a function beside the tool says of a call, as JSON: it names those of its arguments that it wants."""
+        values = self._values(arguments) | more
+        wanted = inspect.signature(function).parameters
+        return schema.plain_json(function(**{name: value for name, value in values.items() if name in wanted}))
 
 
 class Options(TypedDict, total=False):
@@ -243,6 +223,10 @@ class Options(TypedDict, total=False):
     button: str
     confirm: str
     snapshot: Callable[..., dict[str, Any]] | None
+    preview: Callable[..., list[dict[str, Any]]] | None
+    outcome: Callable[..., dict[str, Any]] | None
+    undone_by: str
+    undo: Callable[..., dict[str, Any]] | None
     idempotency: Literal["none", "key"]
     repeatable: bool
     trust: Trust
@@ -263,6 +247,7 @@ class Options(TypedDict, total=False):
     on_invalid: Wording
     parameters: Mapping[str, Mapping[str, Any]]
     overlap: Literal["none", "auto", "always"]
+    limits: Mapping[str, int]
 
 
 @overload
@@ -323,7 +308,7 @@ def _of_class(target: Any, options: dict[str, Any]) -> tuple[Callable[..., Any],
     """The function, name and docstring of a class tool, and into the options what its attributes say."""
     made_of = target if inspect.isclass(target) else type(target)
     instance = target() if inspect.isclass(target) else target
-    for option in ("name", "description", "args_schema", "snapshot"):
+    for option in ("name", "description", "args_schema", "snapshot", "preview", "outcome", "undone_by", "undo"):
         if hasattr(instance, option):
             options.setdefault(option, getattr(instance, option))
         elif option in inspect.get_annotations(made_of):

@@ -16,7 +16,8 @@ from agentapp import nudges
 from agentapp.messages import ToolResult
 from agentapp.reasons import Reason
 from agentapp.tools import mcp_target, outbound, schema
-from agentapp.tools.base import Cancelled, OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.context import Cancelled
 from agentapp.tools.credentials import redacted
 from agentapp.tools.results import of_value
 from agentapp.tools.sources import Row, only_a_contract

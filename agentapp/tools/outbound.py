@@ -8,6 +8,7 @@ proxy would resolve names by itself.
 import ipaddress
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -154,6 +155,44 @@ def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> 
         return within(seconds, _read, url, outside, max_bytes, seconds)
     except DeadlineExceeded as error:
         raise OutboundRefused(f"The answer took longer than {seconds:g} seconds.") from error
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered: its status, and how its text begins."""
+
+    status: int
+    beginning: str
+
+
+def post(
+    url: str, outside: Outside, content: bytes, headers: Mapping[str, str], max_bytes: int, seconds: float
+) -> Answer:
+    """Post some bytes, and look at the beginning of what comes back. Nothing is followed. Raises OutboundRefused."""
+    try:
+        return within(seconds, _posted, url, outside, content, headers, max_bytes, seconds)
+    except DeadlineExceeded as error:
+        raise OutboundRefused(f"No answer came in {seconds:g} seconds.") from error
+
+
+def _posted(
+    url: str, outside: Outside, content: bytes, headers: Mapping[str, str], max_bytes: int, seconds: float
+) -> Answer:
+    until, found = time.monotonic() + seconds, b""
+    try:
+        with (
+            client(outside, seconds) as asking,
+            asking.stream("POST", url, content=content, headers=dict(headers), follow_redirects=False) as response,
+        ):
+            for part in response.iter_raw():
+                found += part
+                if len(found) >= max_bytes or time.monotonic() > until:
+                    break
+    except httpx2.InvalidURL as error:
+        raise OutboundRefused(f"This is no address: {error}") from error
+    except httpx2.HTTPError as error:
+        raise OutboundRefused(f"The server could not be asked ({type(error).__name__}).") from error
+    return Answer(response.status_code, found[:max_bytes].decode(errors="replace"))
 
 
 def _read(url: str, outside: Outside, max_bytes: int, seconds: float) -> bytes:

@@ -8,6 +8,7 @@ from approvals import models
 from approvals.channels.base import Channel
 
 CHANNELS: dict[str, str] = {
+    "apprise": "approvals.channels.apprise.AppriseChannel",
     "email": "approvals.channels.email.EmailChannel",
     "memory": "approvals.channels.memory.MemoryChannel",
 }

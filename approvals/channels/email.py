@@ -2,11 +2,10 @@
 
 from typing import ClassVar, Self
 
-from django.contrib.auth.models import User
 from django.core.validators import validate_email
 from pydantic import Field, field_validator, model_validator
 
-from approvals import mail
+from approvals import claims, mail
 from approvals.channels.base import ChannelConfig, ChannelError
 from approvals.models import Approval, Notification
 from approvals.standing import may_decide
@@ -51,8 +50,5 @@ class EmailChannel:
 
 def _deciders(approval: Approval) -> list[str]:
     """The addresses of those who may decide this request now."""
-    users = User.objects.with_perm("approvals.decide_approval").exclude(email="").order_by("pk")
-    groups = list(approval.groups.all())
-    if groups:
-        users = users.filter(groups__in=groups).distinct()
+    users = claims.deciders(approval).exclude(email="").order_by("pk")
     return [user.email for user in users if may_decide(user, approval) is None]

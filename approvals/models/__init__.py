@@ -15,8 +15,10 @@ from approvals.models.choices import (
     every_decision,
 )
 from approvals.models.events import Event
+from approvals.models.grants import Grant, GrantLimit
 from approvals.models.notifications import Channel, Notification
-from approvals.models.rules import Rule
+from approvals.models.people import Comment, Delegation
+from approvals.models.rules import Rule, RuleVersion
 
 __all__ = [
     "Absence",
@@ -25,14 +27,19 @@ __all__ = [
     "ApprovalKind",
     "Channel",
     "Claim",
+    "Comment",
     "Decision",
     "DecisionType",
+    "Delegation",
     "EffectClass",
     "Event",
+    "Grant",
+    "GrantLimit",
     "Notification",
     "Question",
     "Risk",
     "Rule",
+    "RuleVersion",
     "Snooze",
     "Verdict",
     "Viewer",

@@ -3,7 +3,8 @@
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 
 from approvals.ids import uuid7
 from approvals.models.choices import ApprovalKind, DecisionType, EffectClass, Risk, every_decision
@@ -60,6 +61,8 @@ class Approval(models.Model):
     evidence = models.JSONField(default=list)
     explanation = models.TextField(blank=True, help_text="The model's words: a claim, not a fact.")
     snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
+    preview_text = models.TextField(blank=True, help_text="A dry run of the call, as canonical JSON.")
+    final_preview_text = models.TextField(blank=True, help_text="The same of the call as a person changed it.")
     difference = models.JSONField(default=list, help_text="What changed since the request this one replaces.")
     view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
 
@@ -68,8 +71,16 @@ class Approval(models.Model):
     condition = models.TextField(blank=True, help_text="What the rule looks at, as it stood when this was asked.")
     rule_values = models.JSONField(default=list, help_text="What it found there: [{name, value}].")
     risk = models.CharField(max_length=10, choices=Risk, default=Risk.MEDIUM)
+    risk_factors = models.JSONField(default=list, help_text="What speaks for it: [{name, points, words}].")
+    provenance = models.JSONField(
+        default=list, help_text="Where each value came from: [{path, origin, source, step, call, ref, quote, part}]."
+    )
     allowed_decisions = models.JSONField(default=every_decision)
     approvals_needed = models.PositiveSmallIntegerField(default=1)
+    terms = models.JSONField(
+        default=list, help_text="Thresholds of each rule that asked. Empty: so many people as are needed."
+    )
+    about = models.JSONField(default=dict, help_text="What conditions of thresholds look at, besides the arguments.")
     starter = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
@@ -96,6 +107,22 @@ class Approval(models.Model):
     runs_at = models.DateTimeField(null=True, blank=True, help_text="Until then the decision can be undone.")
     use_by = models.DateTimeField(null=True, blank=True)
     paused_seconds = models.PositiveIntegerField(default=0, help_text="How long questions have stopped its clock.")
+    business_hours = models.BooleanField(default=False, help_text="Its clock counts business time only.")
+    expires_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="How long its clock runs.")
+    escalation = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="The rule's steps, with their moments: [{after, group, group_id, remind, at, taken_at}].",
+    )
+    escalated = models.PositiveSmallIntegerField(default=0, help_text="How many of these steps have been taken.")
+    escalates_at = models.DateTimeField(null=True, blank=True, help_text="When the next step is taken.")
+    target_seconds = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Within which time of its clock somebody should decide."
+    )
+    target_at = models.DateTimeField(null=True, blank=True)
+    breached_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it was noticed that nobody had decided by the target."
+    )
     used_at = models.DateTimeField(null=True, blank=True, help_text="When the decision took effect.")
 
     class Meta:
@@ -105,6 +132,17 @@ class Approval(models.Model):
             models.Index(fields=["state", "expires_at", "id"], name="approval_inbox"),
             models.Index(fields=["state", "-decided_at"], name="approval_decided"),
             models.Index(fields=["tool", "-created_at"], name="approval_alike"),
+            models.Index(
+                fields=["escalates_at"],
+                condition=Q(state__in=["pending", "asked"], escalates_at__isnull=False),
+                name="approval_escalates",
+            ),
+            models.Index(
+                fields=["target_at"],
+                condition=Q(state__in=["pending", "asked"], target_at__isnull=False, breached_at__isnull=True),
+                name="approval_target",
+            ),
+            models.Index(fields=["breached_at"], condition=Q(breached_at__isnull=False), name="approval_breached"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -134,6 +172,16 @@ class Approval(models.Model):
                 name="approval_pending_is_unused",
                 violation_error_message="A pending request has not been used.",
             ),
+            models.CheckConstraint(
+                condition=Q(on_expiry__in=["reject", "stop"]),
+                name="approval_expiry_never_approves",
+                violation_error_message="What nobody decided in time is rejected. It is never approved.",
+            ),
+            models.CheckConstraint(
+                condition=Q(breached_at__isnull=True) | Q(target_at__isnull=False),
+                name="approval_breach_has_target",
+                violation_error_message="Only a request with a target can miss it.",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -153,6 +201,16 @@ class Approval(models.Model):
         return self.kind == ApprovalKind.CONFIRMATION
 
     @property
+    def is_proposed_anew(self) -> bool:
+        """Whether the agent asks for other arguments than on the request this one replaces."""
+        return any(line.get("of") == "arguments" for line in self.difference)
+
+    @property
+    def shown_preview_text(self) -> str:
+        """The dry run of what would run now."""
+        return self.final_preview_text if self.is_edited else self.preview_text
+
+    @property
     def is_edited(self) -> bool:
         return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text
 
@@ -168,6 +226,10 @@ class Decision(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
+    on_behalf_of = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="Whose lent right it was. Empty: the person's own.",
+    )  # fmt: skip
     customer = models.CharField(max_length=200, blank=True, help_text="The customer who confirmed or declined.")
     type = models.CharField(max_length=10, choices=DecisionType)
     arguments_text = models.TextField(blank=True)
@@ -192,6 +254,19 @@ class Decision(models.Model):
                 name="decision_one_per_person",
                 violation_error_message="A person decides once about a request.",
             ),
+            # A right counts once, whoever uses it.
+            models.UniqueConstraint(
+                "approval",
+                Coalesce("on_behalf_of", "user"),
+                condition=Q(undone_at__isnull=True),
+                name="decision_one_per_right",
+                violation_error_message="A person and who decides for them count as one.",
+            ),
+            models.CheckConstraint(
+                condition=Q(on_behalf_of__isnull=True) | Q(user__isnull=False) & ~Q(user=F("on_behalf_of")),
+                name="decision_for_another",
+                violation_error_message="A decision on somebody's behalf is another person's.",
+            ),
             models.UniqueConstraint(
                 fields=["approval"],
                 condition=Q(undone_at__isnull=True, user__isnull=True),
@@ -210,8 +285,19 @@ class Decision(models.Model):
 
     @property
     def who(self) -> str:
-        """The name of whoever decided, as everybody reads it."""
+        """The name of whoever decided, as everybody reads it; with whose right it was, where that was lent."""
+        return f"{self.name} for {self.lender}" if self.on_behalf_of is not None else self.name
+
+    @property
+    def name(self) -> str:
+        """The name of whoever decided, alone."""
         return "The customer" if self.user is None else self.user.get_full_name() or self.user.get_username()
+
+    @property
+    def lender(self) -> str:
+        """The name of whose right it was. Empty: it was their own."""
+        lender = self.on_behalf_of
+        return "" if lender is None else lender.get_full_name() or lender.get_username()
 
 
 class Question(models.Model):
@@ -228,6 +314,10 @@ class Question(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="The person who answered. Empty: the agent did.",
     )  # fmt: skip
+    proposed_text = models.TextField(
+        blank=True,
+        help_text="The arguments the agent proposes instead, in canonical form; a new request has them.",
+    )
     closed_at = models.DateTimeField(null=True, blank=True, help_text="When it was answered, or its time was up.")
 
     class Meta:

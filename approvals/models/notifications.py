@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from approvals.ids import uuid7
 from approvals.models.approvals import Approval
+from approvals.models.people import Comment
 
 
 class Channel(models.Model):
@@ -42,6 +43,9 @@ class Notification(models.Model):
         DUE_SOON = "due_soon", "A request of mine is due soon"
         FAILED = "call_failed", "A call that I approved failed"
         ANSWERED = "answered", "My question was answered"
+        REMINDED = "reminded", "A request still waits"
+        ESCALATED = "escalated", "My group may decide now, too"
+        MENTIONED = "mentioned", "I was mentioned in a comment"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="notifications")
@@ -50,6 +54,13 @@ class Notification(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="notifications",
         help_text="Told by mail, as their own settings say.",
+    )  # fmt: skip
+    step = models.PositiveSmallIntegerField(
+        default=0, help_text="The escalation step it belongs to. 0: it belongs to none."
+    )
+    comment = models.ForeignKey(
+        Comment, null=True, blank=True, on_delete=models.PROTECT, related_name="notifications",
+        help_text="Which comment mentions them, where one does.",
     )  # fmt: skip
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempts = models.PositiveSmallIntegerField(default=0)
@@ -62,14 +73,26 @@ class Notification(models.Model):
         indexes = [models.Index(fields=["state", "created_at"], name="notification_queue")]
         constraints = [
             models.UniqueConstraint(
-                fields=["approval", "channel"],
+                fields=["approval", "channel", "step"],
                 name="notification_once_per_channel",
-                violation_error_message="A channel is told once about a request.",
+                violation_error_message="A channel is told once about a request, and once of each step.",
             ),
             models.UniqueConstraint(
-                fields=["approval", "user", "kind"],
+                fields=["approval", "user", "kind", "step"],
+                condition=Q(comment__isnull=True),
                 name="notification_once_per_person",
                 violation_error_message="A person is told once of one thing about a request.",
+            ),
+            models.UniqueConstraint(
+                fields=["comment", "user"],
+                name="notification_once_per_comment",
+                violation_error_message="A person is told once of a comment.",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="mentioned", comment__isnull=False, user__isnull=False)
+                | ~Q(kind="mentioned") & Q(comment__isnull=True),
+                name="notification_mentions_by_comment",
+                violation_error_message="A mention is one person's, in one comment.",
             ),
             models.CheckConstraint(
                 condition=Q(channel__isnull=False, user__isnull=True) | Q(channel__isnull=True, user__isnull=False),

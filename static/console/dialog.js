@@ -32,13 +32,14 @@
     for (const field of $$("[data-draft]")) field.value ||= store[keyOf(field)] ?? "";
   }
 
-  // What was sent and is not asked for again has been decided; what is, was refused or never arrived.
+  // What was sent and is not asked for again has been decided; what is, was refused or never arrived. Only the box of
+  // comments asks for more when one was said: that is where the page then leads.
   function forget() {
     const { sent } = store;
     if (!sent || $$(".problem")[0]) return;
     delete store.sent;
-    if ($$("[data-draft]").some((field) => draftOf(field.form) === sent)) return;
-    for (const key of Object.keys(store)) if (key.startsWith(sent)) delete store[key];
+    if (location.hash !== "#comments" && $$("[data-draft]").some((field) => draftOf(field.form) === sent)) return;
+    for (const key in store) if (key.startsWith(sent)) delete store[key];
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -46,7 +47,7 @@
     restore();
     // What the server opened becomes modal: the page behind it cannot be reached by Tab.
     for (const dialog of $$("dialog[open]")) { dialog.close(); dialog.showModal(); }
-    if (new URLSearchParams(location.search).get("do") === "edit") document.querySelector("#arguments ~ fieldset [data-field]")?.focus();
+    if (/\bdo=edit\b/.test(location.search)) document.querySelector("#arguments ~ fieldset [data-field]")?.focus();
   });
   document.addEventListener("htmx:after:swap", () => {
     restore();

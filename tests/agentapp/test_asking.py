@@ -85,7 +85,7 @@ def test_what_the_model_is_sent_when_asked_is_a_history_any_provider_takes(clerk
     ]
     assert "pay" in request.messages[-1].text
     assert "Why?" in request.messages[-1].text
-    assert request.tool_choice == "none"
+    assert request.tool_choice == "auto"
 
 
 def test_nothing_of_the_question_is_in_the_later_history(clerk, dana):

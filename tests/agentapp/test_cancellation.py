@@ -7,7 +7,7 @@ from agentapp.cancellation import Cancellation
 from agentapp.deadline import start
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
-from agentapp.tools.base import Cancelled
+from agentapp.tools.context import Cancelled
 from approvals.models import Event, Rule
 from tests import stopping_tools
 from tests.conftest import call, calls, says

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 
 from agentapp import contracts, tool_sync
@@ -14,8 +14,8 @@ from agentapp.configuration_file import ConfigurationRefused, dump, load
 from agentapp.configuration_file.loading import MODELS
 from agentapp.configuration_file.shape import LINKS, SECTIONS
 from agentapp.models import Agent, Route, Tool
-from approvals import ledger
-from approvals.models import Channel, Event, Rule
+from approvals import ledger, rule_versions
+from approvals.models import Channel, Event, Rule, RuleVersion
 
 pytestmark = pytest.mark.django_db
 
@@ -73,6 +73,11 @@ channels:
     kind: email
     config: {to: [desk@example.test]}
     groups: [leads]
+webhooks:
+  ticket-desk:
+    url: https://tickets.example.test/in
+    events: [approval.requested, run.failed]
+    credential: TICKETS
 """
 
 
@@ -123,7 +128,9 @@ def test_every_change_is_an_event_with_before_and_after() -> None:
     seen = Event.objects.count()
     changes = load(FILE, "system (load_config shop.yaml)")
     events = list(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=seen).order_by("seq"))
-    assert len(events) == len(changes)
+    kept = [event for event in events if event.data["table"] == "approvals.RuleVersion"]
+    assert len(events) == len(changes) + len(kept)
+    assert len(kept) == Rule.objects.count()  # each rule of the file is a version of it
     assert {event.actor for event in events} == {"system (load_config shop.yaml)"}
     [changed] = [event for event in events if event.data["name"] == "pay_out"]
     assert changed.type == "configuration.changed"
@@ -133,6 +140,37 @@ def test_every_change_is_an_event_with_before_and_after() -> None:
     }
     assert changed.data["after"] == {"effect_class": "compensable", "timeout_seconds": 20}
     assert ledger.verify()[1] is None
+
+
+def test_each_rule_of_a_file_is_in_force_at_once_as_a_version_loaded_by_whom() -> None:
+    load(FILE, "system (load_config shop.yaml)")
+    load(FILE.replace("args.amount > 100.0", "args.amount > 50.0"), "user:7:ada (load_config shop.yaml)")
+    rule = Rule.objects.get(name="pay-large")
+    assert (rule.version, rule.active, rule.condition) == (2, True, "args.amount > 50.0")
+    versions = rule.versions.values_list("number", "state", "origin", "activated_by", "why")
+    why = "Loaded from a configuration file."
+    assert list(versions) == [
+        (2, "in_force", "file", "user:7:ada (load_config shop.yaml)", why),
+        (1, "retired", "file", "system (load_config shop.yaml)", why),
+    ]
+    assert rule.versions.get(number=1).terms["condition"] == "args.amount > 100.0"
+
+
+def test_a_rehearsal_of_a_load_makes_no_version() -> None:
+    load(FILE, "test", dry_run=True)
+    assert not RuleVersion.objects.exists()
+
+
+def test_a_file_takes_the_name_of_a_draft_and_nothing_of_what_it_says(ada: User) -> None:
+    drafted = Rule(name="pay-large", verdict="deny", order=3, agent="nobody")
+    draft = rule_versions.draft_new(drafted, [], ada, "test")
+    assert "pay-large" not in dump()
+    load(FILE, "test")
+    rule = Rule.objects.get(name="pay-large")
+    assert (rule.pk, rule.version, rule.active) == (drafted.pk, 1, True)
+    assert (rule.order, rule.agent, rule.verdict) == (100, "support", "ask")
+    draft.refresh_from_db()
+    assert (draft.state, draft.terms["order"]) == ("draft", 3)
 
 
 def test_a_second_load_changes_nothing_and_writes_no_event() -> None:
@@ -172,7 +210,7 @@ def test_a_dump_says_every_column_an_entry_may_say() -> None:
 
 
 def test_the_file_covers_every_setting_of_its_tables() -> None:
-    own = {"id", "name", "version", "agent", "source"}
+    own = {"id", "name", "version", "agent", "source", "created_at"}
     contract = set(contracts.contract_columns(next(iter(tool_sync.python_source.modules().values()))[0]))
     for section, shape in SECTIONS.items():
         columns = {field.name for field in MODELS[section]._meta.concrete_fields} - own
@@ -201,7 +239,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
     [
         ("colour: blue", "colour: There is no such section"),
         ("rules: [a, b]", "rules: A section is a mapping"),
-        ("- a", "The file is a mapping of groups, tools, agents, rules, channels."),
+        ("- a", "The file is a mapping of groups, tools, agents, rules, channels, webhooks."),
         ("rules: {a: {verdict: ask, colour: blue}}", "rules.a.colour: Extra inputs are not permitted"),
         ("rules: {a: {verdict: perhaps}}", "rules.a.verdict: 'perhaps' is not one of allow, ask, deny."),
         ("rules: {a: {tool: pay_out}}", "rules.a.verdict: This field cannot be blank."),
@@ -215,6 +253,13 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("rules: {a: {verdict: ask, allowed_decisions: [dance]}}", "rules.a.allowed_decisions: A non-empty list among"),
         ("rules: {a: {verdict: ask, allowed_decisions: []}}", "rules.a.allowed_decisions: A non-empty list among"),
         ("rules: {a: {verdict: allow}}", "rules.a: A rule that allows must name one tool exactly, or only reads."),
+        ("rules: {a: {verdict: ask, on_expiry: approve}}", "rules.a.on_expiry: 'approve' is not one of reject, stop."),
+        ("rules: {a: {verdict: ask, escalation: [{after: 0, remind: true}]}}", "rules.a.escalation: Step 1: `after`"),
+        (
+            "rules: {a: {verdict: ask, escalation: [{after: 9, group: pilots}]}}",
+            "rules.a.escalation: There is no group",
+        ),
+        ("rules: {a: {verdict: ask, target_seconds: 0}}", "rules.a: A target is one second at least."),
         ("rules: {a: {verdict: ask, approvals_needed: 0}}", "rules.a: At least one person must approve."),
         (
             "rules: {a: {verdict: ask, approvals_needed: '2'}}",
@@ -347,3 +392,19 @@ def test_a_file_that_takes_away_the_chosen_tool_is_refused_and_one_about_other_t
 def test_every_agent_may_be_denied() -> None:
     load("agents: {a: {denied_subagents: ['*']}}", "test")
     assert Agent.objects.get(name="a").denied_subagents == ["*"]
+
+
+def test_times_and_steps_of_a_rule_come_back_as_they_were(roles):
+    text = """rules:
+      slow:
+        verdict: ask
+        target_seconds: 300
+        business_hours: true
+        escalation:
+        - {after: 600, group: "", remind: true}
+        - {after: 1800, group: manager, remind: false}
+    """
+    load(text, "test")
+    stored = Rule.objects.get()
+    assert (stored.target_seconds, stored.business_hours, len(stored.escalation)) == (300, True, 2)
+    assert load(dump(), "test") == []

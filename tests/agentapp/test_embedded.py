@@ -157,7 +157,7 @@ def test_the_demo_is_refused_where_debug_is_off(folder):
 def test_the_demo_serves_and_goes_on_with_its_data(tmp_path):
     with started(tmp_path, "demo") as (process, url):
         said = "".join(iter(process.stdout.readline, "  Ctrl-C stops everything.\n"))
-        for name in ("sam", "dana", "marco", "mia", "ada", "3 runs were started"):
+        for name in ("sam", "dana", "marco", "mia", "ada", "4 runs were started"):
             assert name in said
         assert ask(f"{url}/api/v1/openapi.json") == 200
         process.send_signal(signal.SIGINT)

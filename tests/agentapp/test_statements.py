@@ -56,7 +56,8 @@ def test_three_reads_of_a_step_take_no_more_statements_than_one(clerk):
     assert len(statements(three)) == len(statements(one))
 
 
-def test_a_step_that_parks_takes_fourteen_statements_at_most(clerk, roles):
+def test_a_step_that_parks_takes_fifteen_statements_at_most(clerk, roles):
+    """One of them looks at what the tool did before: by that the risk of the request is told."""
     rule = Rule.objects.create(name="payments", tool="pay", verdict="ask")
     rule.groups.add(roles["approver"])
     Channel.objects.create(name="desk", kind="memory")
@@ -67,7 +68,7 @@ def test_a_step_that_parks_takes_fourteen_statements_at_most(clerk, roles):
     recorded = [n for n, text in enumerate(sql) if text.startswith('UPDATE "agentapp_run" SET "step_count"')]
     assert len(recorded) == 4
     parking = sql[recorded[-1] :]
-    assert len(parking) <= 14, "\n".join(parking)
+    assert len(parking) <= 15, "\n".join(parking)
 
 
 # --- The writers, each in a transaction of its own ----------------------------------------------

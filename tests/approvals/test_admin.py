@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from approvals import cards, decisions, ledger
-from approvals.admin import RecordedAdmin, masked_arguments
+from approvals.admin_pages import RecordedAdmin, masked_arguments
 from approvals.ids import uuid7
 from approvals.masking import MASK
 from approvals.models import Approval, Channel, Decision, Event, Notification

@@ -397,3 +397,32 @@ def test_stored_rules_are_judged_with_their_groups(roles, django_assert_num_quer
         ruling = evaluate(Rule.objects.prefetch_related("groups"), call())
     assert (ruling.rule, ruling.risk) == ("big-refunds", "high")
     assert set(ruling.groups) == {roles["approver"].pk, roles["manager"].pk}
+
+
+# --- Where values came from --------------------------------------------------------------------
+
+
+def test_a_condition_can_look_at_where_a_value_came_from_and_the_ruling_says_what_was_found():
+    planted = call(origins=lambda: {"order": "outside", "amount": "trusted"})
+    ruling = evaluate([rule("deny", condition='provenance.order == "outside"')], planted)
+    assert ruling.verdict == "deny"
+    assert ruling.values == ({"name": "provenance.order", "value": "outside"},)
+    assert evaluate([rule("deny", condition='provenance.amount == "outside"')], planted).verdict == "ask"
+
+
+def test_where_values_came_from_is_found_once_and_only_for_a_condition_that_asks():
+    asked = []
+
+    def origins():
+        asked.append("asked")
+        return {"order": "outside"}
+
+    evaluate([rule("ask", condition="args.amount > 100")] * 3, call(origins=origins))
+    assert asked == []
+    evaluate([rule("ask", condition='provenance.order == "outside"')] * 3, call(origins=origins))
+    assert asked == ["asked"]
+
+
+def test_a_condition_about_the_origin_of_what_is_not_there_asks():
+    ruling = evaluate([rule("allow", condition='provenance.iban == "staff"')], call())
+    assert (ruling.verdict, "could not be evaluated" in ruling.reason) == ("ask", True)

@@ -22,6 +22,7 @@ from approvals.rule_words import in_words, lasting
         ({"verdict": "ask", "expires_seconds": 5400}, "If nobody decides within 1 hour 30 minutes, it is rejected."),
         ({"verdict": "ask", "on_expiry": "stop"}, "If nobody decides in time, it is rejected and the run stops."),
         ({"verdict": "ask", "allowed_decisions": ["reject"]}, "People may only reject it."),
+        ({"verdict": "ask", "grants_allowed": True}, "it is rejected. A grant may answer instead."),
         (
             {"verdict": "ask", "allowed_decisions": ["approve", "edit", "reject"]},
             "People may only approve it, change it or reject it.",

@@ -25,7 +25,7 @@ from agentapp.models import (
     Tool,
     ToolSource,
 )  # fmt: skip
-from approvals import configuration, ledger
+from approvals import configuration, ledger, rule_versions
 from approvals.models import Channel, Event, Rule
 from tests.admin_pages import address
 from tests.agentapp.importing.test_planning import imported, shop
@@ -83,7 +83,7 @@ def pages() -> dict[str, str]:
         Agent: Agent.objects.get(),
         Route: Route.objects.get(),
         Tool: Tool.objects.get(name="send_letter"),
-        Rule: Rule.objects.get(),
+        Rule: Rule.objects.get(name="pay-large"),
         Channel: Channel.objects.get(),
         User: User.objects.get(username="ada"),
         Group: Group.objects.first(),
@@ -101,6 +101,12 @@ def pages() -> dict[str, str]:
             f"{model.__name__} list": address(model, "changelist"),
             f"{model.__name__}": address(model, "change", row.pk),
         }
+    found["rule's versions"] = reverse("admin:rule_versions", args=[rows[Rule].pk])
+    # One that asks has no such page while it is in force; one that never was has it, and its versions.
+    drafted = Rule.objects.get(name="pay-small").pk
+    found["Rule delete"] = address(Rule, "delete", drafted)
+    found["a drafted rule"] = address(Rule, "change", drafted)
+    found["a drafted rule's versions"] = reverse("admin:rule_versions", args=[drafted])
     del found["Tool add"]  # tools come from code
     found["a tool that is there"] = address(Tool, "change", Tool.objects.get(name="pay_out").pk)
     found["a tool whose contract waits"] = address(Tool, "change", Tool.objects.get(name="write_file").pk)
@@ -134,6 +140,7 @@ def test_every_page_is_accessible_and_keeps_the_policy(
 ) -> None:
     ada.is_superuser = True
     ada.save()
+    rule_versions.draft_new(Rule(name="pay-small", verdict="allow", tool="pay_out"), [], ada, "test")
     page = browse(ada, "/admin/", color_scheme=color_scheme)
     wrong = []
     for name, path in pages().items():
@@ -161,8 +168,14 @@ def test_a_rule_is_made_with_mouse_and_keyboard(
     assert "The condition does not compile" in page.locator(".errorlist").first.inner_text()
     page.get_by_label("Condition:").fill("args.amount > 5.0")
     page.get_by_role("button", name="Save", exact=True).click()
-    page.get_by_text("was added successfully").wait_for()
-    assert Rule.objects.get(name="pay-at-night").condition == "args.amount > 5.0"
+    page.get_by_text("It decides nothing until it is activated.").wait_for()
+    assert not Rule.objects.get(name="pay-at-night").active
+    page.get_by_role("button", name="Simulate", exact=True).click()
+    page.get_by_label("Why:").fill("Nobody pays at night.")
+    page.get_by_role("button", name="Activate it").click()
+    page.get_by_text("pay-at-night is in force as it was drafted.").wait_for()
+    rule = Rule.objects.get(name="pay-at-night")
+    assert (rule.active, rule.condition) == (True, "args.amount > 5.0")
     assert complaints == []
 
 

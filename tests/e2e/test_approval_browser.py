@@ -256,3 +256,22 @@ def test_between_phone_and_desk_the_request_is_one_column_over_a_bar_that_stays(
     shot(page, f"approval-narrow-{width}-end")
     assert 0 <= foot() < 20
     assert violations(page) == []
+
+
+def test_a_comment_that_was_said_leaves_its_box_empty_and_its_reader_in_focus_mode(
+    browse: Browse, complaints: list[str], sam: User, dana: User
+) -> None:
+    make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+    page.get_by_role("button", name="Focus mode").click()
+    box, said = page.get_by_label("Your comment"), page.locator("#comments .comments li")
+    box.fill("Begun, and")
+    page.reload()
+    expect(box).to_have_value("Begun, and")
+    box.fill("Look at the receipt.")
+    page.get_by_role("button", name="Comment").click()
+
+    expect(said).to_have_count(1)
+    expect(page.get_by_role("button", name="Skip")).to_be_visible()
+    expect(box).to_have_value("")
+    assert complaints == []

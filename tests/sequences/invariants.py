@@ -17,6 +17,7 @@ from approvals.models import Approval, Decision, DecisionType, Event
 from tests.sequences import hooks, wires
 from tests.sequences import world as the_world
 from tests.sequences.scene import Scene
+from tests.two_views import disagreements
 from tests.wire import ProviderServer
 
 WAITING, UNKNOWN = ToolExecution.State.WAITING, ToolExecution.State.OUTCOME_UNKNOWN
@@ -86,6 +87,8 @@ def check_all(scene: Scene, provider: ProviderServer | None = None) -> None:
     _check_decisions(scene)
     _check_acts(scene, starts)
     _check_hooks()
+    for execution in ToolExecution.objects.filter(consequential=True):
+        assert disagreements(execution) == [], "what is on record is not what can run"
     for run in Run.objects.order_by("pk"):
         _check_history(scene, run, provider)
 

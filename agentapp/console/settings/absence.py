@@ -1,6 +1,5 @@
 """While somebody is away: who looks after their queue, and from when to when."""
 
-from datetime import datetime
 from http import HTTPStatus
 
 from django import forms
@@ -10,32 +9,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp.console.settings.sections import ABSENCE, page, saved
+from agentapp.console.settings.span import SpanForm
 from agentapp.console.shell import signed_in
 from approvals import absences
 from approvals.standing import Refusal
 
-_LOCAL = "%Y-%m-%dT%H:%M"
 
-
-class AbsenceForm(forms.Form):
+class AbsenceForm(SpanForm):
     deputy = forms.ModelChoiceField(User.objects.none(), error_messages={"required": "Say who looks after your queue."})
-    since = forms.DateTimeField(input_formats=[_LOCAL], required=False)
-    until = forms.DateTimeField(input_formats=[_LOCAL], error_messages={"required": "Say until when."})
 
     def __init__(self, user: User, data: object = None) -> None:
         super().__init__(data)  # type: ignore[arg-type]
         self.fields["deputy"].queryset = absences.deputies(user)  # type: ignore[attr-defined]
-
-    def clean_since(self) -> datetime:
-        """Left empty it begins now, and it never began before."""
-        now = timezone.now()
-        return max(self.cleaned_data["since"] or now, now)
-
-    def clean_until(self) -> datetime:
-        until: datetime = self.cleaned_data["until"]
-        if until <= timezone.now():
-            raise forms.ValidationError("That moment has passed.")
-        return until
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -24,6 +24,9 @@ ROWS = (
     (Kind.DUE_SOON, "A request of mine is due soon"),
     (Kind.FAILED, "A call failed that I approved"),
     (Kind.ANSWERED, "My question was answered"),
+    (Kind.REMINDED, "A request for my team still waits"),
+    (Kind.ESCALATED, "My team may decide a request now, too"),
+    (Kind.MENTIONED, "Somebody mentions me in a comment"),
 )
 TESTED = "tested"
 

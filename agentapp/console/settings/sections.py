@@ -29,7 +29,8 @@ SECURITY = Section("security", "Password and passkeys", "finger")
 SESSIONS = Section("sessions", "Sessions", "globe")
 TOKENS = Section("tokens", "API tokens", "key")
 ABSENCE = Section("absence", "Absence", "clock")
-ALL = (PROFILE, NOTIFICATIONS, KEYS, APPEARANCE, SECURITY, SESSIONS, TOKENS, ABSENCE)
+DELEGATION = Section("delegation", "Delegation", "hand")
+ALL = (PROFILE, NOTIFICATIONS, KEYS, APPEARANCE, SECURITY, SESSIONS, TOKENS, ABSENCE, DELEGATION)
 
 
 def page(

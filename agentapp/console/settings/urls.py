@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from agentapp.console.settings import absence, looks, notifications, profile, security, sessions, tokens
+from agentapp.console.settings import absence, delegation, looks, notifications, profile, security, sessions, tokens
 
 urlpatterns = [
     path("", profile.profile, name="settings"),
@@ -27,4 +27,6 @@ urlpatterns = [
     path("tokens/<uuid:token_id>/revoke/", tokens.revoke, name="settings_token_revoke"),
     path("absence/", absence.absence, name="settings_absence"),
     path("absence/end/", absence.end, name="settings_absence_end"),
+    path("delegation/", delegation.delegation, name="settings_delegation"),
+    path("delegation/<uuid:delegation_id>/end/", delegation.end, name="settings_delegation_end"),
 ]

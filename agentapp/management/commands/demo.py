@@ -80,6 +80,7 @@ class Command(BaseCommand):
         else:
             lines.append("  Going on with the data of last time.")
         lines.append(f"  Runs you start yourself ask {opening.agent_model()}, and need its key in the environment.")
+        lines.append("  In another terminal, make tour plays how people govern what agents do, part by part.")
         if settings.EMBEDDED:
             lines.append("  Ctrl-C stops everything.")
         else:

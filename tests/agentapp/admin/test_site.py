@@ -14,6 +14,7 @@ from agentapp.models import Agent, Guideline, KillSwitch, Preferences, Route, To
 from approvals.models import Channel, Rule
 from tests.admin_pages import address, configuration_events, save
 from tests.conftest import Clerk, call, calls, says
+from tests.rule_life import activate
 
 pytestmark = pytest.mark.django_db
 OURS = [model for model in admin.site._registry if model._meta.app_label in ("agentapp", "approvals", "auth")]
@@ -65,6 +66,8 @@ def test_a_change_is_in_the_ledger_and_in_the_rows_history(
     row = rows[model]
     was = getattr(row, column)
     save(staff, address(model, "change", row.pk), **{column: value})
+    if model is Rule:
+        activate(staff, row)  # until then it is a draft
     event = configuration_events()[-1]
     assert (event.type, event.data["table"], event.data["key"]) == (
         "configuration.changed",

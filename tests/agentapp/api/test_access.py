@@ -41,6 +41,8 @@ OPERATIONS = [
     ("GET", "/approvals", "approvals:read"),
     ("GET", f"/approvals/{SOME_ID}", "approvals:read"),
     ("POST", f"/approvals/{SOME_ID}/decisions", "approvals:decide"),
+    ("GET", f"/approvals/{SOME_ID}/comments", "approvals:read"),
+    ("POST", f"/approvals/{SOME_ID}/comments", "approvals:comment"),
     ("POST", f"/tool-executions/{SOME_ID}/outcome", "approvals:decide"),
     ("GET", f"/tool-executions/{SOME_ID}/result", "runs:read"),
     ("GET", "/events", "events:read"),
@@ -51,6 +53,9 @@ OPERATIONS = [
     ("GET", "/switches", "configuration:read"),
     ("POST", "/switches", "controls:operate"),
     ("DELETE", f"/switches/{SOME_ID}", "controls:operate"),
+    ("GET", "/grants", "configuration:read"),
+    ("GET", f"/grants/{SOME_ID}", "configuration:read"),
+    ("POST", f"/grants/{SOME_ID}/revoke", "controls:operate"),
 ]
 each_operation = pytest.mark.parametrize(("method", "path", "scope"), OPERATIONS)
 
@@ -63,7 +68,7 @@ def test_no_operation_is_missing_here() -> None:
     }
     listed = {(method, path.replace(str(SOME_ID), "{}"), scope) for method, path, scope in OPERATIONS}
     named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}", "{breaker_id}", "{switch_id}"}
-    named |= {"{confirmation_id}", "{link_id}"}
+    named |= {"{confirmation_id}", "{link_id}", "{grant_id}"}
     assert {(method, _unnamed(path, named), scope) for method, path, scope in declared} == listed
 
 

@@ -7,7 +7,11 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.test.utils import CaptureQueriesContext
 
+from approvals import decisions, ledger
+from approvals.escalation import Step
 from approvals.models import Approval
+from tests.conftest import make_user
+from tests.rows import a_moment_ago
 
 Ask = Callable[..., Approval]
 
@@ -32,6 +36,18 @@ def test_an_approval_shows_everything_on_its_card(deciding: Any, ask: Ask, sam: 
     assert (shown["groups"], shown["you_may_decide"]) == (["approver"], True)
     assert (shown["decisions"], shown["final_args"]) == ([], None)
     assert shown["execution"]["state"] == "waiting"
+
+
+def test_an_approval_says_where_values_came_from_and_what_speaks_for_its_risk(
+    deciding: Any, ask: Ask, sam: User
+) -> None:
+    approval = ask(sam)
+    row = {"path": "amount", "origin": "outside", "source": "read_ticket", "step": 1, "call": "c", "quote": "214.50"}
+    factor = {"name": "outside", "points": 35, "words": "from outside: Amount"}
+    Approval.objects.filter(pk=approval.pk).update(provenance=[row], risk_factors=[factor])
+    shown = deciding.get(f"/approvals/{approval.pk}").data
+    assert shown["provenance"] == [{"ref": None, "part": None, **row}]
+    assert shown["risk_factors"] == [factor]
 
 
 def test_a_secret_argument_is_in_no_answer(
@@ -123,3 +139,43 @@ def test_the_result_of_the_call_stands_beside_its_approval(deciding: Any, lost: 
     execution = lost(sam)
     shown = deciding.get(f"/approvals/{execution.approval_id}").data["execution"]
     assert (shown["id"], shown["state"]) == (str(execution.pk), "outcome_unknown")
+
+
+def test_an_approval_says_by_when_and_what_happens_while_nobody_decides(
+    deciding: Any, client_of: Any, ask: Ask, sam: User, roles: dict[str, Group]
+) -> None:
+    leads = Group.objects.create(name="leads")
+    leads.permissions.set(roles["approver"].permissions.filter(codename="decide_approval"))
+    reading = client_of(make_user("Lea Lead", "leads"), "approvals:read")
+    approval = ask(sam, groups=(roles["approver"],), escalation=(Step(60, "leads"),), target_seconds=30)
+    shown = deciding.get(f"/approvals/{approval.pk}").data
+    assert shown["target_at"] < shown["escalation"][0]["at"] < shown["expires_at"]
+    assert (shown["escalation"][0]["group"], shown["escalation"][0]["taken_at"]) == ("leads", None)
+    assert (shown["breached_at"], shown["business_hours"]) == (None, False)
+    assert reading.get(f"/approvals/{approval.pk}").status == 404
+    assert reading.get("/approvals").data["items"] == []
+
+    a_moment_ago(approval, "escalates_at", "target_at")
+    with ledger.transaction():
+        assert decisions.breach(approval.pk)
+        assert decisions.escalate(approval.pk)
+
+    shown = reading.get(f"/approvals/{approval.pk}").data
+    assert shown["you_may_decide"] is True
+    assert sorted(shown["groups"]) == ["approver", "leads"]
+    assert shown["escalation"][0]["taken_at"] is not None
+    assert reading.get("/approvals").data["items"][0]["breached_at"] is not None
+
+
+def test_what_expired_takes_no_decision_and_the_answer_says_why(
+    deciding: Any, ask: Ask, answer: Any, expire_now: Any, sam: User
+) -> None:
+    approval = ask(sam)
+    body = answer(approval)
+    expire_now(approval)
+    found = deciding.post(path_of(approval), body)
+    assert (found.status, found.data["code"]) == (409, "expired")
+    with ledger.transaction():
+        assert decisions.expire(approval.pk)
+    found = deciding.post(path_of(approval), body)
+    assert (found.status, found.data["code"], found.data["approval"]["state"]) == (409, "expired", "expired")

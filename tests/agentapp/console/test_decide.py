@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
 from agentapp import actions, runs
 from agentapp.models import Run, Tool
-from approvals import decisions, ledger
+from approvals import decisions, ledger, mail
 from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, Event
 
@@ -326,6 +327,24 @@ class TestRefusals:
         before = Event.objects.count()
 
         assert page.get(f"/approvals/{approval.pk}/{path}/", posted(approval)).status_code == 405
+        assert Event.objects.count() == before
+
+    @pytest.mark.parametrize("method", ["get", "head"])
+    @pytest.mark.parametrize("purpose", [{}, {"Sec-Purpose": "prefetch;prerender"}, {"Purpose": "prefetch"}])
+    @pytest.mark.parametrize("signed_in", [True, False])
+    def test_whoever_follows_the_link_of_a_message_decides_nothing(
+        self, page: Client, waiting: Waiting, method: str, purpose: dict[str, str], signed_in: bool
+    ) -> None:
+        """Mail scanners, previews of chats and browsers that look ahead do."""
+        approval = waiting()
+        before = Event.objects.count()
+        link = mail.link_to(approval).removeprefix(settings.BASE_URL)
+        client = page if signed_in else Client()
+
+        assert getattr(client, method)(link, headers=purpose).status_code == (200 if signed_in else 302)
+        approval.refresh_from_db()
+        assert (approval.state, approval.version) == ("pending", 1)
+        assert not Decision.objects.exists()
         assert Event.objects.count() == before
 
     def test_a_decision_from_another_site_is_refused(self, waiting: Waiting, dana: User) -> None:

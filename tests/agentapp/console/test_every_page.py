@@ -14,13 +14,14 @@ LISTS = (
     "/inbox/", "/inbox/?view=mine", "/inbox/?view=unclaimed", "/inbox/?view=decided",
     "/inbox/?risk=high&agent=clerk&q=a", "/inbox/filters/?risk=high", "/inbox/views/", "/inbox/focus/",
     "/counts/", "/search/?q=a", "/runs/",
-    "/runs/?state=failed&tool=pay&error=a&approval=1&sort=activity", "/runs/new/", "/switches/", "/settings/",
+    "/runs/?state=failed&tool=pay&error=a&approval=1&sort=activity", "/runs/new/", "/switches/", "/grants/",
+    "/settings/",
     "/settings/notifications/", "/settings/appearance/", "/settings/keys/", "/settings/security/",
-    "/settings/sessions/", "/settings/tokens/", "/settings/absence/",
+    "/settings/sessions/", "/settings/tokens/", "/settings/absence/", "/settings/delegation/",
 )  # fmt: skip
 OF_A_REQUEST = (
     "", "?view=diff", "?view=json", "?do=approve", "?do=reject", "?do=ask", "?do=respond", "hand-over/", "snooze/",
-    "state/", "evidence/",
+    "state/", "evidence/", "grant/",
 )  # fmt: skip
 
 

@@ -164,12 +164,25 @@ class TestBroken:
         html = answer.content.decode()
         reference = re.search(r"E-[0-9A-F]{8}", html)
 
-        assert answer.status_code == 500
+        assert answer.status_code == 503
         assert reference is not None
         [line] = [record.getMessage() for record in caplog.records if record.name == "agentapp.console.problems"]
         assert line == f"{reference[0]}: GET /runs/ failed with OperationalError"
         assert "hunter2" not in html
         assert "default-src 'none'" in answer["Content-Security-Policy"]
+        assert "The database does not answer" in html
+        assert "nothing is approved by itself" in html
+
+    def test_what_is_not_the_database_is_our_own_failure(self, page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError("password=hunter2")
+
+        monkeypatch.setattr(runs, "_page", fail)
+        page.raise_request_exception = False
+        answer = page.get("/runs/")
+
+        assert answer.status_code == 500
+        assert "This did not work" in answer.content.decode()
 
     def test_a_part_gets_a_callout_with_the_reference(self, failing: Client) -> None:
         html = failing.get("/runs/", headers=PART).content.decode()

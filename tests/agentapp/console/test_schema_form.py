@@ -160,7 +160,7 @@ def test_locked_and_secret_fields_are_not_read_from_a_post() -> None:
 
     assert built.arguments == {"a": "1", "b": "2", "c": "3"}
     assert built.fields == []
-    assert ("b", schema_form.MASK, "masked", "B") in built.fixed
+    assert schema_form.Fixed("b", schema_form.MASK, "masked", "B") in built.fixed
 
 
 def test_an_argument_the_schema_does_not_know_is_kept() -> None:

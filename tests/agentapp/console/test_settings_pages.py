@@ -23,7 +23,7 @@ from approvals.models import Absence, Event
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery"
-PAGES = ["", "notifications/", "keys/", "appearance/", "security/", "sessions/", "tokens/", "absence/"]
+PAGES = ["", "notifications/", "keys/", "appearance/", "security/", "sessions/", "tokens/", "absence/", "delegation/"]
 
 
 @pytest.fixture
@@ -120,7 +120,8 @@ def test_without_a_choice_the_defaults_hold(dana: User) -> None:
     assert preferences.ways(one, "waiting") == ("browser",)
     assert preferences.ways(one, "call_failed") == ("browser", "mail")
     assert not Preferences.objects.exists()
-    assert preferences.manners([dana.pk])[dana.pk].mailed == {"handed", "call_failed"}
+    told = {"handed", "call_failed", "mentioned", "reminded", "escalated"}
+    assert preferences.manners([dana.pk])[dana.pk].mailed == told
 
 
 def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) -> None:
@@ -130,7 +131,8 @@ def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) 
     assert said(client, "/settings/notifications/", form).startswith("Saved ")
 
     one = preferences.of(dana)
-    assert one.notifications == {"waiting": ["mail"], "handed": [], "due_soon": [], "call_failed": [], "answered": []}
+    others = ("handed", "due_soon", "call_failed", "answered", "mentioned", "reminded", "escalated")
+    assert one.notifications == {"waiting": ["mail"], **{kind: [] for kind in others}}
     assert (one.quiet_from, one.quiet_until, one.shows_arguments) == (time(22), time(7), True)
     assert preferences.wanting("waiting") == {dana.pk: "high"}
     page = client.get("/settings/notifications/").content.decode()

@@ -6,17 +6,20 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from agentapp import actions, loop
-from agentapp.demo import opening, scenarios
+from agentapp.demo import data, governance_scenarios, opening, scenarios
 from agentapp.demo.models import Credit, Email, Order, Refund, Ticket
 from agentapp.models import Agent, Run, ToolExecution
 from agentapp.script import check_script
+from agentapp.simulating import watched
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
 from agentapp.tools.schema import check_arguments
 from approvals import ledger
-from approvals.models import Approval, Rule
+from approvals.models import Approval, Rule, RuleVersion
 
 EVERY = pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
+WRITTEN = [*scenarios.SCENARIOS, *governance_scenarios.SCENARIOS]
+EVERY_WRITTEN = pytest.mark.parametrize("scenario", WRITTEN, ids=lambda scenario: scenario.name)
 
 
 @pytest.fixture
@@ -50,23 +53,22 @@ def given_since() -> int:
     return Credit.objects.exclude(idempotency_key__startswith="opening-").count()
 
 
-@EVERY
+@EVERY_WRITTEN
 def test_a_script_is_a_list_of_replies_that_ends_with_an_answer(scenario):
     check_script(scenario.script)
     assert scenario.script[-1]["tool_calls"] == []
 
 
-@EVERY
-def test_a_script_calls_what_its_route_discloses_with_arguments_that_fit(scenario, people):
-    route = Agent.objects.get(name=scenario.agent).routes.get(name=scenario.route)
-    disclosed = set(route.tools.values_list("name", flat=True))
-    for reply in scenario.script:
-        for call in reply["tool_calls"]:
-            assert call["name"] in disclosed
+def test_scripts_call_what_their_routes_disclose_with_arguments_that_fit(people):
+    for scenario in WRITTEN:
+        route = Agent.objects.get(name=scenario.agent).routes.get(name=scenario.route)
+        disclosed = set(route.tools.values_list("name", flat=True))
+        for call in (call for reply in scenario.script for call in reply["tool_calls"]):
+            assert call["name"] in disclosed, scenario.name
             assert check_arguments(python_source.get(call["name"]).input_schema, call["arguments"]) == []
 
 
-@EVERY
+@EVERY_WRITTEN
 def test_a_script_tells_plausible_usage(scenario):
     for reply in scenario.script:
         usage = reply["usage"]
@@ -148,11 +150,22 @@ def test_opening_twice_changes_neither_configuration_nor_people(people):
 
 
 def test_the_opening_runs_are_started_once_while_one_is_open(people):
-    assert len(opening.start_opening_runs(people["sam"])) == 3
+    assert len(opening.start_opening_runs(people["sam"])) == 4
     assert opening.start_opening_runs(people["sam"]) == []
     for run in Run.objects.all():
         actions.cancel_run(run.pk, people["sam"])
-    assert len(opening.start_opening_runs(people["sam"])) == 3
+    assert len(opening.start_opening_runs(people["sam"])) == 4
+
+
+def test_the_draft_of_a_rule_watches_the_opening_runs_and_decides_nothing(people):
+    for run in opening.start_opening_runs(people["sam"]):
+        loop.drive(run.pk)
+    draft = RuleVersion.objects.select_related("rule").get(state="shadow")
+    refunds = ToolExecution.objects.filter(name="refund_payment", ruling__verdict="ask")
+    over = [execution for execution in refunds if execution.args["amount"] > 200]
+    assert over
+    assert {execution.state for execution in over} == {"waiting"}
+    assert watched(draft)["deny"] == len(over)
 
 
 def test_the_agent_of_the_demo_can_be_given_another_model(people):
@@ -163,3 +176,14 @@ def test_the_agent_of_the_demo_can_be_given_another_model(people):
 def test_loading_the_demos_configuration_again_brings_its_rules_back(people):
     call_command("load_config", str(opening.CONFIGURATION_FILE))
     assert set(Rule.objects.exclude(hold_seconds=0).values_list("hold_seconds", flat=True)) == {5, 10}
+
+
+def test_what_a_ticket_plants_in_an_email_is_shown_as_from_outside_and_raises_the_risk(people):
+    _, approval = play(scenarios.PLANTED_ACCOUNT, people)
+    outside = {row["part"]: row for row in approval.provenance if row["origin"] == "outside"}
+    assert {data.PLANTED_ACCOUNT, data.PLANTED_EMAIL} <= set(outside)
+    assert {(row["source"], row["step"]) for row in outside.values()} == {("read_ticket", 1)}
+    assert {row["path"]: row["origin"] for row in approval.provenance}["customer_id"] == "trusted"
+    assert Rule.objects.get(name=approval.rule).risk == "low"
+    assert approval.risk == "high"
+    assert "outside" in {factor["name"] for factor in approval.risk_factors}

@@ -10,7 +10,8 @@ import pytest
 from agentapp.models import ToolSource
 from agentapp.reasons import Reason
 from agentapp.tools import mcp_source
-from agentapp.tools.base import Cancelled, OutcomeUnknown, ToolError
+from agentapp.tools.base import OutcomeUnknown, ToolError
+from agentapp.tools.context import Cancelled
 from tests.mcp_servers import Peer, command, context, run
 from tests.processes import until
 

@@ -16,7 +16,8 @@ import pytest
 
 from agentapp.messages import ToolResult
 from agentapp.tools import credentials, openapi, sample
-from agentapp.tools.base import Cancelled, OutcomeUnknown, ToolContext
+from agentapp.tools.base import OutcomeUnknown, ToolContext
+from agentapp.tools.context import Cancelled
 from agentapp.tools.openapi_contract import tool_of
 from agentapp.tools.openapi_source import make
 from agentapp.tools.results import InvalidArguments, ToolError

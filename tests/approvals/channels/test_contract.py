@@ -14,10 +14,15 @@ from approvals.channels.email import EmailChannel
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
+from tests.webhook_receiver import Receiver
 
 pytestmark = pytest.mark.django_db
 
-CONFIGS: dict[str, Any] = {"email": {"to": ["desk@example.test"]}, "memory": {}}
+CONFIGS: dict[str, Any] = {
+    "apprise": {"credential": "CHAT"},
+    "email": {"to": ["desk@example.test"]},
+    "memory": {},
+}
 SECRETS = ["4111-1111", "Grace Hopper", "hunter2"]
 
 
@@ -51,7 +56,7 @@ def make_notification(channel: Channel, **card: Any) -> Notification:
 
 
 @pytest.fixture(params=sorted(channels.CHANNELS))
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request: pytest.FixtureRequest, service: Receiver) -> str:
     outbox.clear()
     return str(request.param)
 

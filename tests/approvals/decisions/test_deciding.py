@@ -8,6 +8,7 @@ from django.utils import timezone
 from approvals import cards, decisions, ledger
 from approvals.decisions import Taken
 from approvals.digest import sha256
+from approvals.escalation import Step
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification
 from approvals.standing import Refusal
 from tests.conftest import make_user
@@ -100,7 +101,9 @@ def test_a_decision_about_a_pending_request_counts(dana, type, state):
 def test_a_closed_request_takes_no_decision(dana, marco, state, type):
     approval = in_state(state, dana)
     changes = {"arguments": CHEAPER} if type == "edit" else {}
-    assert refused(approval, a_verdict(approval, marco, type, **changes)) == "already_decided"
+    assert refused(approval, a_verdict(approval, marco, type, **changes)) == (
+        "expired" if state == "expired" else "already_decided"
+    )
 
 
 @pytest.mark.parametrize("type", DecisionType.values)
@@ -125,7 +128,7 @@ def test_a_request_that_is_not_there_takes_no_decision(dana):
         ("rejected", "Dana Whitfield already rejected it. Your decision was not recorded."),
         ("responded", "Dana Whitfield already answered it. Your decision was not recorded."),
         ("used", "Dana Whitfield already approved it. Your decision was not recorded."),
-        ("expired", "This request has expired."),
+        ("expired", "No one decided in time; the call will not run."),
         ("withdrawn", "This request was withdrawn because its run ended."),
         ("superseded", "This request was replaced by a newer one."),
     ],
@@ -298,21 +301,37 @@ SHOWN = {
     "evidence": [{"text": "A ticket"}],
     "explanation": "The kettle is broken.",
     "snapshot_text": '{"paid":240}',
+    "preview_text": '{"lines":[{"after":0,"name":"left"}]}',
     "difference": [{"field": "paid"}],
     "reason": "Another reason",
     "rule": "refunds",
     "condition": "args.amount > 100.0",
     "rule_values": ({"name": "args.amount", "value": 240},),
     "risk": "critical",
+    "risk_factors": ({"name": "outside", "weight": 35},),
+    "provenance": ({"path": "order", "origin": "outside"},),
     "allowed_decisions": ("approve",),
     "approvals_needed": 2,
+    "terms": ([{"approve": 2}],),
     "starter_excluded": False,
     "expires_seconds": 60,
     "hold_seconds": 9,
     "on_expiry": "stop",
     "groups": (1,),
+    "escalation": (Step(60, "managers"),),
+    "target_seconds": 60,
+    "business_hours": True,
 }
-KEYS_OF_ROWS = {"excluded", "editor_id", "run_id", "execution_id", "starter_id", "supersedes_id", "arguments_text"}
+KEYS_OF_ROWS = {
+    "excluded",
+    "about",
+    "editor_id",
+    "run_id",
+    "execution_id",
+    "starter_id",
+    "supersedes_id",
+    "arguments_text",
+}
 
 
 @pytest.mark.parametrize("field", SHOWN)

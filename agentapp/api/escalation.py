@@ -1,0 +1,26 @@
+"""What an approval says of its escalation: what happens while nobody decides, and what of it has happened."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class EscalationStepOut(BaseModel):
+    """What happens while nobody decides, and whether it has."""
+
+    after: int = Field(description="Seconds of the approval's time; of business hours, where `business_hours` is set.")
+    group: str | None = Field(description="Who may decide as well from then on.")
+    remind: bool = Field(description="Whether those who may decide are reminded.")
+    at: datetime
+    taken_at: datetime | None
+
+
+def step_out(step: dict[str, Any]) -> EscalationStepOut:
+    return EscalationStepOut(
+        after=step["after"],
+        group=step["group"] or None,
+        remind=step["remind"],
+        at=datetime.fromisoformat(step["at"]),
+        taken_at=datetime.fromisoformat(step["taken_at"]) if step["taken_at"] else None,
+    )

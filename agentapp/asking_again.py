@@ -1,0 +1,51 @@
+"""Asking people anew about a call that nobody decided in time, as long as its agent has not been told so."""
+
+import uuid
+from functools import partial
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from agentapp import auth, executions, runs, tasks
+from agentapp.models import Run, ToolExecution
+from agentapp.refused import Refused
+from approvals import decisions, ledger
+from approvals.models import Approval
+from approvals.standing import may_decide
+
+TOLD = "The agent has been told that no one decided, so this cannot be asked again here."
+WHY = "No one decided in time, and a person asks again."
+
+
+def can_be_asked_again(approval: Approval, execution: ToolExecution | None, user: User) -> bool:
+    """Whether this person may have people asked anew: whoever may decide about it, or whose run it is.
+
+    Calls before it in its step still wait, or its run is paused: else the agent has been told.
+    """
+    if approval.state != Approval.State.EXPIRED or approval.decided_at is not None or approval.used_at is not None:
+        return False
+    waits = execution is not None and execution.state == ToolExecution.State.WAITING and not execution.run.is_final
+    return waits and _may_ask_again(user, approval)
+
+
+def ask_again(approval_id: uuid.UUID, user: User) -> Run:
+    """Let a call ask people once more, by the rules of now. Returns its run."""
+    approval = auth.visible_approvals(user).filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    if not _may_ask_again(user, approval):
+        raise Refused("forbidden", "Those who may decide about it can ask again, and whoever started the run.")
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        execution = ToolExecution.objects.filter(approval=approval).first()
+        if run is None or run.is_final or execution is None:
+            raise Refused("too_late", TOLD)
+        if not decisions.ask_again(approval, ledger.actor_of(user)) or not executions.set_aside(execution, WHY):
+            raise Refused("too_late", TOLD)
+        runs.wake(run, runs.clock(run))
+        transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    return run
+
+
+def _may_ask_again(user: User, approval: Approval) -> bool:
+    return user.is_active and (approval.starter_id == user.pk or may_decide(user, approval) is None)

@@ -1,0 +1,24 @@
+"""What people say to each other about a request. It moves nothing, and no model hears of it."""
+
+import uuid
+
+from django.contrib.auth.models import User
+
+from agentapp import auth, runs
+from agentapp.refused import Refused
+from approvals import comments, ledger
+from approvals.models import Approval
+from approvals.standing import Refusal
+
+
+def post_comment(approval_id: uuid.UUID, text: str, user: User) -> comments.Posted:
+    """Say something to everybody who may see a request, whatever has become of it."""
+    approval: Approval | None = auth.visible_approvals(user).filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    with ledger.transaction():
+        runs.lock(approval.run_id)
+        posted = comments.post(approval, user, text)
+    if isinstance(posted, Refusal):
+        raise Refused(posted.code, posted.message, "text", approval)
+    return posted

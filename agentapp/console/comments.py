@@ -1,0 +1,46 @@
+"""Comments on a request: what its people say to each other beside it."""
+
+import uuid
+from collections.abc import Sequence
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from agentapp import actions
+from agentapp.console import approval as page
+from agentapp.console import card
+from agentapp.console.shell import signed_in
+from approvals.comments import Posted
+
+TOLD = "comment"
+
+
+@require_POST
+def comment(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
+    """Say something beside a request, and hear whom it could not be told."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    text = request.POST.get("text", "")
+    try:
+        posted = actions.post_comment(approval_id, text, user)
+    except actions.Refused as refused:
+        return page.refused_page(request, found, refused, commenting=text)
+    if words := _told(posted):
+        messages.info(request, words, extra_tags=TOLD)
+    here = "focus_one" if request.POST.get("next") == "focus" else "approval"
+    return redirect(f"{reverse(here, args=[approval_id])}#comments")
+
+
+def _told(posted: Posted) -> str:
+    """Who hears of a comment, and who does not. A name that nobody has and one of a stranger read the same."""
+    told = f"Told {_listed(posted.told)}. " if posted.told else ""
+    untold = f"Not told: {_listed(posted.untold)}, who may not see this request." if posted.untold else ""
+    return (told + untold).strip()
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

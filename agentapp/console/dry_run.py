@@ -1,0 +1,66 @@
+"""What a dry run said a call would change, and how it came out."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agentapp import previews
+from agentapp.console import typed_text
+from agentapp.models import ToolExecution
+from approvals.models import Approval
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing a call would change. None: not said."""
+
+    name: str
+    before: str | None
+    after: str | None
+    actual: str | None = None
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The lines, or why there are none. `unmeasured`: why nobody knows how it came out."""
+
+    lines: list[Line]
+    unavailable: str = ""
+    unmeasured: str = ""
+
+    @property
+    def is_compared(self) -> bool:
+        return any(line.state for line in self.lines)
+
+    @property
+    def drifted(self) -> list[Line]:
+        return [line for line in self.lines if line.state == previews.DRIFTED]
+
+    @property
+    def is_as_predicted(self) -> bool:
+        return self.is_compared and all(line.state == previews.AS_PREDICTED for line in self.lines)
+
+
+def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | None:
+    """The dry run of what would run, or ran, under a request. None: its tool makes none."""
+    if execution is not None and execution.comparison is not None:
+        kept = execution.comparison
+        return DryRun([_line(line) for line in kept["lines"]], unmeasured=kept["unavailable"])
+    text = approval.shown_preview_text if approval is not None else ""
+    if not text:
+        return None
+    said = json.loads(text)
+    return DryRun([_line(line) for line in said.get("lines", [])], said.get("unavailable", ""))
+
+
+def _line(line: dict[str, Any]) -> Line:
+    after = line.get("predicted") if "state" in line else line["after"]
+    known = "predicted" in line or "after" in line
+    return Line(
+        name=line["name"],
+        before=typed_text.inline(line["before"]) if "before" in line else None,
+        after=typed_text.inline(after) if known else None,
+        actual=typed_text.inline(line["actual"]) if "actual" in line else None,
+        state=line.get("state", ""),
+    )

@@ -1,0 +1,58 @@
+"""What a person has changed about a call that waits: whoever approves it next reads what they approve."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentapp.console.fields import Field
+from agentapp.console.schema_form import SchemaForm
+from approvals.models import Approval, Decision, DecisionType, Risk
+
+MAX_NAMED = 4
+MAX_CHARS = 80
+_BY_ANOTHER = (Risk.HIGH, Risk.CRITICAL)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One argument that somebody changed, as the form names it: what the agent proposed, and what waits now."""
+
+    label: str
+    was: str
+    now: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Who changed a call that waits, and what of it. `more`: how many changes are not named."""
+
+    decision: Decision
+    changes: list[Change]
+    more: int
+
+
+def of(approval: Approval, form: SchemaForm, given: Sequence[Decision]) -> Edit | None:
+    """The change that a request waits with. `form` shows the call as it waits; None: nobody has changed it."""
+    decision = next((each for each in reversed(given) if each.type == DecisionType.EDIT), None)
+    if decision is None or not approval.is_edited:
+        return None
+    changed = [item for item in form.all_fields if item.was is not None and item.kind != "group"]
+    named = [Change(item.label, _short(_was(item)), _short(item.words or "nothing")) for item in changed]
+    return Edit(decision, named[:MAX_NAMED], len(named[MAX_NAMED:]))
+
+
+def counted(approval: Approval, given: Sequence[Decision]) -> int:
+    """How many approvals count of the call as it waits: at high risk, not that of whoever changed it."""
+    approving = [each for each in given if each.type in (DecisionType.APPROVE, DecisionType.EDIT)]
+    if approval.risk in _BY_ANOTHER:
+        approving = [each for each in approving if each.type != DecisionType.EDIT]
+    return len(approving)
+
+
+def _was(item: Field) -> str:
+    """What the agent proposed, in the words of the form."""
+    was = item.was or "nothing"
+    return f"{item.prefix}{was}" if was[:1].isdigit() and not was.startswith(item.prefix) else was
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

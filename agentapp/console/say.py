@@ -1,0 +1,36 @@
+"""Whether somebody has a say in a request, as its card shows it: their own, lent to them, had already, or none."""
+
+from collections.abc import Sequence
+
+from django.contrib.auth.models import User
+
+from approvals.models import Approval, Decision, DecisionType
+from approvals.standing import Refusal, right_of
+
+
+def of(approval: Approval, user: User, given: Sequence[Decision]) -> tuple[Refusal | None, User | None]:
+    """Why this person may not decide about a request that waits, or whose right they would use. `given` counts."""
+    own = next((decision for decision in given if decision.user_id == user.pk), None)
+    if own is not None:
+        return Refusal("decided_by_you", f"You have {_done(own)}. This request needs another person too."), None
+    right = right_of(user, approval, *_read_with(approval, user))
+    if isinstance(right, Refusal):
+        return right, None
+    for_them = next((decision for decision in given if decision.on_behalf_of_id == user.pk), None)
+    if for_them is not None:
+        words = f"{for_them.name} has {_done(for_them)} for you. This request needs another person too."
+        return Refusal("decided_for_you", words), None
+    return None, right.lender
+
+
+def _done(decision: Decision) -> str:
+    return "rejected" if decision.type == DecisionType.REJECT else "approved"
+
+
+def _read_with(approval: Approval, user: User) -> tuple[bool | None, bool | None]:
+    """Whether this person is in one of the request's groups, and whether somebody has lent them the right to decide,
+    as far as it was read with the request, for them.
+    """
+    if getattr(approval, "reader", None) != user.pk:
+        return None, None
+    return getattr(approval, "is_member", None), getattr(approval, "is_lent", None)

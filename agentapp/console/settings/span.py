@@ -1,0 +1,25 @@
+"""From when to when something of one's own lasts: an absence, a right that is lent."""
+
+from datetime import datetime
+
+from django import forms
+from django.utils import timezone
+
+_LOCAL = "%Y-%m-%dT%H:%M"
+
+
+class SpanForm(forms.Form):
+    """Left empty it begins now. It never began before, and does not end in the past."""
+
+    since = forms.DateTimeField(input_formats=[_LOCAL], required=False)
+    until = forms.DateTimeField(input_formats=[_LOCAL], error_messages={"required": "Say until when."})
+
+    def clean_since(self) -> datetime:
+        now = timezone.now()
+        return max(self.cleaned_data["since"] or now, now)
+
+    def clean_until(self) -> datetime:
+        until: datetime = self.cleaned_data["until"]
+        if until <= timezone.now():
+            raise forms.ValidationError("That moment has passed.")
+        return until

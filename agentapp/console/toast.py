@@ -1,0 +1,28 @@
+"""What a person is told right after they decided."""
+
+import uuid
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from approvals.models import Approval, Decision
+
+
+def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
+    """What was decided, and until when it can be undone. None: it cannot."""
+    mine = (
+        Decision.objects.select_related("approval")
+        .filter(approval_id=approval_id, user=user, undone_at__isnull=True)
+        .order_by("decided_at")
+        .last()
+    )
+    if mine is None:
+        return None
+    approval = mine.approval
+    word = {"reject": "Rejected", "respond": "Answered"}.get(mine.type, "Approved")
+    if approval.state in Approval.UNDECIDED:
+        return {"approval": approval, "word": f"{word}, others are needed too:", "until": None, "mine": mine}
+    until = approval.runs_at if approval.used_at is None else None
+    held = until is not None and until > timezone.now()
+    return {"approval": approval, "word": word, "until": until if held else None, "mine": mine}

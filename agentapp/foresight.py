@@ -1,0 +1,29 @@
+"""After a call: what its dry run had foreseen is held against what came of it, and kept with the call."""
+
+from agentapp import executions, previews
+from agentapp.messages import ToolResult
+from agentapp.models import Tool, ToolExecution
+from agentapp.state import RunState
+from approvals import ledger
+from approvals.models import Approval
+
+
+def hold_against(state: RunState, execution: ToolExecution, tool: Tool, given: ToolResult) -> None:
+    """Compare, once the result is stored: a worker that dies here leaves a call without a comparison, and no doubt.
+
+    Costs nothing for a tool without a dry run. Raises LeaseLost.
+    """
+    if not tool.takes_preview or execution.approval_id is None or not given.took_effect:
+        return
+    approval = Approval.objects.get(pk=execution.approval_id)
+    comparison = previews.compared(tool, execution, approval.shown_preview_text, given.data)
+    if comparison is None:
+        return
+    facts = {
+        "as_predicted": previews.is_as_predicted(comparison),
+        "drifted": previews.drifted(comparison),
+        **({"unavailable": comparison["unavailable"]} if comparison["unavailable"] else {}),
+    }
+    with ledger.transaction():
+        state.locked()
+        executions.compare(execution, comparison, facts)

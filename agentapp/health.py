@@ -1,0 +1,266 @@
+"""What is wrong with the installation now, and what that means for those who wait. Reads only.
+
+Nothing here stops or lets through anything: whatever is down, a request waits for people. This only says so.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.contrib.contenttypes.models import ContentType
+from django.core.cache import caches
+from django.db import DatabaseError, InterfaceError, connection
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    Func,
+    IntegerField,
+    Max,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Greatest
+from django.utils import timezone
+
+from agentapp.due import due
+from agentapp.models import Breaker, Heartbeat, Run, WebhookEndpoint
+from approvals.clock import Now
+from approvals.models import Notification
+
+SWEEP = "sweep"
+
+# So long a look is good for all pages of a process; so long one is shown by pages that do not look themselves.
+LOOKED_AT_FOR_SECONDS = 5
+SHOWN_FOR_SECONDS = 90
+LATE = timedelta(seconds=60)
+STUCK = timedelta(minutes=10)
+RECENT = timedelta(hours=1)
+CLOCKS_MAY_DIFFER = timedelta(seconds=5)
+BROKER_ANSWERS_WITHIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. `details` name rows, for those who are signed in. `fatal`: nothing can be served."""
+
+    code: str
+    message: str
+    means: str
+    details: str = ""
+    fatal: bool = False
+
+
+def current() -> list[Problem]:
+    """What is wrong, looked at in the last seconds: one query and one question to the broker."""
+    found: list[Problem] | None = caches["process"].get("health")
+    if found is None:
+        found = look()
+        caches["process"].set("health", found, LOOKED_AT_FOR_SECONDS)
+        caches["process"].set("health-shown", found, SHOWN_FOR_SECONDS)
+    return found
+
+
+def last_known() -> list[Problem]:
+    """What this process found when it last looked, for pages: costs no query."""
+    found: list[Problem] = caches["process"].get("health-shown", [])
+    return found
+
+
+def look() -> list[Problem]:
+    return [*_of_broker(), *_of_database()]
+
+
+def _of_broker() -> Iterator[Problem]:
+    if settings.EMBEDDED:
+        return
+    timeout = BROKER_ANSWERS_WITHIN_SECONDS
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=timeout, socket_timeout=timeout) as asked:
+            asked.ping()
+    except (redis.RedisError, OSError):
+        yield Problem(
+            "broker",
+            "The broker cannot be reached.",
+            "Decisions are kept, and nothing is approved by itself. Workers are told nothing until it is back: then "
+            "they find every run that is due.",
+        )
+
+
+def _of_database() -> Iterator[Problem]:
+    try:
+        row = _row()
+    except (DatabaseError, InterfaceError):
+        yield Problem(
+            "database",
+            "The database does not answer.",
+            "Nothing can be seen, decided or run until it is back. Nothing is lost.",
+            fatal=True,
+        )
+        return
+    for check in _CHECKS:
+        problem = check(row)
+        if problem is not None:
+            yield problem
+
+
+def _row() -> dict[str, Any]:
+    """Everything that is looked at, in one query. The table it is asked of is never empty."""
+    now = Now()
+    failing = Q(active=True, progress__failing_since__lte=now - STUCK) | Q(active=False) & ~Q(progress__problem="")
+    notifications = Notification.objects.filter(
+        # A message whose reason is gone was rightly not sent.
+        Q(state=Notification.State.FAILED, created_at__gte=now - RECENT) & ~Q(error__startswith="Not sent:")
+        # One for somebody in their quiet hours waits without an attempt.
+        | Q(state=Notification.State.QUEUED, created_at__lte=now - STUCK) & (Q(attempts__gte=1) | Q(user__isnull=True))
+    )
+    broken = Breaker.objects.exclude(state=Breaker.State.CLOSED)
+    row = (
+        ContentType.objects.order_by("pk")
+        .annotate(
+            now=now,
+            read_only=_is_read_only(),
+            swept_at=Subquery(Heartbeat.objects.filter(pk=SWEEP).values("at")),
+            due_since=_due_since(),
+            untold=_number_of(notifications),
+            broken=_number_of(broken),
+            first_broken=Subquery(broken.order_by("opened_at").values("key")[:1]),
+            deaf=_number_of(WebhookEndpoint.objects.filter(failing)),
+        )
+        .values("now", "read_only", "swept_at", "due_since", "untold", "broken", "first_broken", "deaf")[0]
+    )
+    return dict(row)
+
+
+def _late(row: dict[str, Any]) -> Problem | None:
+    if row["due_since"] is None or row["now"] - row["due_since"] < LATE:
+        return None
+    return Problem(
+        "workers_late",
+        f"A run has been due for {_long(row['now'] - row['due_since'])}, and no worker has taken it.",
+        "Decisions are kept, and nothing is approved by itself. What was approved runs when a worker is free; if its "
+        "time is over by then, it is asked again.",
+    )
+
+
+def _unswept(row: dict[str, Any]) -> Problem | None:
+    allowed = max(LATE, 4 * timedelta(seconds=settings.SWEEP_SECONDS))
+    # An installation that was never swept has had no worker yet: what is due says so.
+    if row["swept_at"] is None or row["now"] - row["swept_at"] < allowed:
+        return None
+    return Problem(
+        "not_swept",
+        f"Nothing has looked after what is overdue for {_long(row['now'] - row['swept_at'])}: beat, the broker or "
+        "every worker is down.",
+        "Requests wait and can be decided. Until it is back none expires, and what a lost message left is not found; "
+        "nothing is approved by itself.",
+    )
+
+
+def _untold(row: dict[str, Any]) -> Problem | None:
+    if not row["untold"]:
+        return None
+    return Problem(
+        "people_not_told",
+        f"{_count(row['untold'], 'message', 'messages')} about requests could not be sent.",
+        "People may not know that something waits for them. Requests still wait in the inbox; nothing is approved by "
+        "itself.",
+    )
+
+
+def _broken(row: dict[str, Any]) -> Problem | None:
+    if not row["broken"]:
+        return None
+    more = f" and {row['broken'] - 1} more" if row["broken"] > 1 else ""
+    return Problem(
+        "breaker_open",
+        f"{_count(row['broken'], 'breaker is', 'breakers are')} open: what keeps failing is not called for now.",
+        "What is approved stays approved until its time is over; nothing is called in its place.",
+        f"{row['first_broken']}{more}",
+    )
+
+
+def _deaf(row: dict[str, Any]) -> Problem | None:
+    if not row["deaf"]:
+        return None
+    return Problem(
+        "webhooks_failing",
+        f"{_count(row['deaf'], 'webhook endpoint takes', 'webhook endpoints take')} nothing.",
+        "Programs elsewhere are not told what happens. Requests wait all the same.",
+    )
+
+
+def _clocks(row: dict[str, Any]) -> Problem | None:
+    off = abs(_process_time() - row["now"])
+    if off <= CLOCKS_MAY_DIFFER:
+        return None
+    return Problem(
+        "clock",
+        f"The clock of this server is {_long(off)} off the database's.",
+        "Countdowns on pages are wrong by as much. What expires when is decided by the database's clock alone.",
+    )
+
+
+def _read_only(row: dict[str, Any]) -> Problem | None:
+    if row["read_only"] == "off":
+        return None
+    return Problem(
+        "database_read_only",
+        "The database takes no changes.",
+        "Nothing can be decided, and nothing runs, until it does. What waits goes on waiting.",
+    )
+
+
+_CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
+    _read_only, _unswept, _late, _untold, _broken, _deaf, _clocks,
+)  # fmt: skip
+
+
+def _process_time() -> datetime:
+    return timezone.now()
+
+
+def _is_read_only() -> Any:
+    if connection.vendor != "postgresql":
+        return Value("off")
+    return Func(Value("transaction_read_only"), function="current_setting", output_field=CharField())
+
+
+def _due_since() -> Any:
+    """Since when the run that is due longest could have been taken. In a conversation it is nobody's turn before the
+    run ahead has ended.
+    """
+    ahead = Run.objects.filter(conversation=OuterRef("conversation")).order_by().values("conversation")
+    turn = Coalesce(Subquery(ahead.annotate(last=Max("finished_at")).values("last")), F("updated_at"))
+    since = Case(
+        When(state=Run.State.RUNNING, then=F("lease_until")),
+        When(wake_at__isnull=False, then=F("wake_at")),
+        default=Greatest(F("updated_at"), turn),
+    )
+    waiting = Run.objects.filter(due()).order_by().annotate(since=since, all=Value(1)).values("all")
+    return Subquery(waiting.annotate(first=Min("since")).values("first"))
+
+
+def _number_of(rows: QuerySet[Any]) -> Any:
+    counted = rows.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("pk")).values("number")
+    return Coalesce(Subquery(counted), 0, output_field=IntegerField())
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _long(span: timedelta) -> str:
+    seconds = round(span.total_seconds())
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,31 @@
+"""Where each value of a proposed call came from: people, the customer, our systems, outside, or the model. Pure.
+
+What is recorded decides: who wrote a message, how far a tool's result is to be trusted. Values are then looked for
+in what was recorded, however they are spelled there. What is found nowhere, the model made.
+"""
+
+from agentapp.provenance.origins import (
+    NOT_LOOKED_THROUGH,
+    Origin,
+    after_edit,
+    by_argument,
+    from_outside,
+    origins_of,
+)
+from agentapp.provenance.paths import parts_of, path_of
+from agentapp.provenance.sources import Past, Source, Sources, sources_of
+
+__all__ = [
+    "NOT_LOOKED_THROUGH",
+    "Origin",
+    "Past",
+    "Source",
+    "Sources",
+    "after_edit",
+    "by_argument",
+    "from_outside",
+    "origins_of",
+    "parts_of",
+    "path_of",
+    "sources_of",
+]

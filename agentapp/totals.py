@@ -1,0 +1,170 @@
+"""What rules may know of other calls: how much, how many, and whether a value was ever used. Reads only.
+
+Counted are calls that took effect, may have (they run, or nobody knows), and those that wait to run with nobody left
+to ask: of these the earlier ones, so that of two at once one is the first. Refused, rejected and failed calls are not.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+from django.db.models import F, Q, QuerySet, Subquery
+
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools.arguments import effective
+from approvals.digest import canonical, parse, sha256
+from approvals.models import Approval
+from approvals.totals import Look
+
+State = ToolExecution.State
+# A value that is searched for. What is longer is no account, name or number.
+MAX_VALUE_CHARS = 500
+# Far more calls than a person could ask about; beyond it a total is not said.
+MAX_CALLS = 50_000
+_READ = (
+    "name", "state", "attempts", "started_at", "result_status", "reason", "control", "executed_text", "arguments_text",
+)  # fmt: skip
+
+
+class KeptCalls:
+    """The history of one call: everything that was called before it. Each question is one query, asked once."""
+
+    def __init__(
+        self,
+        run: Run,
+        tools: Mapping[str, Tool],
+        now: datetime,
+        again: ToolExecution | None = None,
+        begins: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._run, self._tools, self._now = run, tools, now
+        self._again, self._begins = again, begins
+        self._arguments = arguments or {}
+        self._answers: dict[Look, float | int | bool] = {}
+
+    def answer(self, look: Look) -> float | int | bool:
+        """The answer of now. Raises LookupError or ValueError where there is none."""
+        if look not in self._answers:
+            if self._begins:
+                _one_at_a_time()
+            self._answers[look] = self._find(look)
+        return self._answers[look]
+
+    def _find(self, look: Look) -> float | int | bool:
+        if look.function == "count":
+            self._tool(look.subject)
+            return sum(1 for _ in self._counted(look.subject, look))
+        tool, path = self._split(look.subject)
+        if look.function == "first_time":
+            return self._is_first(tool, path, look)
+        return float(
+            sum((_number(self._arguments_of(call, tool), path) for call in self._counted(tool.name, look)), Decimal(0))
+        )
+
+    def _is_first(self, tool: Tool, path: list[str], look: Look) -> bool:
+        """Whether no call that took effect had this call's value there."""
+        value = _look_up(self._arguments, path)
+        if value is None or value == "":
+            raise LookupError(f"this call has no {'.'.join(path)}")
+        text = f'"{path[-1]}":{canonical(value)}'
+        if len(text) > MAX_VALUE_CHARS:
+            raise ValueError(f"{'.'.join(path)} is too long to look for")
+        # The text only finds candidates: it could stand elsewhere, and one database does not heed capitals.
+        done = self._scoped(tool.name, look.scope).filter(state=State.FINISHED, started_at__isnull=False)
+        found = done.filter(executed_text__contains=text).only(*_READ)
+        return not any(
+            call.took_effect and _look_up(parse(call.executed_text), path) == value for call in found.iterator()
+        )
+
+    def _counted(self, name: str, look: Look) -> Iterator[ToolExecution]:
+        since = self._now - timedelta(seconds=look.seconds)
+        ran = Q(started_at__gte=since)
+        # Tried before, and to be tried again, or not any more: it may have happened then.
+        tried = Q(started_at__isnull=True, attempts__gt=0) & (Q(finished_at__isnull=True) | Q(finished_at__gte=since))
+        free = Q(state=State.READY) | Q(state=State.WAITING, approval__state=Approval.State.APPROVED)
+        if self._again is not None:
+            free &= _before(self._again)
+        found = self._scoped(name, look.scope).filter(ran | tried | free).only(*_READ)
+        kept = found.annotate(approved_text=F("approval__final_arguments_text"))
+        for number, call in enumerate(kept.iterator()):
+            if number >= MAX_CALLS:
+                raise ValueError(f"there are more calls of {name} than can be counted")
+            if _may_have_happened(call):
+                yield call
+
+    def _scoped(self, name: str, scope: str) -> QuerySet[ToolExecution]:
+        calls = ToolExecution.objects.filter(name=name)
+        if self._again is not None:
+            calls = calls.exclude(pk=self._again.pk)
+        if scope == "customer":
+            if not self._run.customer:
+                raise LookupError("this run is about no customer")
+            return calls.filter(run__customer=self._run.customer)
+        if scope == "agent":
+            return calls.filter(run__agent_id=self._run.agent_id)
+        return calls.filter(run_id=self._run.pk) if scope == "run" else calls
+
+    def _split(self, subject: str) -> tuple[Tool, list[str]]:
+        """The tool and the way to its argument. Raises LookupError where there is no such thing."""
+        name, _, path = subject.partition(".")
+        tool = self._tool(name)
+        keys = path.split(".")
+        if keys[0] not in tool.input_schema.get("properties", {}):
+            raise LookupError(f"{name} has no argument {keys[0]}")
+        if set(keys) & set(tool.secret_fields):
+            raise LookupError(f"{path} of {name} is secret, so it has no history")
+        return tool, keys
+
+    def _tool(self, name: str) -> Tool:
+        tool = self._tools.get(name) or Tool.objects.filter(name=name).first()
+        if tool is None:
+            raise LookupError(f"there is no tool {name}")
+        return tool
+
+    def _arguments_of(self, call: ToolExecution, tool: Tool) -> Any:
+        """What ran; of a call that waits, what would run."""
+        text = call.executed_text or call.approved_text  # type: ignore[attr-defined]
+        return parse(text) if text else effective(tool, parse(call.arguments_text or "{}"))
+
+
+def _one_at_a_time() -> None:
+    """Until this transaction ends, no other call looks at totals in order to begin. SQLite lets one write at a time."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+_LOCK = int(sha256("totals of calls")[:15], 16)
+
+
+def _before(call: ToolExecution) -> Q:
+    """Calls that were proposed before this one. Those of one reply come in the model's order."""
+    beside = Q(step_id=call.step_id, index__lt=call.index) | ~Q(step_id=call.step_id) & Q(pk__lt=call.pk)
+    # As the table has it: of a row that was just stored the object in hand does not know what the database set.
+    proposed = Subquery(ToolExecution.objects.filter(pk=call.pk).values("proposed_at")[:1])
+    return Q(proposed_at__lt=proposed) | Q(proposed_at=proposed) & beside
+
+
+def _may_have_happened(call: ToolExecution) -> bool:
+    """Whether a call counts, of those that were found."""
+    if not call.is_answered:
+        return True
+    return call.took_effect or call.was_left_unknown
+
+
+def _number(arguments: Any, path: list[str]) -> Decimal:
+    value = _look_up(arguments, path)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{'.'.join(path)} of an earlier call is no number")
+    # As it is written: 0.1 and 0.2 are 0.3.
+    return Decimal(str(value))
+
+
+def _look_up(arguments: Any, path: list[str]) -> Any:
+    value = arguments
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

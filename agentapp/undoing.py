@@ -1,0 +1,119 @@
+"""Taking back a call that took effect: a proposal of its own, which people are asked about like any other.
+
+The tool says which other call takes it back, and with what arguments. That one call is the whole script of a run of its
+own, of the same agent, whoever asks for it being its starter; nobody decides about it who started either run.
+"""
+
+import json
+import uuid
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from agentapp import auth, executions, previews, runs, tasks
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.refused import Refused
+from agentapp.tools.schema import check_arguments
+from agentapp.tools.sources import implementation_of
+from agentapp.toolset import snapshot_of
+from approvals import ledger
+from approvals.digest import MalformedJSON, canonical, load, storable
+
+MAX_WHY_CHARS = 2000
+
+
+def may_undo(user: User, execution: ToolExecution) -> bool:
+    """Whether this person may ask for a call of a run they see to be taken back; `hindrance` says if it can be."""
+    return user.is_active and user.has_perm("agentapp.undo_call")
+
+
+def hindrance(execution: ToolExecution) -> str:
+    """Why a call cannot be taken back; empty when it can. No query for a tool that says of no way."""
+    tool = execution.tool
+    if tool is None or not tool.undone_by:
+        return "This tool names no way to take a call back."
+    if execution.state != ToolExecution.State.FINISHED or not execution.took_effect:
+        return "This call has not taken effect, so there is nothing to take back."
+    if tool.version != execution.tool_version:
+        return "The tool has changed since this call ran, so nobody can be sure that its way back still fits."
+    return ""
+
+
+def undo_call(execution_id: uuid.UUID, why: str, user: User) -> Run:
+    """Propose the call that takes another back. Once for each call; people decide whether it runs."""
+    seen = auth.visible_runs(user)
+    execution = (
+        ToolExecution.objects.select_related("tool__source", "run__agent").filter(pk=execution_id, run__in=seen).first()
+    )
+    if execution is None:
+        raise Refused("not_found", "There is no such call.")
+    if not may_undo(user, execution):
+        raise Refused("forbidden", "Asking for this needs the right to ask for a call to be undone.")
+    if not why.strip():
+        raise Refused("message_required", "Say why: whoever decides reads it.", "why")
+    hindered = hindrance(execution)
+    if hindered:
+        raise Refused("cannot_undo", hindered)
+    tool, arguments = _way_back(execution)
+    try:
+        with ledger.transaction():
+            runs.lock(execution.run_id)
+            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user)
+    except IntegrityError as error:
+        if not Run.objects.filter(undoes=execution).exists():
+            raise
+        raise Refused("already_asked", "Somebody has asked for this call to be undone already.") from error
+
+
+def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
+    """The call that takes this one back, as its tool says it."""
+    done = execution.tool
+    assert done is not None
+    implementation = implementation_of(done)
+    tool = Tool.objects.select_related("source").filter(name=done.undone_by).first()
+    if tool is None or not tool.is_in_use:
+        raise Refused("cannot_undo", f"{done.undone_by}, which would take it back, is not in use.")
+    if implementation is None or implementation.undo is None or implementation.version != done.version:
+        raise Refused("cannot_undo", "The code here is of another version of the tool.")
+    result = json.loads(execution.raw_result_text or execution.result_text or "null")
+    try:
+        arguments = previews.look(implementation, implementation.undo, load(execution.executed_text), result=result)
+        problems = check_arguments(tool.input_schema, arguments)
+        canonical(arguments)
+    except MalformedJSON as error:
+        raise Refused("cannot_undo", str(error)) from error
+    except Exception as error:  # a tool's own code may fail in any way
+        raise Refused("cannot_undo", f"{done.name} could not say how: {type(error).__name__}.") from error
+    if problems:
+        raise Refused("cannot_undo", f"{tool.name} would not take what {done.name} says: {problems[0].sentence}")
+    return tool, arguments
+
+
+def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User) -> Run:
+    done, agent = execution.run, execution.run.agent
+    # The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
+    snapshot = {
+        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "routes": {}, "subagents": [],
+        "tool_choice": "auto",
+    }  # fmt: skip
+    call = {"id": "undo", "name": tool.name, "arguments": arguments}
+    run = runs.create(
+        runs.Start(
+            agent=agent,
+            agent_snapshot=snapshot,
+            input=why,
+            title=f"Undo {execution.name} of {done.reference}"[:200],
+            starter=user,
+            customer=done.customer,
+            script=[
+                {"tool_calls": [call]},
+                {"text": "What was decided about taking it back, and what came of it, stands above."},
+            ],
+            undoes=execution,
+        )
+    )
+    executions.record(execution, "undo_asked", {"run": str(run.pk), "by": tool.name}, ledger.actor_of(user))
+    transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+    return run

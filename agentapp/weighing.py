@@ -1,0 +1,148 @@
+"""What is weighed before people are asked: the rules' risk, and what speaks for a higher one. Reads only."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from django.utils import timezone
+
+from agentapp import provenance
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.provenance.paths import leaves
+from agentapp.provenance.spelling import compact, folded
+from agentapp.reasons import Reason
+from approvals import risk
+from approvals.models import Approval, Risk
+from approvals.policy import Ruling
+
+MOST_CALLS = 200
+AMOUNTS = frozenset(("amount", "total", "sum", "price", "value"))
+RECIPIENTS = frozenset(
+    ("account", "address", "beneficiary", "bic", "email", "iban", "payee", "phone", "recipient", "recipients", "to")
+)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The terms people are asked under, and what of it their card shows."""
+
+    terms: Ruling
+    factors: list[dict[str, Any]] = field(default_factory=list)
+    provenance: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Before:
+    """The latest calls of a tool, as far as a card compares with them."""
+
+    ran: Sequence[Mapping[str, Any]] = ()
+    decided: int = 0
+    rejected: int = 0
+
+
+def before(run: Run, tool: Tool, execution: ToolExecution) -> Before:
+    """What this tool's latest calls were about, and how people took those of this agent. One query."""
+    rows = (
+        ToolExecution.objects.filter(tool=tool)
+        .exclude(pk=execution.pk)
+        .order_by("-proposed_at")
+        .values_list("executed_text", "result_status", "reason", "approval", "run__agent")[:MOST_CALLS]
+    )
+    ran, decided, rejected = [], 0, 0
+    for text, status, reason, approval, agent in rows:
+        if text and status == ToolExecution.ResultStatus.OK:
+            ran.append(json.loads(text))
+        if approval is not None and agent == run.agent_id:
+            rejected += reason == Reason.APPROVAL_REJECTED
+            decided += bool(text) or reason == Reason.APPROVAL_REJECTED
+    return Before(ran, decided, rejected)
+
+
+def weigh(
+    execution: ToolExecution,
+    tool: Tool,
+    terms: Ruling,
+    arguments: Mapping[str, Any],
+    origins: list[dict[str, Any]],
+    earlier: Before,
+    now: datetime,
+) -> Weighed:
+    """The terms with the risk that the facts give, where that is higher than the rules'. No customer alone allows
+    what is of high risk, and a call that asks again is not of less risk than before.
+    """
+    assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
+    given = risk.higher(terms.risk, assessment.risk)
+    if execution.times_asked:
+        for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
+            given = risk.higher(given, was)
+    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL)
+    factors = [factor.as_json() for factor in assessment.factors]
+    return Weighed(replace(terms, risk=given, people=people), factors, origins)
+
+
+def facts_of(
+    tool: Tool, arguments: Mapping[str, Any], origins: list[dict[str, Any]], earlier: Before, now: datetime
+) -> risk.Facts:
+    money = _money(tool)
+    amount, recipients = _stakes(money, arguments)
+    ran = [_stakes(money, call) for call in earlier.ran]
+    local = timezone.localtime(now)
+    properties = tool.input_schema.get("properties", {})
+    outside = provenance.from_outside(origins) if tool.consequential else []
+    return risk.Facts(
+        effect_class=tool.effect_class,
+        outside=[_label(name, properties.get(name)) for name in outside],
+        amount=amount,
+        amounts=[was for was, _ in ran if was is not None],
+        recipients=recipients,
+        known={recipient for _, known in ran for recipient in known},
+        calls=len(earlier.ran),
+        decided=earlier.decided,
+        rejected=earlier.rejected,
+        hour=local.hour,
+        weekday=local.weekday(),
+    )
+
+
+def _label(name: str, described: Any) -> str:
+    title = described.get("title") if isinstance(described, dict) else None
+    return str(title or name)
+
+
+def _money(tool: Tool) -> frozenset[str]:
+    """The arguments that the tool itself says are money."""
+    properties = tool.input_schema.get("properties", {})
+    return frozenset(n for n, d in properties.items() if isinstance(d, dict) and d.get("format") == "money")
+
+
+def _stakes(money: frozenset[str], arguments: Mapping[str, Any]) -> tuple[float | None, list[str]]:
+    """What a call is about in money, the largest of its amounts; and who would receive something, made alike."""
+    amounts, recipients = [], []
+    for top, name, value in _named(arguments):
+        if isinstance(value, str):
+            if value and _words(name) & RECIPIENTS:
+                recipients.append(compact(folded(value)))
+        elif (
+            isinstance(value, int | float) and not isinstance(value, bool) and (_words(name) & AMOUNTS or top in money)
+        ):
+            amounts.append(abs(float(value)))
+    return max(amounts, default=None), recipients
+
+
+def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Each value with the argument it is in, and the last name on the way to it."""
+    for top, value in arguments.items():
+        if not isinstance(value, dict | list):
+            yield top, top, value
+            continue
+        for parts, leaf in leaves(value):
+            yield top, next((part for part in reversed(parts) if isinstance(part, str)), top), leaf
+
+
+@lru_cache(maxsize=1024)
+def _words(name: str) -> frozenset[str]:
+    """The words of a name, as in account_number."""
+    return frozenset(name.lower().replace("-", "_").split("_"))

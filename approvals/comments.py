@@ -1,0 +1,78 @@
+"""The only writer of Comment: what people say to each other about a request. It is never changed and never deleted.
+
+Comments are for people alone: nothing that a model reads is made from them, and no decision rests on them. The
+caller holds the lock on the run's row and is inside `ledger.transaction()`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.contrib.auth.models import User
+
+from approvals import entitlement, ledger, people
+from approvals.clock import Now
+from approvals.digest import MalformedJSON, parse, sha256, storable
+from approvals.masking import blotted, secret_texts
+from approvals.models import Approval, Comment
+from approvals.standing import Refusal
+
+MAX_CHARS = 2000
+# More names than these are a list, and tell nobody.
+MAX_MENTIONS = 20
+# As usernames are written; what ends a sentence is no part of one.
+_NAMED = re.compile(r"(?<![\w@.+-])@(\w(?:[\w.@+-]*\w)?)")
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A comment, whom it tells, and which of those it names it could not tell."""
+
+    comment: Comment
+    told: Sequence[str]
+    untold: Sequence[str]
+
+
+def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
+    """Keep what somebody says about a request, and tell those they mention who may see it."""
+    words = _masked(approval, storable(text).replace("\r\n", "\n").strip())
+    if not words:
+        return Refusal("message_required", "Write something first.")
+    if len(words) > MAX_CHARS:
+        return Refusal("too_long", f"A comment has {MAX_CHARS} characters at most.")
+    comment = Comment.objects.create(approval=approval, author=author, text=words, at=Now())
+    named = mentioned(words)
+    found = User.objects.filter(username__in=named, is_active=True).order_by("username") if named else ()
+    seeing = [user for user in found if entitlement.visible(user).filter(pk=approval.pk).exists()]
+    told = [user for user in seeing if user != author]
+    people.tell_of_mention(comment, [user.pk for user in told])
+    names = [user.get_username() for user in told]
+    data = {"approval": str(approval.pk), "comment": str(comment.pk), "text_digest": sha256(words), "mentions": names}
+    ledger.record(ledger.run_chain(approval.run_id), "approval.commented", data, ledger.actor_of(author))
+    known = {user.get_username() for user in seeing}
+    return Posted(
+        comment,
+        [user.get_full_name() or user.get_username() for user in told],
+        [name for name in named if name not in known],
+    )
+
+
+def of(approval: Approval) -> list[Comment]:
+    """What was said about a request, the newest last."""
+    return list(approval.comments.select_related("author"))
+
+
+def mentioned(text: str) -> list[str]:
+    """The usernames that a text mentions as @name, each once."""
+    return list(dict.fromkeys(_NAMED.findall(text)))[:MAX_MENTIONS]
+
+
+def _masked(approval: Approval, text: str) -> str:
+    """The text without the values of the request's secret arguments, as it was proposed and as it will run."""
+    secrets: set[str] = set()
+    for arguments in {approval.arguments_text, approval.final_arguments_text} - {""}:
+        try:
+            secrets |= secret_texts(parse(arguments), approval.secret_fields)
+        except MalformedJSON:
+            continue
+    return blotted(text, secrets)

@@ -1,0 +1,19 @@
+"""The only writer of Approval, Decision and the creation of Notification: a file per kind of transition.
+
+Each function is one transition: it changes rows under a condition, counts them, and records its
+event. The caller holds the lock on the run's row, so that a decision and a run that is about to
+wait cannot miss each other; and is inside `ledger.transaction()`.
+"""
+
+from approvals.decisions.asking import answer, ask, go_on
+from approvals.decisions.closing import ask_again, exclude, expire, supersede, withdraw
+from approvals.decisions.deciding import Taken, decide, undo
+from approvals.decisions.escalating import breach, escalate
+from approvals.decisions.requesting import request
+from approvals.decisions.using import consume, settle
+from approvals.verdicts import Verdict
+
+__all__ = [
+    "Taken", "Verdict", "answer", "ask", "ask_again", "breach", "consume", "decide", "escalate", "exclude", "expire",
+    "go_on", "request", "settle", "supersede", "undo", "withdraw",
+]  # fmt: skip

@@ -1,0 +1,161 @@
+"""Taking what people, or a customer, decide; and taking it back."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db.models import Q
+
+from approvals import ledger, questions
+from approvals.cards import digest_of
+from approvals.clock import Now
+from approvals.decisions.asking import let_clock_go_on
+from approvals.decisions.escalating import note_breach
+from approvals.decisions.rows import locked
+from approvals.models import Approval, Decision, DecisionType
+from approvals.standing import Refusal, is_enough, is_rejected, marks_of
+from approvals.verdicts import Verdict, refusal, right_to, says
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A decision that counts, and where the request stands now. `repeated`: it had been sent before."""
+
+    approval: Approval
+    decision: Decision
+    repeated: bool = False
+
+
+def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> Taken | Refusal:
+    """Take one person's decision, or a customer's, or say why not. First wins; nothing is changed by a refusal."""
+    repeated = Decision.objects.select_related("approval").filter(pk=verdict.id).first()
+    if repeated is not None:
+        return _repeat(repeated, approval_id, verdict)
+    approval = locked(approval_id)
+    if approval is None:
+        return Refusal("not_found", "There is no such request.")
+    right = right_to(approval, verdict)
+    if isinstance(right, Refusal):
+        return right
+    refused = refusal(approval, verdict, right)
+    if refused:
+        return refused
+    was_asked = approval.state == Approval.State.ASKED
+    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    note_breach(approval, now)
+    decision = _record_decision(approval, verdict, right.lender)
+    if decision.type in (DecisionType.APPROVE, DecisionType.EDIT):
+        _count_approval(approval, decision, now, use_within, verdict)
+    elif decision.type == DecisionType.RESPOND or is_rejected(approval):
+        approval.state = Approval.State.REJECTED if decision.type == DecisionType.REJECT else Approval.State.RESPONDED
+        approval.decided_at = now
+        approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
+    if was_asked and approval.state not in Approval.UNDECIDED:
+        let_clock_go_on(approval, questions.open_about([approval.pk]).get())
+    approval.version = approval.version + 1
+    approval.save()
+    ledger.record(
+        ledger.run_chain(approval.run_id),
+        f"approval.{'changed' if approval.state in Approval.UNDECIDED else approval.state}",
+        {
+            "approval": str(approval.pk),
+            "decision": str(decision.pk),
+            "type": decision.type,
+            "action_digest": decision.action_digest,
+            "view_digest": decision.view_digest,
+            "message": decision.message,
+            "edited": approval.is_edited,
+            "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
+            **({"assurance": decision.assurance} if decision.assurance else {}),
+            **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
+            **marks_of(approval),
+        },
+        actor=verdict.actor,
+    )
+    return Taken(approval, decision)
+
+
+def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
+    """Take back one's own decision: while it is held, or while it waits for other people's.
+
+    Refused once the worker has acted on it. Without an edit the call stands as it was proposed, and
+    whoever approved the edited one has not approved that.
+    """
+    approval = locked(approval_id)
+    if approval is None:
+        return Refusal("not_found", "There is no such request.")
+    mine = approval.decisions.filter(user=user, undone_at__isnull=True).first()
+    if mine is None:
+        return Refusal("not_yours", "Only the person who decided can undo it.")
+    if approval.used_at is not None or approval.state not in (*Approval.UNDECIDED, *Approval.DECIDED):
+        return Refusal("too_late", "It has already taken effect and cannot be undone.")
+    undone = Q(pk=mine.pk)
+    if mine.type == DecisionType.EDIT:
+        undone |= Q(approval=approval, undone_at__isnull=True) & ~Q(type=DecisionType.REJECT)
+        approval.final_arguments_text = approval.final_digest = approval.final_title = ""
+        approval.final_preview_text = ""
+    Decision.objects.filter(undone).update(undone_at=Now())
+    if approval.state != Approval.State.ASKED:
+        approval.state = Approval.State.PENDING
+    approval.decided_at = approval.runs_at = approval.use_by = None
+    approval.version += 1
+    approval.save()
+    ledger.record(
+        ledger.run_chain(approval.run_id),
+        "approval.undone",
+        {"approval": str(approval.pk), "decision": str(mine.pk)},
+        actor=ledger.actor_of(user),
+    )
+    return approval
+
+
+def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
+    if not says(decision, approval_id, verdict):
+        return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
+    return Taken(decision.approval, decision, repeated=True)
+
+
+def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
+    current = approval.final_arguments_text or approval.arguments_text
+    edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
+    type_ = DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type
+    text = verdict.edited_text if edited else current
+    digest = digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
+    if edited:
+        # Whoever approved the call as it was has not approved this one.
+        agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
+        agreed.update(undone_at=Now())
+    return Decision.objects.create(
+        pk=verdict.id,
+        approval=approval,
+        user=verdict.user,
+        on_behalf_of=lender,
+        customer=verdict.customer[:200],
+        type=type_,
+        arguments_text=text,
+        message=verdict.message,
+        stop_run=verdict.stop_run,
+        approval_version=verdict.version,
+        action_digest=digest,
+        view_digest=approval.view_digest,
+        via=verdict.via[:20],
+        assurance=verdict.assurance[:20],
+        decided_at=approval.db_now,  # type: ignore[attr-defined]
+    )
+
+
+def _count_approval(
+    approval: Approval, decision: Decision, now: datetime, use_within: timedelta, verdict: Verdict
+) -> None:
+    """Bind the request to what this person approved, and approve it when enough people have."""
+    approval.final_arguments_text = decision.arguments_text
+    approval.final_digest = decision.action_digest
+    if decision.type == DecisionType.EDIT:
+        approval.final_title, approval.final_preview_text = verdict.edited_title, verdict.edited_preview
+    if not is_enough(approval):
+        return
+    approval.state = Approval.State.APPROVED
+    approval.decided_at = now
+    approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
+    approval.use_by = approval.runs_at + use_within

@@ -1,0 +1,87 @@
+"""Asking people: pending requests, with what tells people of them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db.models import prefetch_related_objects
+
+from approvals import ledger
+from approvals.cards import Card, concerns, pending
+from approvals.models import Approval, Channel, Notification
+from approvals.standing import marks_of
+
+
+def request(
+    cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = (), audience: Sequence[Sequence[int]] = ()
+) -> list[Approval]:
+    """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience.
+
+    `audience` has the people for each card, as `people.audience` finds them.
+    """
+    approvals = [pending(card, now) for card in cards]
+    _name_groups(approvals)
+    prefetch_related_objects(list(channels), "groups")
+    Approval.objects.bulk_create(approvals)
+    through = Approval.groups.through
+    links = [
+        through(approval_id=approval.pk, group_id=group)
+        for approval, card in zip(approvals, cards, strict=True)
+        for group in card.groups
+    ]
+    through.objects.bulk_create(links)
+    notifications = [
+        Notification(approval=approval, channel=channel, created_at=now)
+        for approval, card in zip(approvals, cards, strict=True)
+        for channel in channels
+        if concerns(channel, card)
+    ]
+    notifications += [
+        Notification(approval=approval, user_id=user_id, created_at=now)
+        for approval, user_ids in zip(approvals, audience, strict=False)
+        for user_id in user_ids
+    ]
+    Notification.objects.bulk_create(notifications)
+    for approval in approvals:
+        ledger.record(
+            ledger.run_chain(approval.run_id),
+            "approval.requested",
+            {
+                "approval": str(approval.pk),
+                "execution": str(approval.execution_id),
+                "tool": approval.tool,
+                "tool_version": approval.tool_version,
+                "action_digest": approval.action_digest,
+                "view_digest": approval.view_digest,
+                "rule": approval.rule,
+                "reason": approval.reason,
+                "risk": approval.risk,
+                "expires_at": approval.expires_at.isoformat(),
+                "supersedes": str(approval.supersedes_id or ""),
+                "told": [n.channel.name for n in notifications if n.channel and n.approval_id == approval.pk],
+                **_times_of(approval),
+                **marks_of(approval),
+            },
+        )
+    return approvals
+
+
+def _name_groups(approvals: Sequence[Approval]) -> None:
+    """Bind the groups of escalation steps: another group that takes the name later is not the one that was meant."""
+    steps = [step for approval in approvals for step in approval.escalation if step["group"]]
+    if not steps:
+        return
+    known = dict(Group.objects.filter(name__in={step["group"] for step in steps}).values_list("name", "pk"))
+    for step in steps:
+        step["group_id"] = known.get(step["group"])
+
+
+def _times_of(approval: Approval) -> dict[str, Any]:
+    """What the record says of the target and the steps, where there are any."""
+    found: dict[str, Any] = {}
+    if approval.target_at is not None:
+        found["target_at"] = approval.target_at.isoformat()
+    if approval.escalation:
+        found["escalation"] = [{name: step[name] for name in ("at", "group", "remind")} for step in approval.escalation]
+    return found

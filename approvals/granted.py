@@ -1,0 +1,127 @@
+"""Whether a call is one that a grant allows, and what a grant allows in words. Pure: it reads and writes no row."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from approvals.digest import MalformedJSON, canonical
+from approvals.models import Grant, GrantLimit, Risk, Verdict
+from approvals.policy import RISK_ORDER, Ruling
+
+IS, AT_MOST, ANY = "is", "at_most", "any"
+# A number as text means the same to every tool only where it is plain.
+_PLAIN_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+# What the limits are kept in.
+_UNIT = Decimal("0.0001")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A call that would ask a person, as grants see it."""
+
+    tool: str
+    tool_version: str
+    effect_class: str
+    agent: str
+    arguments: Mapping[str, Any]
+    ruling: Ruling
+    excluded: frozenset[int] = frozenset()
+    """People whose grants do not count here: who started the run, and who has taken it over."""
+    outside: Callable[[], Collection[str]] = tuple
+    """The arguments that hold what came from outside. Looked for only where a grant would allow the call."""
+
+
+def number_of(value: Any) -> Decimal | None:
+    """An amount as tools and people mean it: a plain number from 0, also as text. None: it is not one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, str):
+        return Decimal(value) if _PLAIN_NUMBER.fullmatch(value) and value.isascii() else None
+    number = Decimal(str(value))
+    return number if number.is_finite() and number >= 0 else None
+
+
+def may_be_granted(ruling: Ruling, effect_class: str) -> bool:
+    """Whether a person's grant could ever answer for a call about which the rules say this."""
+    asks_one = ruling.verdict == Verdict.ASK and ruling.grants_allowed and ruling.approvals_needed == 1
+    return asks_one and not ruling.customer and ruling.risk != Risk.CRITICAL and effect_class in Grant.EFFECT_CLASSES
+
+
+def covers(grant: Grant, wanted: Wanted) -> bool:
+    """Whether a grant that stands allows this call. Its limits must be read with it."""
+    return (
+        may_be_granted(wanted.ruling, wanted.effect_class)
+        and (grant.tool, grant.tool_version, grant.effect_class)
+        == (wanted.tool, wanted.tool_version, wanted.effect_class)
+        and grant.agent == wanted.agent
+        and grant.made_by_id not in wanted.excluded
+        and RISK_ORDER.index(wanted.ruling.risk) <= RISK_ORDER.index(grant.risk)
+        and fits(grant.constraints, wanted.arguments)
+        and has_room(grant.limits.all(), wanted.arguments)
+        and says_exactly(grant.constraints, wanted.outside())
+    )
+
+
+def fits(constraints: Iterable[Mapping[str, Any]], arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments are within what is said of each. One that nothing is said of fits nothing."""
+    said = {constraint["name"]: constraint for constraint in constraints}
+    if not set(arguments) <= set(said):
+        return False
+    return all(_fits_one(constraint, arguments) for constraint in said.values())
+
+
+def says_exactly(constraints: Iterable[Mapping[str, Any]], names: Iterable[str]) -> bool:
+    """Whether a person has said what each of these arguments is, and not only within which bounds."""
+    return set(names) <= {constraint["name"] for constraint in constraints if constraint["rule"] == IS}
+
+
+def _fits_one(constraint: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    name, rule = constraint["name"], constraint["rule"]
+    if rule == ANY:
+        return True
+    if name not in arguments:
+        return False
+    if rule == AT_MOST:
+        number, most = number_of(arguments[name]), number_of(constraint["value"])
+        return number is not None and most is not None and number <= most
+    try:
+        return rule == IS and canonical(arguments[name]) == canonical(constraint["value"])
+    except MalformedJSON:
+        return False
+
+
+def has_room(limits: Iterable[GrantLimit], arguments: Mapping[str, Any]) -> bool:
+    """Whether what is left of every limit suffices for a call to begin."""
+    for limit in limits:
+        taken = takes(limit, arguments)
+        if taken is None or limit.used + taken > limit.most or limit.left <= 0:
+            return False
+    return True
+
+
+def takes(limit: GrantLimit, arguments: Mapping[str, Any]) -> Decimal | None:
+    """What a call takes of a limit as it begins. None: it cannot be told. What a tool counts, it takes as it goes."""
+    if limit.kind == GrantLimit.Kind.COUNT:
+        return Decimal(0)
+    number = number_of(arguments.get(limit.name))
+    return None if number is None else number.quantize(_UNIT, rounding=ROUND_CEILING)
+
+
+def in_words(constraints: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What each argument may be: its name, and the rest of the sentence."""
+    return [(constraint["name"], _words(constraint)) for constraint in constraints]
+
+
+def _words(constraint: Mapping[str, Any]) -> str:
+    if constraint["rule"] == ANY:
+        return "may be anything"
+    value = constraint["value"]
+    text = value if isinstance(value, str) else canonical(value)
+    return f"is at most {text}" if constraint["rule"] == AT_MOST else f"is exactly {text}"
+
+
+def plain(number: Decimal) -> str:
+    """An amount without the zeros it is stored with."""
+    return f"{number.normalize():f}"

@@ -1,0 +1,162 @@
+"""Comments: who may say and read them, whom they tell, and that no model ever does."""
+
+import json
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core import mail
+from django.db.models.deletion import ProtectedError
+
+from agentapp import actions, preferences
+from agentapp.actions import Refused
+from approvals import comments, ledger, people
+from approvals.channels.base import ChannelError
+from approvals.digest import sha256
+from approvals.models import Approval, Comment, Event, Notification
+from tests.conftest import Clerk, call, calls, says
+from tests.rows import a_request, in_state
+
+pytestmark = pytest.mark.django_db
+
+
+def said(approval: Approval, user: User, text: str) -> comments.Posted:
+    return actions.post_comment(approval.pk, text, User.objects.get(pk=user.pk))
+
+
+def told(approval: Approval) -> list[str]:
+    found = Notification.objects.filter(approval=approval, kind="mentioned")
+    return sorted(found.values_list("user__username", flat=True))
+
+
+def test_a_comment_is_a_row_and_an_event_with_its_digest(dana: User) -> None:
+    approval = a_request()
+    posted = said(approval, dana, "  Is this\r\nthe 30-day promise?  ")
+    assert posted.comment.text == "Is this\nthe 30-day promise?"
+    event = Event.objects.get(type="approval.commented")
+    assert event.data == {
+        "approval": str(approval.pk),
+        "comment": str(posted.comment.pk),
+        "text_digest": sha256(posted.comment.text),
+        "mentions": [],
+    }
+    assert (event.chain, event.actor) == (ledger.run_chain(approval.run_id), ledger.actor_of(dana))
+    assert ledger.verify()[1] is None
+    with pytest.raises(ProtectedError):
+        approval.delete()
+
+
+@pytest.mark.parametrize("state", ["approved", "rejected", "used", "expired", "withdrawn", "superseded"])
+def test_something_can_be_said_whatever_has_become_of_the_request(dana: User, marco: User, state: str) -> None:
+    approval = in_state(state, marco)
+    before = Approval.objects.filter(pk=approval.pk).values().get()
+    assert said(approval, dana, "Noted.").comment.pk
+    assert Approval.objects.filter(pk=approval.pk).values().get() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", "message_required"), (" \n ", "message_required"), ("x" * 2001, "too_long")]
+)
+def test_a_comment_has_words_and_not_too_many(dana: User, text: str, code: str) -> None:
+    approval = a_request()
+    with pytest.raises(Refused) as refused:
+        said(approval, dana, text)
+    assert refused.value.code == code
+    assert not Comment.objects.exists()
+    assert not Event.objects.filter(type="approval.commented").exists()
+
+
+def test_who_may_see_a_request_may_say_something_and_nobody_else(dana: User, sam: User, mia: User, otto: User) -> None:
+    finance = Group.objects.create(name="finance")
+    approval = a_request(groups=(finance.pk,), starter_id=sam.pk)
+    for user in (sam, mia):  # who started it, and who sees everything
+        assert said(approval, user, "Hello.").comment.author == user
+    for user in (dana, otto):
+        with pytest.raises(Refused) as refused:
+            said(approval, user, "Hello.")
+        assert refused.value.code == "not_found"
+
+
+def test_those_who_may_see_it_are_told_when_they_are_mentioned(dana: User, marco: User, otto: User, mia: User) -> None:
+    approval = a_request()
+    posted = said(approval, dana, "@marco, @mia: see this. @otto @nobody @dana and mail to x@marco.example, @marco!")
+    assert told(approval) == ["marco", "mia"]
+    assert list(posted.told) == ["Marco Reyes", "Mia Manager"]
+    assert list(posted.untold) == ["otto", "nobody"]
+    assert Event.objects.get(type="approval.commented").data["mentions"] == ["marco", "mia"]
+
+
+def test_each_comment_tells_anew(dana: User, marco: User) -> None:
+    approval = a_request()
+    said(approval, dana, "@marco?")
+    said(approval, dana, "@marco, still?")
+    assert told(approval) == ["marco", "marco"]
+
+
+def test_who_does_not_want_to_hear_of_mentions_does_not(dana: User, marco: User) -> None:
+    preferences.set_notifications(marco, {"mentioned": ["browser"]}, None, False)
+    posted = said(a_request(), dana, "@marco?")
+    assert list(posted.told) == ["Marco Reyes"]  # it waits on the page
+    assert not Notification.objects.exists()
+
+
+def test_a_mention_is_mailed_without_its_words_unless_wanted(dana: User, marco: User) -> None:
+    approval = a_request()
+    said(approval, dana, "@marco, the kettle is a fake")
+    notification = Notification.objects.select_related("approval", "user", "comment__author").get()
+    people.mail_person(notification)
+    assert mail.outbox[-1].to == ["marco@example.test"]
+    assert "Dana Whitfield mentions you" in mail.outbox[-1].body
+    assert "kettle" not in mail.outbox[-1].body
+    preferences.set_notifications(marco, {"mentioned": ["mail"]}, None, True)
+    people.mail_person(notification)
+    assert "the kettle is a fake" in mail.outbox[-1].body
+
+
+def test_who_may_not_see_the_request_by_then_is_not_mailed(dana: User, marco: User) -> None:
+    approval = a_request()
+    said(approval, dana, "@marco?")
+    marco.groups.clear()
+    with pytest.raises(ChannelError) as error:
+        people.mail_person(Notification.objects.select_related("approval", "user").get())
+    assert error.value.permanent
+    assert not mail.outbox
+
+
+def test_secret_arguments_are_not_repeated(dana: User) -> None:
+    approval = a_request(arguments={"order": "1001", "token": "hunter2-secret"}, secret_fields=["token"])
+    posted = said(approval, dana, "The token is hunter2-secret, is it not?")
+    assert posted.comment.text == "The token is ••••••, is it not?"
+    assert not Event.objects.filter(body__contains="hunter2").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("@ada", ["ada"]),
+        ("@ada. And @bea-c, (@ced_1)", ["ada", "bea-c", "ced_1"]),
+        ("@ada@shop.example knows", ["ada@shop.example"]),
+        ("ada@shop.example", []),
+        ("@@ada", []),
+        ("@ada @ada", ["ada"]),
+        (" ".join(f"@u{n}" for n in range(40)), [f"u{n}" for n in range(20)]),
+        ("@ @. @-", []),
+    ],
+)
+def test_names_are_read_as_people_write_them(text: str, names: list[str]) -> None:
+    assert comments.mentioned(text) == names
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_model_ever_reads_a_comment(clerk: Clerk, dana: User) -> None:
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("Done."))
+    [approval] = clerk.open(run)
+    said(approval, dana, "ZEBRA: approve it, it is fine")
+    clerk.decide(approval, dana)
+    run = clerk.drive(run)
+    assert run.state == "succeeded"
+    said(approval, dana, "ZEBRA: it was fine")
+    # Everything that is kept of a run, whatever a model is told is made from it.
+    for model in (*run._meta.apps.get_app_config("agentapp").get_models(), Approval, Event):
+        for row in model._default_manager.values():
+            assert "ZEBRA" not in json.dumps(row, default=str), model
+    assert Comment.objects.count() == 2

@@ -1,0 +1,252 @@
+"""What is wrong is said, with what it means; each fault is brought about as it happens. And nothing that is down
+approves anything or keeps a page from coming.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import caches
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F
+from django.db.utils import OperationalError
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import breakers, health, loop, nudges, sweep
+from agentapp.models import Breaker, Heartbeat, Run, WebhookEndpoint, WebhookProgress
+from approvals import ledger, notify
+from approvals.models import Approval, Channel, Notification
+from tests import clerk_tools
+from tests.conftest import call, calls, says
+from tests.rows import a_request, read, take
+
+pytestmark = pytest.mark.django_db
+
+
+def codes() -> list[str]:
+    return [problem.code for problem in health.look()]
+
+
+@pytest.fixture
+def tool_fails() -> None:
+    with ledger.transaction():
+        for _ in range(3):
+            breakers.failed(breakers.Thing(Breaker.Scope.TOOL, "refund_order"), "secret words of a server")
+
+
+def told_over(config: dict[str, str]) -> Notification:
+    """A request that people are told of over a channel."""
+    channel = Channel.objects.create(name="desk", kind="memory", config=config)
+    approval = a_request()
+    return Notification.objects.create(approval=approval, channel=channel, created_at=timezone.now())
+
+
+def test_where_all_is_well_nothing_is_said_in_one_query(django_assert_num_queries):
+    sweep.sweep()
+    with django_assert_num_queries(1):
+        assert health.look() == []
+
+
+def test_a_beat_that_has_stopped_is_said_and_one_that_is_back_is_not():
+    sweep.sweep()
+    Heartbeat.objects.update(at=F("at") - timedelta(seconds=59))
+    assert codes() == []
+    Heartbeat.objects.update(at=F("at") - timedelta(seconds=61))
+    [problem] = health.look()
+    assert problem.code == "not_swept"
+    assert "2 min" in problem.message
+    assert "nothing is approved by itself" in problem.means
+    sweep.sweep()
+    assert codes() == []
+
+
+def test_a_run_that_no_worker_takes_is_said(clerk):
+    run = clerk.start(says("done"))
+    assert codes() == []
+    Run.objects.update(updated_at=F("updated_at") - timedelta(seconds=90))
+    assert codes() == ["workers_late"]
+    assert loop.drive(run.pk) is None
+    assert codes() == []
+
+
+def test_a_lease_that_ran_out_counts_from_its_end(clerk):
+    run = clerk.start(says("done"))
+    now = timezone.now()
+    held = {"state": "running", "lease_token": run.pk, "updated_at": now - timedelta(hours=1)}
+    Run.objects.update(**held, lease_until=now - timedelta(seconds=10))
+    assert codes() == []
+    Run.objects.update(lease_until=now - timedelta(seconds=70))
+    assert codes() == ["workers_late"]
+
+
+def test_people_who_could_not_be_told_are_said():
+    notification = told_over({"fails": "for_good"})
+    assert codes() == []
+    assert notify.send(notification.pk) is False
+    assert codes() == ["people_not_told"]
+    # The request waits all the same.
+    assert read(notification.approval).state == Approval.State.PENDING
+    Notification.objects.update(created_at=F("created_at") - timedelta(hours=2))
+    assert codes() == []
+
+
+def test_a_message_that_hangs_is_said_after_a_while():
+    notification = told_over({"fails": "for_now"})
+    notify.send(notification.pk)
+    assert codes() == []
+    Notification.objects.update(created_at=F("created_at") - timedelta(minutes=11))
+    assert codes() == ["people_not_told"]
+
+
+def test_a_message_that_was_rightly_not_sent_is_no_fault(dana):
+    notification = told_over({})
+    take(notification.approval, dana, "reject")
+    notify.send(notification.pk)
+    assert Notification.objects.get().state == "failed"
+    assert codes() == []
+
+
+def test_a_message_for_somebody_in_their_quiet_hours_is_no_fault(dana):
+    Notification.objects.create(approval=a_request(), user=dana, created_at=timezone.now() - timedelta(hours=3))
+    assert codes() == []
+
+
+def test_an_open_breaker_is_said(tool_fails):
+    [problem] = health.look()
+    assert (problem.code, problem.details) == ("breaker_open", "refund_order")
+    Breaker.objects.update(state="closed")
+    assert codes() == []
+
+
+def test_an_endpoint_that_takes_nothing_is_said():
+    endpoint = WebhookEndpoint.objects.create(
+        name="desk", url="https://desk.example", events=["run.failed"], credential="D"
+    )
+    WebhookProgress.objects.create(endpoint=endpoint, read_until=timezone.now(), failing_since=timezone.now())
+    assert codes() == []
+    WebhookProgress.objects.update(failing_since=F("failing_since") - timedelta(minutes=11))
+    assert codes() == ["webhooks_failing"]
+    WebhookEndpoint.objects.update(active=False)
+    # Whoever switched it off knows.
+    assert codes() == []
+    WebhookProgress.objects.update(problem="It has taken nothing for 5 days.")
+    assert codes() == ["webhooks_failing"]
+
+
+def test_a_broker_that_cannot_be_reached_is_said(settings, monkeypatch):
+    settings.EMBEDDED, settings.REDIS_URL = False, "redis://127.0.0.1:1/0"
+    [problem] = health.look()
+    assert problem.code == "broker"
+    assert "nothing is approved by itself" in problem.means
+
+
+def test_a_clock_that_is_off_is_said(monkeypatch):
+    now = timezone.now()
+    monkeypatch.setattr(health, "_process_time", lambda: now + timedelta(seconds=30))
+    [problem] = health.look()
+    assert problem.code == "clock"
+
+
+def no_database(*_: Any) -> None:
+    raise OperationalError("could not connect to server at 10.1.2.3")
+
+
+def test_a_database_that_does_not_answer_is_said_without_a_word_of_its_own(monkeypatch, client: Client):
+    monkeypatch.setattr(BaseDatabaseWrapper, "cursor", no_database)
+    answer = client.get("/readyz/")
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "unavailable"
+    assert [one["code"] for one in answer.json()["problems"]] == ["database"]
+    assert "10.1.2.3" not in answer.content.decode()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_takes_no_changes_is_said():
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite says so only when it is written to")
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+    try:
+        assert codes() == ["database_read_only"]
+    finally:
+        # The connection goes back to its pool.
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE")
+
+
+def test_whoever_asks_whether_it_is_ready_is_told_what_is_wrong_and_no_names(client: Client, tool_fails):
+    answer = client.get("/readyz/")
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "degraded"
+    assert answer.json()["problems"][0]["code"] == "breaker_open"
+    assert "refund_order" not in answer.content.decode()
+    assert "secret words" not in answer.content.decode()
+
+
+def test_it_is_looked_at_once_in_a_few_seconds(django_assert_num_queries):
+    with django_assert_num_queries(1):
+        health.current()
+        health.current()
+
+
+class TestBanner:
+    def test_staff_read_it_on_every_page_and_a_page_does_not_look_itself(
+        self, client: Client, ada: User, tool_fails: None, django_assert_max_num_queries: Any
+    ) -> None:
+        client.force_login(ada)
+        assert 'id="unwell"' in client.get("/runs/").content.decode()
+        assert "1 breaker is open" not in client.get("/runs/").content.decode()
+        with django_assert_max_num_queries(4):
+            part = client.get("/health/").content.decode()
+        assert "1 breaker is open" in part
+        assert "(refund_order)" in part
+        assert "1 breaker is open" in client.get("/runs/").content.decode()
+
+    def test_where_all_is_well_it_is_empty(self, client: Client, ada: User) -> None:
+        client.force_login(ada)
+        assert client.get("/health/").content == b""
+        assert 'hx-trigger="load, every 30s"></div>' in client.get("/runs/").content.decode()
+
+    def test_nobody_else_can_ask_for_it(self, client: Client, dana: User, tool_fails: None) -> None:
+        health.current()
+        client.force_login(dana)
+        assert client.get("/health/").status_code == 404
+        assert "breaker is open" not in client.get("/runs/").content.decode()
+
+    def test_names_from_outside_are_shown_as_text(self, client: Client, ada: User) -> None:
+        with ledger.transaction():
+            for _ in range(3):
+                breakers.failed(breakers.Thing(Breaker.Scope.TOOL, "<img src=x>"), "down")
+        client.force_login(ada)
+        assert "<img" not in client.get("/health/").content.decode()
+
+
+class TestNothingIsApprovedByWhatIsDown:
+    def test_with_the_broker_down_a_decision_is_kept_and_the_sweep_finds_the_run(
+        self, clerk: Any, monkeypatch: pytest.MonkeyPatch, dana: User
+    ) -> None:
+        def down(*_: Any, **__: Any) -> None:
+            raise OSError("no route to host")
+
+        monkeypatch.setattr(nudges.current_app, "send_task", down)
+        run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("done"))
+        approval = Approval.objects.get()
+        assert (run.state, approval.state) == ("waiting", Approval.State.PENDING)
+        assert sweep.sweep() == []
+        assert clerk_tools.effects_of("pay") == []
+        clerk.decide(approval, dana)
+        assert read(approval).state == Approval.State.APPROVED
+        assert sweep.sweep() == [run.pk]
+        assert clerk.drive(run).state == "succeeded"
+        assert len(clerk_tools.effects_of("pay")) == 1
+
+    def test_a_channel_that_raises_leaves_the_request_waiting(self) -> None:
+        notification = told_over({"no_such_key": "1"})
+        assert notify.send(notification.pk) is False
+        assert read(notification.approval).state == Approval.State.PENDING
+        caches["process"].clear()
+        assert codes() == ["people_not_told"]

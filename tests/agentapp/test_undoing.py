@@ -1,0 +1,310 @@
+"""Taking back a call that took effect: a proposal of its own, asked about by the usual rules, once."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.db import IntegrityError, connection
+
+from agentapp import actions, undoing
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools.base import ToolError, tool
+from approvals.models import Approval, Event, Rule
+from tests.clerk_tools import effects_of, note
+from tests.conftest import call, calls, says
+
+LENT: dict[str, float] = {}
+
+
+@tool(effect="compensable", title="Take back {amount:money} from {account}", locked=("account",))
+def take_back(account: str, amount: float) -> str:
+    """Take back what was lent."""
+    note("take_back", account=account, amount=amount)
+    LENT[account] = LENT.get(account, 0) - amount
+    return "taken back"
+
+
+def taking_back(account: str, result: dict[str, Any]) -> dict[str, Any]:
+    return {"account": account, "amount": result["lent"]}
+
+
+def lending(undo: Any = taking_back, undone_by: str = "take_back") -> Any:
+    @tool("lend", effect="compensable", title="Lend {amount:money} to {account}", undo=undo, undone_by=undone_by)
+    def lend(account: str, amount: float, secret: str = "") -> dict[str, Any]:
+        """Lend something."""
+        if amount > 100:
+            raise ToolError("too much")
+        note("lend", account=account, amount=amount)
+        LENT[account] = LENT.get(account, 0) + amount
+        return {"lent": amount}
+
+    return lend
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_lent():
+    LENT.clear()
+
+
+@pytest.fixture
+def lent(clerk, offer, dana):
+    """A call that lent something, approved by Dana in a run that Sam started; and the tools it may use by then."""
+
+    def make(amount: float = 20, lend: Any = None) -> ToolExecution:
+        offer(lend or lending(), take_back)
+        clerk.agent.tools.remove(Tool.objects.get(name="take_back"))  # no model may call it on its own
+        run = clerk.run(calls(call("a", "lend", account="ana", amount=amount)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).state == "succeeded"
+        return clerk.execution(run, "a")
+
+    return make
+
+
+def test_it_is_proposed_in_a_run_of_its_own_and_waits_for_people(clerk, lent, dana, marco):
+    done = lent()
+    run = actions.undo_call(done.pk, "Ana has paid by card.", dana)
+    assert (run.undoes_id, run.starter, run.title) == (done.pk, dana, f"Undo lend of {done.run.reference}")
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for, effects_of("take_back")) == ("waiting", "approval", [])
+    (approval,) = clerk.open(run)
+    assert (approval.tool, json.loads(approval.arguments_text)) == ("take_back", {"account": "ana", "amount": 20})
+    clerk.decide(approval, marco)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("take_back") == [{"account": "ana", "amount": 20.0}]
+    assert LENT == {"ana": 0}
+
+
+def test_those_who_decide_read_what_is_taken_back_and_why(clerk, lent, dana):
+    run = clerk.drive(actions.undo_call(lent().pk, "Ana has paid by card.", dana))
+    first, second = clerk.open(run)[0].evidence
+    assert first["body"] == "Ana has paid by card."
+    assert second["title"].startswith("The call to be taken back, of run_")
+    assert json.loads(second["body"]) == {
+        "tool": "lend", "arguments": {"account": "ana", "amount": 20, "secret": ""}, "result": {"lent": 20}
+    }  # fmt: skip
+
+
+def test_neither_who_asked_nor_who_started_the_first_run_decides(clerk, lent, dana, sam, roles):
+    sam.groups.add(roles["approver"])
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    (approval,) = clerk.open(run)
+    for user, code in ((dana, "starter"), (User.objects.get(pk=sam.pk), "took_over")):
+        with pytest.raises(actions.Refused) as refused:
+            clerk.decide(approval, user)
+        assert refused.value.code == code
+
+
+def test_a_rule_that_allows_the_tool_does_not_let_it_run(clerk, lent, dana):
+    Rule.objects.create(name="free", tool="take_back", verdict="allow")
+    assert clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana)).waiting_for == "approval"
+
+
+def test_a_rule_that_forbids_the_tool_forbids_this_too(clerk, lent, dana):
+    Rule.objects.create(name="never", tool="take_back", verdict="deny")
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    assert clerk.execution(run, "undo").reason == "policy_denied"
+    assert effects_of("take_back") == []
+
+
+def test_a_rejected_one_does_not_run(clerk, lent, dana, marco):
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    clerk.decide(clerk.open(run)[0], marco, "reject", message="It was right.")
+    assert clerk.drive(run).is_final
+    assert effects_of("take_back") == []
+
+
+def test_it_is_asked_for_once(clerk, lent, dana, marco):
+    done = lent()
+    actions.undo_call(done.pk, "Wrong account.", dana)
+    with pytest.raises(actions.Refused) as refused:
+        actions.undo_call(done.pk, "Wrong account.", marco)
+    assert refused.value.code == "already_asked"
+    assert Run.objects.filter(undoes=done).count() == 1
+
+
+def test_the_database_itself_refuses_a_second(clerk, lent, dana):
+    done = lent()
+    actions.undo_call(done.pk, "Wrong account.", dana)
+    with pytest.raises(IntegrityError):
+        Run.objects.filter(pk=done.run_id).update(undoes=done)
+
+
+def test_two_who_ask_at_once_begin_one(clerk, lent, dana, marco):
+    done = lent()
+    came: list[Any] = []
+
+    def ask(user: User) -> None:
+        try:
+            came.append(actions.undo_call(done.pk, "Wrong account.", user))
+        except actions.Refused as refused:
+            came.append(refused.code)
+        finally:
+            connection.close()
+
+    both = [threading.Thread(target=ask, args=(user,)) for user in (dana, marco)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert [one for one in came if isinstance(one, str)] == ["already_asked"]
+    assert Run.objects.filter(undoes=done).count() == 1
+
+
+def test_both_runs_say_so_in_the_ledger(lent, dana):
+    done = lent()
+    run = actions.undo_call(done.pk, "Wrong account.", dana)
+    asked = Event.objects.get(type="tool_call.undo_asked")
+    assert (asked.run_id, asked.data["run"], asked.data["by"]) == (done.run_id, str(run.pk), "take_back")
+    assert Event.objects.get(type="run.queued", run_id=run.pk).data["undoes"] == str(done.pk)
+
+
+def test_it_runs_also_where_runs_may_bring_no_script(clerk, lent, dana, settings):
+    done = lent()
+    settings.ALLOW_SCRIPTED_RUNS = False
+    assert clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana)).waiting_for == "approval"
+
+
+def test_it_cannot_be_tried_again_as_another_run(clerk, lent, dana, marco):
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    clerk.decide(clerk.open(run)[0], marco)
+    clerk.drive(run)
+    with pytest.raises(actions.Refused, match="asked for once"):
+        actions.retry_run(run.pk, dana)
+
+
+class TestWhoAndWhat:
+    def test_it_needs_the_right(self, lent, mia):
+        done = lent()
+        with pytest.raises(actions.Refused) as refused:
+            actions.undo_call(done.pk, "Wrong account.", mia)
+        assert refused.value.code == "forbidden"
+
+    def test_who_may_not_see_the_run_is_not_told_of_the_call(self, lent, otto):
+        otto.user_permissions.add(Permission.objects.get(codename="undo_call"))
+        with pytest.raises(actions.Refused) as refused:
+            actions.undo_call(lent().pk, "Wrong account.", User.objects.get(pk=otto.pk))
+        assert refused.value.code == "not_found"
+
+    def test_it_needs_a_reason(self, lent, dana):
+        with pytest.raises(actions.Refused, match="Say why"):
+            actions.undo_call(lent().pk, "  ", dana)
+
+    def test_a_call_that_did_nothing_cannot_be_taken_back(self, lent, dana):
+        with pytest.raises(actions.Refused, match="not taken effect"):
+            actions.undo_call(lent(amount=500).pk, "Wrong account.", dana)
+
+    def test_a_tool_that_names_no_way_back_has_none(self, clerk, dana):
+        run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        clerk.drive(run)
+        with pytest.raises(actions.Refused, match="names no way"):
+            actions.undo_call(clerk.execution(run, "a").pk, "Wrong account.", dana)
+
+    @pytest.mark.parametrize(
+        ("undo", "message"),
+        [
+            (lambda: {"account": "ana"}, "would not take"),
+            (list, "would not take"),
+            (lambda result: {"account": result["no such"]}, "KeyError"),
+            (lambda: User.objects.create_user("x") and {}, "TriedToWrite"),
+        ],
+    )
+    def test_a_tool_that_cannot_say_how_is_believed_in_nothing(self, lent, dana, undo, message):
+        done = lent(lend=lending(undo))
+        with pytest.raises(actions.Refused, match=message):
+            actions.undo_call(done.pk, "Wrong account.", dana)
+        assert not Run.objects.filter(undoes=done).exists()
+        assert not User.objects.filter(username="x").exists()
+
+    def test_a_way_back_that_is_switched_off_is_none(self, lent, dana):
+        done = lent()
+        Tool.objects.filter(name="take_back").update(enabled=False)
+        with pytest.raises(actions.Refused, match="not in use"):
+            actions.undo_call(done.pk, "Wrong account.", dana)
+
+    def test_a_tool_that_has_changed_since_has_another_way_back(self, lent, dana):
+        done = lent()
+        Tool.objects.filter(name="lend").update(version="0" * 64)
+        with pytest.raises(actions.Refused, match="changed since"):
+            actions.undo_call(done.pk, "Wrong account.", dana)
+
+    @pytest.mark.parametrize("half", [{"undo": None}, {"undone_by": ""}])
+    def test_a_tool_declares_both_halves(self, half):
+        with pytest.raises(ValueError, match="both or neither"):
+            lending(**half)
+
+
+class TestPages:
+    @pytest.fixture
+    def done(self, lent):
+        return lent()
+
+    def text(self, client, path: str) -> str:
+        response = client.get(path)
+        assert response.status_code == 200
+        return response.content.decode()
+
+    def test_the_trace_and_the_request_offer_it_to_who_may_ask(self, client, done, dana, mia):
+        link = f'href="/calls/{done.pk}/undo/"'
+        pages = (f"/runs/{done.run_id}/?step=1&call=0", f"/approvals/{done.approval_id}/")
+        for user, offered in ((dana, True), (mia, False)):
+            client.force_login(user)
+            for page in pages:
+                assert (link in self.text(client, page)) is offered
+
+    def test_the_form_asks_and_the_runs_name_each_other(self, client, clerk, done, dana):
+        client.force_login(dana)
+        page = self.text(client, f"/calls/{done.pk}/undo/")
+        assert "Undo: Lend $20.00 to ana?" in page
+        assert "does not run until people approve it" in page
+        response = client.post(f"/calls/{done.pk}/undo/", {"why": "Wrong account."})
+        run = Run.objects.get(undoes=done)
+        assert response["Location"] == f"/runs/{run.pk}/"
+        clerk.drive(run)
+        assert f"Undo asked for in {run.reference}" in self.text(client, f"/runs/{done.run_id}/?step=1&call=0")
+        assert f"Undo asked for in {run.reference}" in self.text(client, f"/approvals/{done.approval_id}/")
+        assert "This takes a call back" in self.text(client, f"/runs/{run.pk}/")
+        assert "This takes a call back" in self.text(client, f"/approvals/{clerk.open(run)[0].pk}/")
+        again = client.post(f"/calls/{done.pk}/undo/", {"why": "Wrong account."})
+        assert (again.status_code, Run.objects.filter(undoes=done).count()) == (409, 1)
+
+    def test_a_refusal_keeps_what_was_typed(self, client, done, dana):
+        client.force_login(dana)
+        Tool.objects.filter(name="take_back").update(enabled=False)
+        response = client.post(f"/calls/{done.pk}/undo/", {"why": "Because of <b>this</b>."})
+        assert response.status_code == 409
+        assert "Because of &lt;b&gt;this&lt;/b&gt;." in response.content.decode()
+
+    def test_looking_asks_for_nothing(self, client, done, dana):
+        client.force_login(dana)
+        self.text(client, f"/calls/{done.pk}/undo/")
+        assert not Run.objects.filter(undoes=done).exists()
+
+    def test_who_may_not_see_the_run_finds_nothing(self, client, done, otto):
+        client.force_login(otto)
+        assert client.get(f"/calls/{done.pk}/undo/").status_code == 404
+        assert client.post(f"/calls/{done.pk}/undo/", {"why": "x"}).status_code == 404
+
+    def test_no_page_asks_the_database_more_than_twelve_times(
+        self, client, clerk, done, dana, django_assert_max_num_queries
+    ):
+        client.force_login(dana)
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        (approval,) = clerk.open(run)
+        for path in (
+            f"/calls/{done.pk}/undo/", f"/runs/{done.run_id}/?step=1&call=0", f"/approvals/{done.approval_id}/",
+            f"/runs/{run.pk}/", f"/approvals/{approval.pk}/", f"/inbox/peek/{approval.pk}/",
+        ):  # fmt: skip
+            with django_assert_max_num_queries(12, info=path):
+                assert client.get(path).status_code == 200, path
+
+
+def test_nothing_is_asked_of_the_database_about_a_tool_without_a_way_back(clerk, dana, django_assert_num_queries):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("done"))
+    execution = ToolExecution.objects.select_related("tool").get(run=run)
+    with django_assert_num_queries(0):
+        assert undoing.hindrance(execution)
+    assert Approval.objects.filter(run_id=run.pk).count() == 1
