@@ -28,8 +28,9 @@
   document.addEventListener("input", ({ target }) => { if (target.matches("[data-draft]")) store[keyOf(target)] = target.value; });
   document.addEventListener("submit", ({ target }) => { if (target.querySelector("[data-draft]")) store.sent = draftOf(target); });
 
+  // What was typed before this script was there is kept too.
   function restore() {
-    for (const field of $$("[data-draft]")) field.value ||= store[keyOf(field)] ?? "";
+    for (const field of $$("[data-draft]")) store[keyOf(field)] = field.value ||= store[keyOf(field)] ?? "";
   }
 
   // What was sent and is not asked for again has been decided; what is, was refused or never arrived. Only the box of
