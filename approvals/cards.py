@@ -142,8 +142,8 @@ def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, e
 
 
 def concerns(channel: Channel, card: Card) -> bool:
-    """Whether a channel is told of this request. Channels tell people, not customers."""
-    if card.kind == ApprovalKind.CONFIRMATION:
+    """Whether a channel is told of this request. Channels tell people, not customers; one for single people no team."""
+    if card.kind == ApprovalKind.CONFIRMATION or channel.personal:
         return False
     groups: set[int] = {group.pk for group in channel.groups.all()}
     return not groups or bool(groups & set(card.groups))

@@ -250,6 +250,8 @@ class ChannelEntry(TypedDict, total=False):
     kind: Annotated[str, _known("channel_kinds", "channel kind")]
     config: Json
     groups: list[GroupName]
+    personal: bool
+    follows_up: bool
     active: bool
 
 

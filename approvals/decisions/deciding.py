@@ -12,7 +12,7 @@ from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
-from approvals.decisions.rows import locked
+from approvals.decisions.rows import locked, tell
 from approvals.models import Approval, Decision, DecisionType
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
 from approvals.verdicts import Verdict, refusal, right_to, says
@@ -55,6 +55,8 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
         let_clock_go_on(approval, questions.open_about([approval.pk]).get())
     approval.version = approval.version + 1
     approval.save()
+    if approval.state not in Approval.UNDECIDED:
+        tell([approval.pk], verdict.user.pk if verdict.user else None)
     ledger.record(
         ledger.run_chain(approval.run_id),
         f"approval.{'changed' if approval.state in Approval.UNDECIDED else approval.state}",
@@ -96,11 +98,14 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         approval.final_arguments_text = approval.final_digest = approval.final_title = ""
         approval.final_preview_text = ""
     Decision.objects.filter(undone).update(undone_at=Now())
+    was_decided = approval.state in Approval.DECIDED
     if approval.state != Approval.State.ASKED:
         approval.state = Approval.State.PENDING
     approval.decided_at = approval.runs_at = approval.use_by = None
     approval.version += 1
     approval.save()
+    if was_decided:
+        tell([approval.pk], user.pk)
     ledger.record(
         ledger.run_chain(approval.run_id),
         "approval.undone",

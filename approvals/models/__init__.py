@@ -16,7 +16,7 @@ from approvals.models.choices import (
 )
 from approvals.models.events import Event
 from approvals.models.grants import Grant, GrantLimit
-from approvals.models.notifications import Channel, Notification
+from approvals.models.notifications import Channel, Notification, Roundup
 from approvals.models.people import Comment, Delegation
 from approvals.models.rules import Rule, RuleVersion
 
@@ -38,6 +38,7 @@ __all__ = [
     "Notification",
     "Question",
     "Risk",
+    "Roundup",
     "Rule",
     "RuleVersion",
     "Snooze",

@@ -19,6 +19,7 @@ from agentapp.console.settings.sections import ALL
 from agentapp.console.settings.sessions import device
 from agentapp.models import ApiToken, Preferences
 from approvals import absences, ledger
+from approvals.manners import Wish
 from approvals.models import Absence, Event
 
 pytestmark = pytest.mark.django_db
@@ -134,7 +135,7 @@ def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) 
     others = ("handed", "due_soon", "call_failed", "answered", "mentioned", "reminded", "escalated")
     assert one.notifications == {"waiting": ["mail"], **{kind: [] for kind in others}}
     assert (one.quiet_from, one.quiet_until, one.shows_arguments) == (time(22), time(7), True)
-    assert preferences.wanting("waiting") == {dana.pk: "high"}
+    assert preferences.wanting("waiting") == {dana.pk: Wish(frozenset({"mail"}), "high")}
     page = client.get("/settings/notifications/").content.decode()
     assert '<option value="high" selected>High or higher</option>' in page
     assert page.count(" checked") == 2
