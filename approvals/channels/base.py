@@ -50,7 +50,7 @@ class Message:
     to: str = ""
     """The name of the one person it is for, where the channel leads to."""
     answers: str = ""
-    """The receipt of the message that it comes after."""
+    """By what name the message is known that it comes after. Empty: it is the first, or changes the first."""
 
 
 class Channel(Protocol):

@@ -130,8 +130,8 @@ def _refused(code: Any) -> ChannelError:
 
 def _said(message: Message) -> dict[str, Any]:
     """The message as blocks, and as the line that is read where there are none."""
-    struck = {"strike": True} if message.over else {}
-    pieces = [_piece(message.title, **struck, bold=not message.over)]
+    is_so_no_longer = message.over and not message.answers
+    pieces = [_piece(message.title, strike=is_so_no_longer, bold=not is_so_no_longer)]
     if message.became:
         pieces.append(_piece(f"\n{message.became}", bold=True))
     if not message.over:
@@ -139,7 +139,7 @@ def _said(message: Message) -> dict[str, Any]:
     button = {
         "type": "button",
         "action_id": "open",
-        "text": {"type": "plain_text", "text": "See it" if message.became else "See and decide"},
+        "text": {"type": "plain_text", "text": "See it" if message.over else "See and decide"},
         "url": message.link,
     }
     line = f"{message.became}: {message.title}" if message.became else message.title

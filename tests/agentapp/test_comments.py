@@ -9,7 +9,7 @@ from django.db.models.deletion import ProtectedError
 
 from agentapp import actions, preferences
 from agentapp.actions import Refused
-from approvals import comments, ledger
+from approvals import comments, ledger, sending
 from approvals.channels.base import ChannelError
 from approvals.digest import sha256
 from approvals.models import Approval, Comment, Event, Notification

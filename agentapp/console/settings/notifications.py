@@ -48,7 +48,8 @@ def notifications(request: HttpRequest) -> HttpResponse:
         else:
             return saved(request, NOTIFICATIONS)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if refused else HTTPStatus.OK
-    return page(request, NOTIFICATIONS, _context(user, chat, typed) | {"refused": refused}, status)
+    tested = [each.message for each in messages.get_messages(request) if each.extra_tags == TESTED]
+    return page(request, NOTIFICATIONS, _context(user, chat, typed) | {"refused": refused, "tested": tested}, status)
 
 
 @require_POST

@@ -1,18 +1,10 @@
-"""A chat service on loopback, whose address is a secret; and Slack, as far as it is asked."""
+"""A chat service on loopback, whose address is a secret."""
 
-import json
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
-from approvals.channels.slack import SlackChannel
 from tests.webhook_receiver import Receiver
-
-TOKEN = "xoxb-hunter5"
 
 
 @pytest.fixture
@@ -21,73 +13,3 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setenv("CREDENTIAL_CHAT", running.url.replace("http://", "json://someone:hunter3@"))
     yield running
     running.close()
-
-
-@dataclass
-class Slack:
-    """Slack's API over real connections. It keeps its messages, and what it was asked; `answers` come first."""
-
-    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
-    messages: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    answers: list[tuple[int, dict[str, str], Any]] = field(default_factory=list)
-
-    def answer(self, method: str, content: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
-        self.asked.append((method, content))
-        if self.answers:
-            return self.answers.pop(0)
-        if method == "chat.postMessage":
-            # A talk with a person has an id of its own.
-            channel = (
-                content["channel"].replace("U", "D", 1) if content["channel"].startswith("U") else content["channel"]
-            )
-            key = (channel, f"1700000000.{len(self.messages):06}")
-        else:
-            key = (content["channel"], content["ts"])
-            if key not in self.messages:
-                return 200, {}, {"ok": False, "error": "message_not_found"}
-        self.messages[key] = content
-        return 200, {}, {"ok": True, "channel": key[0], "ts": key[1]}
-
-    def text(self) -> list[str]:
-        """What is read of each message: struck text as in ~this~, and where its buttons lead."""
-        return [read(message) for message in self.messages.values()]
-
-
-def read(message: dict[str, Any]) -> str:
-    rich, actions = message["blocks"]
-    [section] = rich["elements"]
-    words = "".join(
-        f"~{piece['text']}~" if piece.get("style", {}).get("strike") else piece["text"] for piece in section["elements"]
-    )
-    return f"{words} [{', '.join(button['text']['text'] for button in actions['elements'])}]"
-
-
-@pytest.fixture
-def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
-    there = Slack()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            there.tokens.append(self.headers["Authorization"])
-            content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            status, headers, said = there.answer(self.path.rpartition("/")[2], content)
-            body = said if isinstance(said, bytes) else json.dumps(said).encode()
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    monkeypatch.setattr(SlackChannel, "api", f"http://127.0.0.1:{server.server_address[1]}/api")
-    monkeypatch.setenv("CREDENTIAL_SLACK", TOKEN)
-    yield there
-    server.shutdown()
-    thread.join()
-    server.server_close()

@@ -14,7 +14,7 @@ from approvals.channels.email import EmailChannel
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
-from tests.approvals.channels.conftest import Slack
+from tests.slack_api import Slack
 from tests.webhook_receiver import Receiver
 
 pytestmark = pytest.mark.django_db
