@@ -129,7 +129,7 @@ def _come_after(notification: Notification) -> str:
     told = thread.filter(state=Notification.State.SENT).values_list("outcome", flat=True).first()
     if became.outcome == (told or Approval.State.PENDING):
         raise _not_sent("what there is to say was said.")
-    more = {"became": _said(became), "over": became.over, "answers": followed.receipt or str(followed.pk)}
+    more = {"became": _said(became), "over": became.over, "answers": followed.receipt or mail.own_id(followed.pk)}
     if notification.user is None:
         assert notification.channel is not None
         message = _message(notification, BECAME, _context(notification, Manners()), **more)
@@ -143,7 +143,7 @@ def _come_after(notification: Notification) -> str:
     if notification.channel is not None:
         message = _message(notification, BECAME, context, to=one.chat_name, **more)
         return channels.open_channel(notification.channel).send(message)
-    own = mail.Thread(mail.own_id(notification.pk), followed.receipt, "person")
+    own = mail.Thread(mail.own_id(notification.pk), more["answers"], "person")
     return mail.send("became", context, [reader.email], thread=own)
 
 

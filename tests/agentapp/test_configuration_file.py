@@ -73,6 +73,11 @@ channels:
     kind: email
     config: {to: [desk@example.test]}
     groups: [leads]
+    follows_up: false
+  people:
+    kind: slack
+    config: {credential: SLACK}
+    personal: true
 webhooks:
   ticket-desk:
     url: https://tickets.example.test/in
@@ -113,7 +118,9 @@ def test_a_file_makes_what_it_says() -> None:
     assert {group.name for group in rule.groups.all()} == {"leads", "approver"}
     assert (rule.approvals_needed, rule.allowed_decisions, rule.hold_seconds) == (2, ["approve", "reject"], 0)
     assert rule.starter_excluded is True
-    assert Channel.objects.get().config == {"to": ["desk@example.test"]}
+    desk, people = Channel.objects.order_by("name")
+    assert (desk.config, desk.follows_up, desk.personal) == ({"to": ["desk@example.test"]}, False, False)
+    assert (people.kind, people.follows_up, people.personal) == ("slack", True, True)
     leads = Group.objects.get(name="leads")
     assert set(leads.permissions.values_list("codename", flat=True)) == {"decide_approval", "view_run"}
 
@@ -307,6 +314,10 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
         ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
         ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
+        (
+            "channels: {c: {kind: email, config: {to: [a@b.example]}, personal: true}}",
+            "channels.c.config: a channel of this kind cannot be for single people",
+        ),
         ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
         ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
         ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),

@@ -1,4 +1,4 @@
-"""One mail about all that waits, for those who want it so: once in a period, of what still waits and is still theirs."""
+"""One mail about all that waits, for those who want it so: once in a period, of what still waits and is theirs."""
 
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
