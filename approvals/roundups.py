@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Min, Q, QuerySet
 
 from approvals import follow_ups, mail, sending
 from approvals.channels.base import ChannelError
@@ -59,14 +59,14 @@ def due_people(limit: int) -> list[int]:
     together = wanted_by(known)
     if not together:
         return []
-    held = rows_of(together).annotate(now=Now()).values_list("user_id", "created_at", "now")
+    held = rows_of(together).order_by("user").values("user").annotate(first=Min("created_at"), now=Now())
     done = dict(Roundup.objects.filter(user__in=together).values_list("user_id", "period"))
-    found = {
+    found = held.values_list("user", "first", "now")
+    return [
         user_id
-        for user_id, created_at, now in held.order_by("created_at")
-        if user_id is not None and _is_due(known[user_id], created_at, now, done.get(user_id))
-    }
-    return sorted(found)[:limit]
+        for user_id, first, now in found
+        if user_id is not None and _is_due(known[user_id], first, now, done.get(user_id))
+    ][:limit]
 
 
 def send(user_id: int) -> bool:

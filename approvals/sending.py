@@ -129,7 +129,11 @@ def _come_after(notification: Notification) -> str:
     told = thread.filter(state=Notification.State.SENT).values_list("outcome", flat=True).first()
     if became.outcome == (told or Approval.State.PENDING):
         raise _not_sent("what there is to say was said.")
-    more = {"became": _said(became), "over": became.over, "answers": followed.receipt or mail.own_id(followed.pk)}
+    more: dict[str, Any] = {
+        "became": _said(became),
+        "over": became.over,
+        "answers": followed.receipt or mail.own_id(followed.pk),
+    }
     if notification.user is None:
         assert notification.channel is not None
         message = _message(notification, BECAME, _context(notification, Manners()), **more)
