@@ -70,6 +70,17 @@ def give_up() -> int:
     return lost.update(state=Notification.State.FAILED, error=error)
 
 
+def queue_again(approval_id: uuid.UUID) -> int:
+    """Queue what was not sent because a request no longer waited: it waits again. Returns how many.
+
+    Belongs into the transaction of that.
+    """
+    kept_back = Notification.objects.filter(
+        approval=approval_id, state=Notification.State.FAILED, follows__isnull=True, error=sending.OVER
+    )
+    return kept_back.update(state=Notification.State.QUEUED, attempts=0, error="")
+
+
 def send(notification_id: uuid.UUID) -> bool:
     """Make one attempt at one notification. False: it is not due, or somebody else makes it, or it failed."""
     claimed = Notification.objects.filter(due(), pk=notification_id).update(attempts=F("attempts") + 1)

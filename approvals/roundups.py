@@ -29,7 +29,6 @@ _TAKES = timedelta(minutes=10)
 ATTEMPTS = 6
 # So many a mail has in words, of so many that are looked at; the inbox has the others.
 LISTED, _LOOKED_AT = 50, 200
-_OVER = "Not sent: the request no longer waits."
 _NOT_THEIRS = "Not sent: they may not decide about it any more."
 
 
@@ -99,12 +98,12 @@ def _free() -> Q:
 
 def _send(user_id: int, rows: list[Notification], period: datetime) -> bool:
     waiting: dict[User, list[Notification]] = {}
-    ended: dict[str, list[uuid.UUID]] = {_OVER: [], _NOT_THEIRS: []}
+    ended: dict[str, list[uuid.UUID]] = {sending.OVER: [], _NOT_THEIRS: []}
     for row in rows:
         assert row.user is not None
         reader = sending.reader_of(row.user, row.approval)
         if row.approval.state not in Approval.UNDECIDED:
-            ended[_OVER].append(row.pk)
+            ended[sending.OVER].append(row.pk)
         elif not reader.is_active or not reader.email or may_decide(reader, row.approval) is not None:
             ended[_NOT_THEIRS].append(row.pk)
         else:
@@ -112,7 +111,7 @@ def _send(user_id: int, rows: list[Notification], period: datetime) -> bool:
     sent: dict[str, list[Notification]] = {}
     for reader, theirs in waiting.items():
         try:
-            sent[_mail(reader, theirs, period, len(ended[_OVER]))] = theirs
+            sent[_mail(reader, theirs, period, len(ended[sending.OVER]))] = theirs
         except ChannelError as error:
             logger.warning("The roundup of user %s failed: %s", user_id, error)
             _failed(theirs, str(error))

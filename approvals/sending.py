@@ -16,6 +16,7 @@ from approvals.models import Approval, Channel, Notification
 from approvals.standing import Refusal, Right, may_decide, right_of
 
 Kind = Notification.Kind
+OVER = "Not sent: the request no longer waits."
 # The templates of a title and of what stands below it.
 type Words = tuple[str, str]
 CHANNEL: Words = ("chat_subject", "chat")
@@ -36,7 +37,7 @@ def send(notification: Notification) -> str:
 def to_channel(notification: Notification) -> str:
     """Tell a channel that a request waits."""
     if notification.approval.state not in Approval.UNDECIDED:
-        raise _not_sent("the request no longer waits.")
+        raise ChannelError(OVER, permanent=True)
     assert notification.channel is not None
     return channels.open_channel(notification.channel).send(message_of(notification))
 
@@ -46,7 +47,7 @@ def to_person(notification: Notification) -> str:
     approval, user = notification.approval, notification.user
     assert user is not None
     if notification.kind in WHILE_WAITING and approval.state not in Approval.UNDECIDED:
-        raise _not_sent("the request no longer waits.")
+        raise ChannelError(OVER, permanent=True)
     mention = notification.kind == Kind.MENTIONED
     # A mention is meant for this person, whoever looks after their queue.
     reader = user if mention else reader_of(user, approval, notification.channel)

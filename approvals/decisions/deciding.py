@@ -12,7 +12,7 @@ from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
-from approvals.decisions.rows import locked, tell
+from approvals.decisions.rows import locked, tell, tell_anew
 from approvals.models import Approval, Decision, DecisionType
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
 from approvals.verdicts import Verdict, refusal, right_to, says
@@ -105,7 +105,7 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     approval.version += 1
     approval.save()
     if was_decided:
-        tell([approval.pk], user.pk)
+        tell_anew(approval.pk, user.pk)
     ledger.record(
         ledger.run_chain(approval.run_id),
         "approval.undone",

@@ -208,6 +208,20 @@ def test_what_was_used_is_no_news_of_its_own(slack: Slack, room: Channel, dana: 
     assert followed() == [("approved", "sent")]
 
 
+def test_whoever_had_not_been_told_yet_is_told_when_it_waits_again(desk: Channel, dana: User) -> None:
+    approval = asked(hold_seconds=5)
+    rows.take(approval, dana)
+    send_all()
+    assert mail.outbox == []
+    rows.undo(approval, dana)
+
+    send_all()
+
+    [message] = mail.outbox
+    assert "waits for a decision" in message.subject
+    assert followed() == []
+
+
 # --- Once ------------------------------------------------------------------------------------------
 
 
