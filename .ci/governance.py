@@ -19,7 +19,7 @@ from agentapp.demo.governance_scenarios import CREDIT_SMALL, WRONG_KETTLES
 from agentapp.demo.scenarios import DAMAGED_KETTLE
 from agentapp.models import ToolExecution, WebhookDelivery, WebhookEndpoint
 from approvals import configuration, delegations, rule_terms, rule_versions
-from approvals.models import Approval, Delegation, Rule, RuleVersion
+from approvals.models import Approval, Delegation, Event, Rule, RuleVersion
 from approvals.standing import Refusal
 
 PARTS = {part.name: part for part in tour.PARTS}
@@ -37,6 +37,18 @@ def _toured(name: str, story: Story) -> Iterator[None]:
 
 def toured(name: str) -> Moment:
     return partial(_toured, name)
+
+
+@contextmanager
+def escalated(story: Story) -> Iterator[None]:
+    """The same, a minute later: those who lead the desk are asked too."""
+    with _toured("escalation", story):
+        taken = Event.objects.filter(type="approval.escalated")
+        for _ in range(600):
+            if taken.exists():
+                break
+            time.sleep(0.2)
+        yield
 
 
 @contextmanager

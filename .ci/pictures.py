@@ -300,7 +300,7 @@ PICTURES = (
     Picture("admin-delivery", "Admin: a delivery", "/admin/agentapp/webhookdelivery/{delivery}/change/", "ada",
             during=governance.told),
     Picture("run-escalated", "A run whose request went to a second group", "{escalation_2}", "ada",
-            during=governance.toured("escalation")),
+            during=governance.escalated),
     Picture("approval-quorum", "A request: one of two has approved", "{quorum_0}", during=governance.toured("quorum")),
     Picture("approval-edited", "A request: the first of two has changed it", "/approvals/{edited}/",
             during=governance.edited),
@@ -327,7 +327,7 @@ PICTURES = (
     Picture("approval-undo", "A request to take something back", "{undo_1}", "nora", during=governance.toured("undo")),
     Picture("run-undone", "A call that is asked to be undone", "{undo_0}", "ada", during=governance.toured("undo")),
     Picture("settings-delegation", "Settings: delegation", "/settings/delegation/", "nora", during=governance.lent),
-    Picture("inbox-unwell", "Inbox: something is down", "/inbox/", during=governance.unwell),
+    Picture("inbox-unwell", "Inbox: something is down", "/inbox/", "ada", during=governance.unwell),
     Picture("batch-done", "Two that were decided together", "/inbox/batch/?pick={credit}&pick={other_credit}",
             then=decide_together),
 )  # fmt: skip
