@@ -296,7 +296,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
-        execution.by_agent = approval.editor_id is None and not approval.is_edited  # type: ignore[attr-defined]
+        execution.by_agent = approval.editor_id is None and not approval.is_edited
         if not subagents.begin(state, execution, text, key):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):

@@ -95,7 +95,9 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
     done, agent = execution.run, execution.run.agent
     # The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
     snapshot = {
-        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "routes": {}, "subagents": [],
+        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "subagents": [],
+        # The rules of the route go for the way back as well.
+        "routes": {done.route: [tool.name]} if done.route else {},
         "tool_choice": "auto",
     }  # fmt: skip
     call = {"id": "undo", "name": tool.name, "arguments": arguments}
@@ -105,6 +107,7 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
             agent_snapshot=snapshot,
             input=why,
             title=f"Undo {execution.name} of {done.reference}"[:200],
+            route=done.route,
             starter=user,
             customer=done.customer,
             script=[
