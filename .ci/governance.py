@@ -73,6 +73,18 @@ def commented(story: Story) -> Iterator[None]:
 
 
 @contextmanager
+def doubted(story: Story) -> Iterator[None]:
+    """Another model has looked at a request, and something does not fit. The demo asks no provider."""
+    if "doubted" not in story.keys:
+        approval = asked(start(WRONG_KETTLES, story.people))
+        said = "The order shows one glass kettle, and the agent speaks of two; the refund is of what two cost."
+        look = {"verdict": "concern", "why": said, "model": "anthropic:claude-sonnet-5"}
+        Approval.objects.filter(pk=approval.pk).update(second_look=look)
+        story.keys["doubted"] = str(approval.pk)
+    yield
+
+
+@contextmanager
 def expired(story: Story) -> Iterator[None]:
     """Nobody decided in time, and the run is paused, so that its agent has not been told."""
     if "expired" not in story.keys:

@@ -307,6 +307,7 @@ PICTURES = (
     Picture("approval-lent", "A request: deciding for somebody", "{totals_1}", during=governance.lent_total),
     Picture("approval-commented", "A request: comments", "/approvals/{commented}/", during=governance.commented,
             then=scroll_to("#comments")),
+    Picture("approval-doubted", "A request: a second look", "/approvals/{doubted}/", during=governance.doubted),
     Picture("approval-expired", "A request: nobody decided in time", "/approvals/{expired}/", "sam",
             during=governance.expired),
     Picture("approval-outside", "A request: values from outside", "{outside_account_0}",

@@ -77,8 +77,8 @@ REQUIREMENTS = (
     ),
     Requirement(
         "9.2.7", 2, "That review cannot be manipulated or bypassed.", "met",
-        "It is a setting that no row, agent or run can change; the call is sent as data, under words of ours; it has no "
-        "tools, can only warn, and people are asked whatever it answers, or where it does not.",
+        "It is a setting that no row, agent or run can change; the call is sent as data, under words of ours; it has "
+        "no tools, can only warn, and people are asked whatever it answers, or where it does not.",
     ),
     Requirement(
         "9.2.8", 3, "An approval is bound to parameters, requester, context and a nonce, and is used once.", "met",
