@@ -223,3 +223,4 @@ class TestTheNameOfAnAgent:
             new = clerk.run(calls(call("s", "send", to="ann")), says("done"))
             told = (clerk.execution(old, "l").reason, clerk.execution(new, "s").allowed_by)
             assert told == ("policy_denied", "")
+
