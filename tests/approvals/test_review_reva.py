@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import connection
 
 from approvals import rule_terms, rule_versions
 from approvals.business_hours import BusinessHours
@@ -59,3 +60,40 @@ def test_a_long_condition_is_refused_and_does_not_end_the_process(condition):
     )
     done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'")
+@pytest.mark.django_db(transaction=True)
+def test_a_group_that_a_rule_comes_to_name_meanwhile_is_not_deleted(monkeypatch):
+    """Without it the rule would be open to everybody who may decide."""
+    import threading
+
+    from django.contrib.auth.models import Group
+    from django.db.models import ProtectedError
+
+    from approvals import configuration
+
+    legal = Group.objects.create(name="Legal")
+    rule = Rule.objects.create(name="pays", tool="pay", verdict="ask")
+    naming = configuration.naming
+
+    def looked(group):
+        """Between the look and the deletion somebody activates a draft that names the group."""
+        found = naming(group)
+
+        def activate():
+            configuration.save(Rule.objects.get(pk=rule.pk), "user:ada", {"groups": [legal]})
+            connection.close()
+
+        other = threading.Thread(target=activate)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+        return found
+
+    monkeypatch.setattr(configuration, "naming", looked)
+    try:
+        configuration.delete(legal, "user:bob")
+    except ProtectedError:
+        pass
+    assert [group.name for group in rule.groups.all()] == ["Legal"]

@@ -39,3 +39,13 @@ def test_a_change_by_which_rejections_count_ends_the_request_or_leaves_it_open_t
         assert approval.state == "rejected"
     else:
         assert take(approval, paul).state == "approved"
+
+
+def test_one_answer_in_the_tools_place_is_no_way_round_the_rejections_that_a_threshold_wants(roles):
+    """deny: 2, and one person ends it by responding: the call does not run, and the model reads their words as data."""
+    payments = Group.objects.create(name="Payments")
+    pia = make_user("pia", "approver")
+    pia.groups.add(payments)
+    terms = ([{"approve": 2, "deny": 2, "groups": [payments.pk], "names": ["Payments"]}],)
+    approval = a_request(terms=terms, groups=(payments.pk,), approvals_needed=2)
+    assert take(approval, pia, "respond").state == "pending"
