@@ -224,3 +224,15 @@ class TestTheNameOfAnAgent:
             told = (clerk.execution(old, "l").reason, clerk.execution(new, "s").allowed_by)
             assert told == ("policy_denied", "")
 
+
+
+class TestATotalOverReads:
+    def test_limits_the_reads_of_one_reply(self, clerk):
+        """Documented as looked at when proposed only; but those before it in the same reply do not count either."""
+        Rule.objects.create(
+            name="few", tool="look_up", verdict="deny", condition="history.count('look_up', '1h', 'run') >= 2"
+        )
+        many = [call(f"r{number}", "look_up", what=str(number)) for number in range(6)]
+        run = clerk.run(calls(*many), says("done"))
+        ran = [n for n in range(6) if clerk.execution(run, f"r{n}").result_status == "ok"]
+        assert len(ran) == 2
