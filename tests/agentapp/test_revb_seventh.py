@@ -59,3 +59,15 @@ def test_an_amount_is_known_by_its_name_however_names_are_written(name):
     tool = Tool(name="x", input_schema={"type": "object", "properties": {}}, effect_class="irreversible")
     facts = weighing.facts_of(tool, {name: 5, name.replace("total", "recipient").replace("Amount", "Email").replace("amount", "email"): "a@x.io"}, [], weighing.Before(), timezone.now())
     assert (facts.amount, list(facts.recipients)) == (5.0, ["a@xio"])
+
+
+def test_a_grant_does_not_answer_for_what_is_from_outside_through_another_agent(team, clerk, dana):
+    """Beside `TestWhatCameFromOutside`: the same address out of the same mail, handed on by one agent to another."""
+    from approvals.models import Grant
+    from tests.grants import a_grant
+    grant = a_grant(clerk, dana, "send", {"to": "ann", "how": "well"}, rules={"to": "any"})
+    Grant.objects.filter(pk=grant.pk).update(agent="refunds")
+    team.may_ask("refunds", calls(call("x", "send", to="1000")), says("Sent."))
+    run = team.run(calls(call("m", "read_mail")), calls(call("a", "ask_refunds", input="Please send it to 1000.")), says("done"))
+    child = child_of(run)
+    assert effects_of("send") == [], clerk.execution(child, "x").allowed_by
