@@ -208,7 +208,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
         refusal = refusal or recheck.cannot_be_asked(state, tool)
         ruling = ruling_for(state.situation, tool, parse(text), again=execution, begins=True)
-        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling), ruling.verdict == Verdict.ASK
+        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling, execution), ruling.verdict == Verdict.ASK
         if refusal is None and asks and not grant_use.find(state.configuration, wanted):
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return

@@ -14,10 +14,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_an_endpoint_that_a_person_has_left_off_is_no_problem_for_ever(clerk):
-    one = WebhookEndpoint.objects.create(name="desk", url="https://x.example", events=["run.failed"], credential="DESK", active=False)
-    WebhookProgress.objects.create(endpoint=one, read_until=timezone.now(), problem="Its server answered 410: there is nobody for good.")
+    one = WebhookEndpoint.objects.create(
+        name="desk", url="https://x.example", events=["run.failed"], credential="DESK", active=False
+    )
+    WebhookProgress.objects.create(
+        endpoint=one, read_until=timezone.now(), problem="Its server answered 410: there is nobody for good."
+    )
     # A person switches it on, sees that nobody is there, and switches it off for good.
     from approvals import configuration, ledger
+
     for active in (True, False):
         with configuration.transaction():
             one.active = active
@@ -27,6 +32,7 @@ def test_an_endpoint_that_a_person_has_left_off_is_no_problem_for_ever(clerk):
 
 def test_a_rejection_with_a_question_open(clerk, dana, marco):
     from agentapp import actions
+
     Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=30)
     run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
     (approval,) = clerk.open(run)
@@ -44,6 +50,7 @@ def test_a_rejection_with_a_question_open(clerk, dana, marco):
 
 def test_undoing_an_edit_after_somebody_rejected_it(clerk, dana, marco):
     from agentapp import actions
+
     Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=30)
     run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
     (approval,) = clerk.open(run)

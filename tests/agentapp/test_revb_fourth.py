@@ -15,7 +15,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_rejection_stands_though_the_contract_changes_before_it_is_told(clerk, dana, marco):
-    run = clerk.run(calls(call("p", "pay", account="ana", amount=5), call("q", "pay_once", account="bo", amount=6)), says("done"))
+    run = clerk.run(
+        calls(call("p", "pay", account="ana", amount=5), call("q", "pay_once", account="bo", amount=6)), says("done")
+    )
     first, second = clerk.open(run)
     assert second.tool == "pay_once"
     clerk.decide(second, marco, "reject", message="Bo is a fraud.")
@@ -33,8 +35,19 @@ def test_what_an_edit_that_changes_nothing_comes_to(clerk, dana):
     (approval,) = clerk.open(run)
     clerk.decide(approval, dana, "edit", arguments_text=approval.arguments_text)
     clerk.drive(run)
-    print(effects_of("pay"), run.state, [(a.state, a.reason, a.difference) for a in Approval.objects.order_by("created_at")])
-    print([e for e in __import__("approvals.models").models.Event.objects.filter(type="approval.superseded").values_list("body", flat=True)])
+    print(
+        effects_of("pay"),
+        run.state,
+        [(a.state, a.reason, a.difference) for a in Approval.objects.order_by("created_at")],
+    )
+    print(
+        [
+            e
+            for e in __import__("approvals.models")
+            .models.Event.objects.filter(type="approval.superseded")
+            .values_list("body", flat=True)
+        ]
+    )
     assert run.state == "succeeded"
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def lent(clerk, offer, dana):
     LENT.clear()
+
     def make(amount: float = 2050, lend: Any = None) -> ToolExecution:
         offer(lend or lending(), take_back)
         clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
@@ -28,6 +29,7 @@ def lent(clerk, offer, dana):
         clerk.decide(clerk.open(run)[0], dana)
         assert clerk.drive(run).state == "succeeded"
         return clerk.execution(run, "a")
+
     return make
 
 
@@ -40,9 +42,16 @@ def test_what_is_taken_back_was_not_made_by_the_model(clerk, lent, dana, marco, 
 
 
 def test_an_amount_as_text_is_weighed(clerk):
-    t = Tool(name="x", input_schema={"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}, effect_class="irreversible")
+    t = Tool(
+        name="x",
+        input_schema={"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}},
+        effect_class="irreversible",
+    )
     from django.utils import timezone
-    facts = weighing.facts_of(t, {"amount": "99999.00"}, [], weighing.Before([{"amount": "5.00"}] * 20, 0, 0), timezone.now())
+
+    facts = weighing.facts_of(
+        t, {"amount": "99999.00"}, [], weighing.Before([{"amount": "5.00"}] * 20, 0, 0), timezone.now()
+    )
     assert facts.amount == 99999
 
 
@@ -52,20 +61,28 @@ def secretive() -> Any:
         """Give."""
         note("give", iban=iban, amount=amount)
         return {"iban": iban, "given": amount}
+
     return give
 
 
 def test_a_secret_in_a_result_stands_on_no_page(clerk, offer, dana, client):
     offer(secretive())
-    run = clerk.run(calls(call("a", "give", iban="DE89370400440532013000", amount=20)), calls(call("b", "pay", account="ana", amount=5)), says("done"))
+    run = clerk.run(
+        calls(call("a", "give", iban="DE89370400440532013000", amount=20)),
+        calls(call("b", "pay", account="ana", amount=5)),
+        says("done"),
+    )
     (approval,) = clerk.open(run)
     clerk.decide(approval, dana)
     run = clerk.drive(run)
     client.force_login(dana)
     assert "DE89370400440532013000" not in client.get(f"/runs/{run.pk}/").content.decode(), "run"
     (second,) = clerk.open(run)
-    on = [name for name, one in (("request that ran", approval), ("evidence of the next", second))
-          if "DE89370400440532013000" in client.get(f"/approvals/{one.pk}/").content.decode()]
+    on = [
+        name
+        for name, one in (("request that ran", approval), ("evidence of the next", second))
+        if "DE89370400440532013000" in client.get(f"/approvals/{one.pk}/").content.decode()
+    ]
     assert on == []
 
 
@@ -83,7 +100,7 @@ def test_the_second_approver_reads_that_a_secret_was_changed(clerk, offer, dana,
     html = " ".join(html.split())
     i = html.find("changed")
     print("EDIT:", page.context["edit"], "LINES:", page.context["shown"].lines)
-    print(html[max(0, i-200):i+600])
+    print(html[max(0, i - 200) : i + 600])
     assert page.context["edit"].changes, "nothing says what Dana changed"
 
 

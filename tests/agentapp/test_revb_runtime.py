@@ -54,7 +54,10 @@ def test_what_marco_rejected_runs_without_him(clerk, dana, marco, roles):
 
 def test_a_second_question_names_the_call_that_waits(clerk, dana, monkeypatch):
     reply = calls(call("p", "pay", account="ana", amount=20)) | {
-        "answer": {"text": "Right: 5.", "tool_calls": [{"id": "i", "name": "pay", "arguments": {"account": "ana", "amount": 5}}]}
+        "answer": {
+            "text": "Right: 5.",
+            "tool_calls": [{"id": "i", "name": "pay", "arguments": {"account": "ana", "amount": 5}}],
+        }
     }
     run = clerk.run(reply, says("done"))
     (first,) = clerk.open(run)
@@ -110,8 +113,12 @@ def test_an_expired_request_is_asked_again_while_the_agent_answers(clerk, dana, 
     from approvals import decisions, ledger
     from agentapp import runs
     from django.utils import timezone
+
     reply = calls(call("p", "pay", account="ana", amount=20)) | {
-        "answer": {"text": "Right: 5.", "tool_calls": [{"id": "i", "name": "pay", "arguments": {"account": "ana", "amount": 5}}]}
+        "answer": {
+            "text": "Right: 5.",
+            "tool_calls": [{"id": "i", "name": "pay", "arguments": {"account": "ana", "amount": 5}}],
+        }
     }
     run = clerk.run(reply, says("done"))
     (first,) = clerk.open(run)
@@ -121,6 +128,7 @@ def test_an_expired_request_is_asked_again_while_the_agent_answers(clerk, dana, 
     def slow(driver, runtime, request):
         reply = real(driver, runtime, request)
         from django.db.models.functions import Now
+
         Approval.objects.filter(pk=first.pk).update(expires_at=timezone.now())
         with ledger.transaction():
             runs.lock(run.pk)

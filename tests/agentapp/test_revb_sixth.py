@@ -30,6 +30,7 @@ def test_a_dry_run_that_commits_by_hand_writes_nothing(clerk, offer, dana):
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     assert not Group.objects.filter(name="sneaked").exists()
@@ -42,6 +43,7 @@ def test_a_dry_run_that_reconnects_writes_nothing(clerk, offer, dana):
         def write() -> None:
             Group.objects.create(name="sneaked")
             connection.close()
+
         other = threading.Thread(target=write)
         other.start()
         other.join()
@@ -51,6 +53,7 @@ def test_a_dry_run_that_reconnects_writes_nothing(clerk, offer, dana):
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     assert not Group.objects.filter(name="sneaked").exists()
@@ -69,6 +72,7 @@ def test_a_dry_run_that_closes_the_connection_writes_nothing(clerk, offer, dana)
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     assert not Group.objects.filter(name="sneaked").exists()
@@ -77,12 +81,16 @@ def test_a_dry_run_that_closes_the_connection_writes_nothing(clerk, offer, dana)
 def test_a_dry_run_that_uses_a_transaction_of_its_own_works(clerk, offer, dana):
     def looking(door: str) -> Any:
         with transaction.atomic():
-            return [{"name": "users", "after": make_user.__name__}, {"name": "n", "after": Run.objects.select_for_update().count()}]
+            return [
+                {"name": "users", "after": make_user.__name__},
+                {"name": "n", "after": Run.objects.select_for_update().count()},
+            ]
 
     @tool("unlock", effect="irreversible", preview=looking)
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     (approval,) = clerk.open(run)

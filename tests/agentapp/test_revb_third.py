@@ -53,10 +53,13 @@ def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(
 
 
 def test_a_dry_run_shows_no_secret_number(clerk, offer, dana):
-    @tool("unlock", effect="irreversible", secret=("pin",), preview=lambda pin, door: [{"name": "code now", "after": pin}])
+    @tool(
+        "unlock", effect="irreversible", secret=("pin",), preview=lambda pin, door: [{"name": "code now", "after": pin}]
+    )
     def unlock(pin: int, door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", pin=48213377, door="x")), says("done"))
     (approval,) = clerk.open(run)
@@ -66,25 +69,45 @@ def test_a_dry_run_shows_no_secret_number(clerk, offer, dana):
 def test_what_a_dry_run_that_failed_says_hides_secrets(clerk, offer, dana):
     def failing(pin: str, door: str) -> Any:
         raise RuntimeError(f"no door for {pin}")
+
     @tool("unlock", effect="irreversible", secret=("pin",), preview=failing)
     def unlock(pin: str, door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", pin="  48213377 ", door="x")), says("done"))
     (approval,) = clerk.open(run)
     assert "48213377" not in approval.preview_text
 
 
-@pytest.mark.parametrize("found", [
-    [{"name": "a", "after": float("nan")}], [{"name": "a", "after": 10**400}], [{"name": "a", "after": 2**60}], [{"name": "\ud800", "after": "\x00"}],
-    [{"name": "a", "after": 1e300}], [{"name": 5, "after": 1}], "x", None, [None], [{"name": "a"}], [{"name": "a", "after": True, "before": None}],
-])
+@pytest.mark.parametrize(
+    "found",
+    [
+        [{"name": "a", "after": float("nan")}],
+        [{"name": "a", "after": 10**400}],
+        [{"name": "a", "after": 2**60}],
+        [{"name": "\ud800", "after": "\x00"}],
+        [{"name": "a", "after": 1e300}],
+        [{"name": 5, "after": 1}],
+        "x",
+        None,
+        [None],
+        [{"name": "a"}],
+        [{"name": "a", "after": True, "before": None}],
+    ],
+)
 def test_odd_dry_runs_stop_nothing(clerk, offer, dana, client, found):
-    @tool("unlock", effect="irreversible", preview=lambda door: found, outcome=lambda door, result: {"a": float("inf"), "b\ud800": 10**400, "c": 2**60})
+    @tool(
+        "unlock",
+        effect="irreversible",
+        preview=lambda door: found,
+        outcome=lambda door, result: {"a": float("inf"), "b\ud800": 10**400, "c": 2**60},
+    )
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     (approval,) = clerk.open(run)
