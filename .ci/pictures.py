@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import governance
 import story
 from playwright.sync_api import Page
 
@@ -35,6 +36,14 @@ def press(*keys: str) -> Callable[[Page], None]:
         page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
         for key in keys:
             page.keyboard.press(key)
+        page.wait_for_timeout(300)
+
+    return then
+
+
+def scroll_to(selector: str) -> Callable[[Page], None]:
+    def then(page: Page) -> None:
+        page.locator(selector).scroll_into_view_if_needed()
         page.wait_for_timeout(300)
 
     return then
@@ -282,6 +291,44 @@ PICTURES = (
     Picture("admin-run", "Admin: a run", "/admin/agentapp/run/{done_run}/change/", person="ada"),
     Picture("admin-events", "Admin: the ledger", "/admin/approvals/event/", person="ada"),
     Picture("admin-delete", "Admin: deleting a rule", "/admin/approvals/rule/{rule}/delete/", person="ada"),
+    Picture("admin-versions", "Admin: a draft of a rule", "/admin/approvals/rule/{rule}/versions/", "ada",
+            during=governance.drafted, main=True),
+    Picture("admin-webhooks", "Admin: webhook endpoints", "/admin/agentapp/webhookendpoint/", "ada",
+            during=governance.told),
+    Picture("admin-webhook", "Admin: a webhook endpoint", "/admin/agentapp/webhookendpoint/{endpoint}/change/", "ada",
+            during=governance.told),
+    Picture("admin-delivery", "Admin: a delivery", "/admin/agentapp/webhookdelivery/{delivery}/change/", "ada",
+            during=governance.told),
+    Picture("run-escalated", "A run whose request went to a second group", "{escalation_2}", "ada",
+            during=governance.escalated),
+    Picture("approval-quorum", "A request: one of two has approved", "{quorum_0}", during=governance.toured("quorum")),
+    Picture("approval-edited", "A request: the first of two has changed it", "/approvals/{edited}/",
+            during=governance.edited),
+    Picture("approval-lent", "A request: deciding for somebody", "{totals_1}", during=governance.lent_total),
+    Picture("approval-commented", "A request: comments", "/approvals/{commented}/", during=governance.commented,
+            then=scroll_to("#comments")),
+    Picture("approval-doubted", "A request: a second look", "/approvals/{doubted}/", during=governance.doubted),
+    Picture("approval-expired", "A request: nobody decided in time", "/approvals/{expired}/", "sam",
+            during=governance.expired),
+    Picture("approval-outside", "A request: values from outside", "{outside_account_0}",
+            during=governance.toured("outside-account"), main=True),
+    Picture("approval-stale", "A request: the world has changed", "{stale_world_0}",
+            during=governance.toured("stale-world"), main=True),
+    Picture("approval-superseded", "A request: set aside", "{stale_world_1}", "ada",
+            during=governance.toured("stale-world")),
+    Picture("approval-again", "A request: another proposal for an answer", "{ask_0}",
+            during=governance.toured("ask"), main=True),
+    Picture("approval-total", "A request: a rule that counts", "{totals_1}", "nora",
+            during=governance.toured("totals")),
+    Picture("grants", "Grants", "/grants/", during=governance.given, main=True),
+    Picture("grant", "A grant", "{grant_2}", during=governance.given),
+    Picture("grant-new", "Allowing calls like one for a while", "/approvals/{credit}/grant/", main=True),
+    Picture("run-granted", "A call that ran under a grant", "{grant_0}", "ada", during=governance.given),
+    Picture("undo-call", "Asking for a call to be undone", "/calls/{given}/undo/", during=governance.given),
+    Picture("approval-undo", "A request to take something back", "{undo_1}", "nora", during=governance.toured("undo")),
+    Picture("run-undone", "A call that is asked to be undone", "{undo_0}", "ada", during=governance.toured("undo")),
+    Picture("settings-delegation", "Settings: delegation", "/settings/delegation/", "nora", during=governance.lent),
+    Picture("inbox-unwell", "Inbox: something is down", "/inbox/", "ada", during=governance.unwell),
     Picture("batch-done", "Two that were decided together", "/inbox/batch/?pick={credit}&pick={other_credit}",
             then=decide_together),
 )  # fmt: skip

@@ -31,6 +31,7 @@ from agentapp.importing import pending
 from agentapp.importing.planning import Given
 from agentapp.models import Agent, Breaker, Guideline, Run, Tool, ToolExecution, ToolSource
 from approvals import absences, claims, configuration, ledger
+from approvals.digest import canonical, parse
 from approvals.models import Approval, Rule
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "tests" / "documents" / "github.json"
@@ -140,9 +141,10 @@ def ended(run: Run) -> None:
     client.wait_for("a run to end", Run.objects.filter(pk=run.pk, state__in=Run.FINAL).first)
 
 
-def decide(approval: Approval, kind: str, user: User, message: str = "") -> None:
+def decide(approval: Approval, kind: str, user: User, message: str = "", changes: dict[str, Any] | None = None) -> None:
     digest = approval.final_digest or approval.action_digest
-    new = actions.NewDecision(uuid.uuid4(), kind, approval.version, digest, message=message)
+    text = canonical({**parse(approval.arguments_text), **changes}) if changes else ""
+    new = actions.NewDecision(uuid.uuid4(), kind, approval.version, digest, text, message)
     actions.decide(approval.pk, new, user)
 
 

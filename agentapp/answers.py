@@ -132,8 +132,7 @@ def _change_note(execution: ToolExecution) -> str:
     if not changed:
         return ""
     listed = "; ".join(f"{name} from {_plain(was)} to {_plain(now)}" for name, was, now in changed)
-    # As `transcript` reads it, or the executor has just seen it: asked about its call, the agent proposed another.
-    if getattr(execution, "by_agent", False):
+    if execution.by_agent:
         return f"You changed the call when a person asked about it: {listed}. What you proposed first did not run."
     return f"A person changed the call before it ran: {listed}. What you proposed did not run; do not repeat it."
 

@@ -208,7 +208,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
         refusal = refusal or recheck.cannot_be_asked(state, tool)
         ruling = ruling_for(state.situation, tool, parse(text), again=execution, begins=True)
-        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling), ruling.verdict == Verdict.ASK
+        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling, execution), ruling.verdict == Verdict.ASK
         if refusal is None and asks and not grant_use.find(state.configuration, wanted):
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
@@ -296,7 +296,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
-        execution.by_agent = approval.editor_id is None and not approval.is_edited  # type: ignore[attr-defined]
+        execution.by_agent = approval.editor_id is None and not approval.is_edited
         if not subagents.begin(state, execution, text, key):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):

@@ -137,5 +137,5 @@ def _why(error: Exception, tool: Tool, arguments: dict[str, Any]) -> str:
         return f"no answer in {PREVIEW_SECONDS} s"
     if isinstance(error, TriedToWrite):
         return "it tried to write, which a dry run may not"
-    words = str(error) if isinstance(error, Unusable) else f"{type(error).__name__}: {error}"
+    words = str(error) if isinstance(error, Unusable | base.ToolError) else f"{type(error).__name__}: {error}"
     return str(_shown(words, secret_texts(arguments, tool.secret_fields)))

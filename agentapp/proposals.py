@@ -23,6 +23,7 @@ from agentapp import (
     grant_use,
     provenance,
     runs,
+    weighing,
 )
 from agentapp.compilers import Earlier
 from agentapp.executions import Proposal
@@ -231,10 +232,21 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
     return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not found)
 
 
-def wanted_of(situation: Situation, tool: Tool, arguments: dict[str, Any], ruling: Ruling) -> Wanted:
-    """A call as grants see it, with the arguments that hold what came from outside: found once, if anybody asks."""
-    outside = cache(lambda: tuple(provenance.from_outside(origins_for(situation, tool, arguments))))
-    return grant_use.wanted(situation.run, tool, arguments, ruling, outside)
+def wanted_of(
+    situation: Situation,
+    tool: Tool,
+    arguments: dict[str, Any],
+    ruling: Ruling,
+    execution: ToolExecution | None = None,
+) -> Wanted:
+    """A call as grants see it, with what came from outside and how risky that makes it: found once, if anybody asks.
+
+    `execution`: its row, where it has one by now.
+    """
+    run, origins = situation.run, cache(lambda: origins_for(situation, tool, arguments))
+    outside = cache(lambda: tuple(provenance.from_outside(origins())))
+    weighed = cache(lambda: weighing.risk_of(run, tool, ruling.risk, arguments, origins(), execution))
+    return grant_use.wanted(run, tool, arguments, ruling, outside, weighed)
 
 
 def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution) -> tuple[str, str]:

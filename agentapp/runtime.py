@@ -28,9 +28,6 @@ log = logging.getLogger(__name__)
 AT_ONCE = 8
 """Questions of one step that wait for models at the same time."""
 
-# These say that one request cannot be answered, or cannot be sent from here; not that the model fails.
-_NOT_THE_MODELS = {"rejected", "context_window", "content_filter", "not_configured", "unknown_model"}
-
 
 class DriveRuntime:
     """The models of one run."""
@@ -163,7 +160,7 @@ def _reply_or_error(request: llm.Request) -> Reply | ModelError:
 
 
 def _count_failure(things: Sequence[Thing], error: ModelError) -> None:
-    if error.code not in _NOT_THE_MODELS:
+    if error.is_failure:
         with ledger.transaction():
             breakers.failed(things[0], str(error))
 

@@ -57,6 +57,9 @@ APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
 # Within which time somebody should decide where a rule says nothing of it. 0: no target.
 APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
+# A model that looks at calls of this risk and above before people do, as in openai:gpt-5. Empty: none does.
+SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
+SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # An approval that the workers could not use in this time is asked again.
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)

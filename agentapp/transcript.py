@@ -34,8 +34,9 @@ def load_steps(run: Run) -> list[StepRows]:
     # Asked about its call, the agent may have proposed another: then what people approved is as they were asked.
     own = Q(approval__editor__isnull=True, executed_text=F("approval__arguments_text"))
     calls = run.executions.select_related("tool__source", "replay_of__tool", "evaluation").annotate(
-        by_agent=Case(When(own, approval__isnull=False, then=True), default=False)
+        as_asked=Case(When(own, approval__isnull=False, then=True), default=False)
     )
     for execution in calls.order_by("step__number", "index"):
+        execution.by_agent = execution.as_asked
         steps[execution.step_id].executions.append(execution)
     return list(steps.values())

@@ -41,7 +41,7 @@ def hindrance(execution: ToolExecution) -> str:
     return ""
 
 
-def undo_call(execution_id: uuid.UUID, why: str, user: User) -> Run:
+def undo_call(execution_id: uuid.UUID, why: str, user: User, via: str = "") -> Run:
     """Propose the call that takes another back. Once for each call; people decide whether it runs."""
     seen = auth.visible_runs(user)
     execution = (
@@ -60,7 +60,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User) -> Run:
     try:
         with ledger.transaction():
             runs.lock(execution.run_id)
-            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user)
+            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, via)
     except IntegrityError as error:
         if not Run.objects.filter(undoes=execution).exists():
             raise
@@ -91,11 +91,13 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     return tool, arguments
 
 
-def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User) -> Run:
+def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User, via: str) -> Run:
     done, agent = execution.run, execution.run.agent
     # The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
     snapshot = {
-        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "routes": {}, "subagents": [],
+        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "subagents": [],
+        # The rules of the route go for the way back as well.
+        "routes": {done.route: [tool.name]} if done.route else {},
         "tool_choice": "auto",
     }  # fmt: skip
     call = {"id": "undo", "name": tool.name, "arguments": arguments}
@@ -105,6 +107,7 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
             agent_snapshot=snapshot,
             input=why,
             title=f"Undo {execution.name} of {done.reference}"[:200],
+            route=done.route,
             starter=user,
             customer=done.customer,
             script=[
@@ -114,6 +117,6 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
             undoes=execution,
         )
     )
-    executions.record(execution, "undo_asked", {"run": str(run.pk), "by": tool.name}, ledger.actor_of(user))
+    executions.record(execution, "undo_asked", {"run": str(run.pk), "by": tool.name}, ledger.actor_of(user, via))
     transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return run

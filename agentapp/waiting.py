@@ -8,12 +8,13 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agentapp import cards, executions, recheck, runs, subagents, switches, weighing
+from agentapp import budgets, cards, executions, recheck, runs, second_look, subagents, switches, weighing
 from agentapp.executions import Outcome
-from agentapp.messages import StopSignal, ToolResult
+from agentapp.messages import StopSignal, ToolResult, Usage
 from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.reasons import Reason, StopReason
+from agentapp.second_look import SecondLook
 from agentapp.state import RunState
 from agentapp.tools.arguments import effective
 from agentapp.transcript import StepRows
@@ -83,9 +84,13 @@ def hold(state: RunState, rows: StepRows) -> bool:
         weighed = _weighed(situation, execution, tool, asked_for)
         kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
         made.append(cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind))
+    looks = [second_look.take(state, card) for card in made]
+    made = [replace(card, second_look=look.said) if look else card for card, look in zip(made, looks, strict=True)]
     audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()
+        for look in filter(None, looks):
+            _pay(run, look)
         if run.is_told_to_stop or _first_was_decided(rows):
             return False
         state.refresh_configuration()
@@ -102,6 +107,13 @@ def hold(state: RunState, rows: StepRows) -> bool:
         runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=wake_at)
         transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
+
+
+def _pay(run: Run, look: SecondLook) -> None:
+    """What a look took counts to the run, whatever becomes of the request."""
+    if look.usage != Usage():
+        runs.add_usage(run, look.usage)
+        budgets.spend(run, look.usage.cost)
 
 
 def _first_was_decided(rows: StepRows) -> bool:

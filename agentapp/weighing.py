@@ -43,11 +43,14 @@ class Before:
     rejected: int = 0
 
 
-def before(run: Run, tool: Tool, execution: ToolExecution) -> Before:
-    """What this tool's latest calls were about, and how people took those of this agent. One query."""
+def before(run: Run, tool: Tool, execution: ToolExecution | None) -> Before:
+    """What this tool's latest calls were about, and how people took those of this agent. One query.
+
+    `execution`: the call itself, where it has a row by now.
+    """
+    others = ToolExecution.objects.filter(tool=tool)
     rows = (
-        ToolExecution.objects.filter(tool=tool)
-        .exclude(pk=execution.pk)
+        (others.exclude(pk=execution.pk) if execution is not None else others)
         .order_by("-proposed_at")
         .values_list("executed_text", "result_status", "reason", "approval", "run__agent")[:MOST_CALLS]
     )
@@ -81,6 +84,19 @@ def weigh(
     people = terms.people or given in (Risk.HIGH, Risk.CRITICAL)
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
+
+
+def risk_of(
+    run: Run,
+    tool: Tool,
+    ruled: str,
+    arguments: Mapping[str, Any],
+    origins: list[dict[str, Any]],
+    execution: ToolExecution | None,
+) -> str:
+    """The risk people would be asked about a call with. One query."""
+    facts = facts_of(tool, arguments, origins, before(run, tool, execution), timezone.now())
+    return risk.higher(ruled, risk.assess(facts).risk)
 
 
 def facts_of(

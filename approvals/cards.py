@@ -59,6 +59,7 @@ class Card:
     supersedes_id: uuid.UUID | None = None
     editor_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
+    second_look: dict[str, str] = field(default_factory=dict)
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -107,6 +108,7 @@ def pending(card: Card, now: datetime) -> Approval:
         risk=card.risk,
         risk_factors=card.risk_factors,
         provenance=card.provenance,
+        second_look=card.second_look,
         allowed_decisions=list(card.allowed_decisions),
         approvals_needed=card.approvals_needed,
         terms=list(card.terms),

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group
 
 from approvals import configuration
 from approvals.digest import canonical, sha256
+from approvals.escalation import groups_named
 from approvals.models import Rule
 
 GROUPS = "groups"
@@ -37,6 +38,12 @@ def terms_of(rule: Rule, groups: Collection[str] | None = None) -> dict[str, Any
     said = configuration.describe(rule)
     terms = {name: value for name, value in said.items() if name not in Rule.IDENTITY}
     return {**terms, GROUPS: sorted(groups if groups is not None else terms.get(GROUPS, []))}
+
+
+def named_in(terms: dict[str, Any]) -> set[str]:
+    """The groups that terms know by name alone."""
+    counted = {entry.get("group", "") for entry in terms.get("thresholds", []) if isinstance(entry, dict)}
+    return {*terms.get(GROUPS, []), *groups_named(terms.get("escalation")), *counted} - {""}
 
 
 def digest_of(terms: dict[str, Any]) -> str:

@@ -54,6 +54,16 @@ def may_delete(rule: Rule) -> bool:
     return rule.version == 0 or not rule.active or rule.verdict == Verdict.ALLOW
 
 
+def naming(group: str) -> list[Rule]:
+    """The rules whose thresholds or steps, or whose draft, know a group by this name. Renamed, they would lose it."""
+    drafts = RuleVersion.objects.filter(state__in=RuleVersion.OPEN).select_related("rule")
+    found = {
+        rule.pk: rule for rule in Rule.objects.all() if group in rule_terms.named_in(rule_terms.terms_of(rule, ()))
+    }
+    found |= {draft.rule_id: draft.rule for draft in drafts if group in rule_terms.named_in(draft.terms)}
+    return sorted(found.values(), key=lambda rule: rule.name)
+
+
 # --- Drafts --------------------------------------------------------------------------------------
 
 

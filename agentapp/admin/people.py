@@ -6,6 +6,7 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.usersessions.models import UserSession
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
@@ -16,7 +17,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from agentapp import account_changes, factors
-from approvals import configuration, ledger
+from approvals import configuration, ledger, rule_versions
 from approvals.admin_pages import RecordedAdmin, actor_of
 
 # Providers are configured in the environment; secrets and sessions of people are nobody's to read or edit here.
@@ -77,15 +78,29 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
         return response
 
 
+class GroupForm(forms.ModelForm):
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        was = self.initial.get("name", name)
+        if was != name and (rules := rule_versions.naming(was)):
+            listed = ", ".join(rule.name for rule in rules[:5])
+            raise forms.ValidationError(
+                f"Thresholds, steps or drafts know this group by its name: {listed}. Let them name another group first."
+            )
+        return name
+
+
 @admin.register(Group)
 class GroupAdmin(RecordedAdmin, DjangoGroupAdmin):
+    form = GroupForm
     filter_horizontal = []
     about = "Roles and teams. A group's rights are its members'; rules and channels name groups."
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """A rule or request without its group would be open to everybody, so such a group stays."""
         listed, counts, missing, protected = super().get_deleted_objects(objs, request)
-        named = [f"{type(row)._meta.verbose_name} {row}" for group in objs for row in configuration.naming(group)]
+        rows = [row for group in objs for row in (*configuration.naming(group), *rule_versions.naming(group.name))]
+        named = list(dict.fromkeys(f"{type(row)._meta.verbose_name} {row}" for row in rows))
         return listed, counts, missing, [*protected, *named]
 
 

@@ -126,6 +126,14 @@ class RiskFactor(BaseModel):
     words: str
 
 
+class SecondLookOut(BaseModel):
+    """What another model said of a risky call before people were asked."""
+
+    verdict: str = Field(description="`concern`, `nothing`, or `unavailable`: no look could be taken.")
+    why: str = Field(description="The model's own words: a claim. Or why there was no look.")
+    model: str
+
+
 class QuestionOut(BaseModel):
     """What somebody asked before deciding."""
 
@@ -168,6 +176,7 @@ class ApprovalDetail(ApprovalOut):
         description="A dry run of what would run now: `lines` of {name, before, after}, or `unavailable`, why there "
         "are none. Null: the tool makes none."
     )
+    second_look: SecondLookOut | None = Field(description="Null: none was wanted, see `SECOND_LOOK_MODEL`.")
     condition: str | None = Field(description="What the rule looked at.")
     rule_values: list[RuleValue] = Field(description="What it found there; secrets are masked.")
     risk_factors: list[RiskFactor] = Field(description="What speaks for its risk. They raise what a rule says.")

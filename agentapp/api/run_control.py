@@ -1,16 +1,17 @@
-"""What is done to a run: stop it, put it aside, let it go on, try it again."""
+"""What is done to a run: stop it, put it aside, let it go on, try it again; ask people again, take a call back."""
 
 import uuid
 from typing import Annotated
 
 from ninja import Header, Router
 from ninja.responses import Status
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from agentapp import actions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import problems
 from agentapp.api.runs import MAX_VERSION, Key, RunDetail, run_detail, visible_run, whole_run
+from agentapp.undoing import MAX_WHY_CHARS
 
 router = Router(tags=["Runs"])
 
@@ -90,3 +91,41 @@ def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     visible_run(request, run_id)
     actions.resume_run(run_id, person(request))
     return run_detail(whole_run(run_id))
+
+
+@router.post(
+    "/approvals/{approval_id}/ask_again",
+    auth=Bearer("runs:create"),
+    response={200: RunDetail, **problems(403, 404, 409)},
+    operation_id="ask_again",
+    summary="Ask people again",
+)
+def ask_again(request: ApiRequest, approval_id: uuid.UUID) -> RunDetail:
+    """Makes a new request of one that nobody decided in time, as long as its agent has not been told so. For whoever
+    may decide about it, and whoever started its run. Answers with the run.
+    """
+    run = actions.ask_again(approval_id, person(request), f"api {request.auth.prefix}")
+    return run_detail(whole_run(run.pk))
+
+
+class UndoIn(BaseModel):
+    """Why a call is to be taken back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    why: StrictStr = Field(min_length=1, max_length=MAX_WHY_CHARS, description="Whoever decides reads it.")
+
+
+@router.post(
+    "/tool-executions/{execution_id}/undo",
+    auth=Bearer("runs:create"),
+    response={201: RunDetail, **problems(403, 404, 409, 422)},
+    operation_id="undo_call",
+    summary="Ask for a call to be taken back",
+)
+def undo_call(request: ApiRequest, execution_id: uuid.UUID, body: UndoIn) -> Status[RunDetail]:
+    """Starts a run that proposes the call which takes this one back. It waits for people, and neither the token's
+    person nor whoever started the first run decides about it. Once for each call.
+    """
+    run = actions.undo_call(execution_id, body.why, person(request), f"api {request.auth.prefix}")
+    return Status(201, run_detail(whole_run(run.pk)))

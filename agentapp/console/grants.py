@@ -143,7 +143,7 @@ def _form(asked: Asked, user: User, posted: QueryDict | None, refused: actions.R
         constraints = masked_constraints(terms.constraints, found.secret_fields)
         means = {"words": granted.in_words(constraints), "covered": covered(asked, terms, user), "terms": terms}
         means["limits"] = [(_of(kind, name), granted.plain(most)) for kind, name, most in terms.limits]
-    arguments = [_argument(name, value, found, typed, refused) for name, value in asked.arguments.items()]
+    arguments = [_argument(name, asked, typed, refused) for name in asked.arguments]
     counts = [(kind, typed.counts.get(kind, "")) for kind in asked.counted]
     return {
         "approval": found,
@@ -181,9 +181,10 @@ def _typed(post: QueryDict) -> actions.NewGrant:
     )
 
 
-def _argument(
-    name: str, value: Any, found: Approval, typed: actions.NewGrant, refused: actions.Refused | None
-) -> Argument:
+def _argument(name: str, asked: Asked, typed: actions.NewGrant, refused: actions.Refused | None) -> Argument:
+    found, value = asked.approval, asked.arguments[name]
+    properties = asked.tool.input_schema.get("properties", {}) if asked.tool is not None else {}
+    schema = properties.get(name, {})
     shown = masked({name: value}, found.secret_fields)[name]
     number = granted.number_of(value)
     fields = (name, f"limit:{name}")
@@ -191,12 +192,20 @@ def _argument(
         name=name,
         shown=shown if isinstance(shown, str) else canonical(shown),
         is_secret=_holds_secret(name, {name: value}, found),
-        is_number=number is not None,
+        is_number=number is not None and _is_amount(name, value, schema),
         rule=typed.rules.get(name, granted.IS),
         most=typed.most.get(name, granted.plain(number) if number is not None else ""),
         sum=typed.sums.get(name, ""),
         error=refused.message if refused is not None and refused.field in fields else "",
     )
+
+
+def _is_amount(name: str, value: Any, schema: dict[str, Any]) -> bool:
+    """Whether it makes sense to say of a number how large it may be: the number of a customer is no amount."""
+    if name.lower() == "id" or name.endswith(("_id", "Id")):
+        return False
+    kinds = {kind for each in (schema, *schema.get("anyOf", ())) for kind in [each.get("type")] if kind}
+    return not isinstance(value, str) or "number" in kinds or "." in value
 
 
 def _holds_secret(name: str, arguments: dict[str, Any], found: Approval) -> bool:

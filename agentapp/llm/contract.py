@@ -5,6 +5,8 @@ from typing import Any
 
 from agentapp.messages import ChatMessage, ToolSpec
 
+_OF_THE_REQUEST = frozenset(("rejected", "context_window", "content_filter", "not_configured", "unknown_model"))
+
 
 @dataclass(frozen=True)
 class Request:
@@ -36,3 +38,8 @@ class ModelError(Exception):
     ) -> None:
         super().__init__(message)
         self.retryable, self.retry_after, self.code = retryable, retry_after, code
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the model fails, and not this one request, which cannot be answered or cannot be sent from here."""
+        return self.code not in _OF_THE_REQUEST

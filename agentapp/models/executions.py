@@ -33,6 +33,8 @@ class ToolExecution(models.Model):
         FATAL_ERROR = "fatal_error", "Error"
 
     ANSWERED = (State.FINISHED, State.CANCELLED)
+    by_agent = False
+    """No column: whether what ran instead of the proposal is the agent's own. Read with a run's steps."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions")

@@ -75,6 +75,11 @@ class Approval(models.Model):
     provenance = models.JSONField(
         default=list, help_text="Where each value came from: [{path, origin, source, step, call, ref, quote, part}]."
     )
+    second_look = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What another model said of it: {verdict, why, model}. A claim; it decides nothing.",
+    )
     allowed_decisions = models.JSONField(default=every_decision)
     approvals_needed = models.PositiveSmallIntegerField(default=1)
     terms = models.JSONField(

@@ -99,6 +99,13 @@ class TestBeforePeopleDecide:
         assert run.state == "succeeded"
         assert compared(clerk, approval) is None
 
+    def test_what_a_tool_says_to_people_is_said_in_its_words(self, clerk, offer):
+        def broken(account: str) -> list[dict[str, Any]]:
+            raise ToolError("the bank is closed")
+
+        offer(withdrawing(broken))
+        assert said(asked(clerk).preview_text) == {"unavailable": "the bank is closed"}
+
     def test_one_that_tries_to_write_changes_nothing_and_says_so(self, clerk, offer):
         def writes(account: str) -> list[dict[str, Any]]:
             User.objects.create_user(f"made-for-{account}")

@@ -179,3 +179,13 @@ def test_a_simulation_of_terms_that_changed_meanwhile_is_not_kept(ada: User, pay
     before = ledger.height()
     assert not isinstance(simulating.simulate(seen, ada, timezone.now()), RuleVersion)
     assert ledger.height() == before
+
+
+@pytest.mark.parametrize("terms", [{"answered_by": "customer"}, {"grants_allowed": True}])
+def test_review_a_draft_that_takes_people_away_is_not_said_to_change_nothing(
+    ada: User, pay: Tool, over_100: Rule, terms: dict[str, Any]
+) -> None:
+    """The customer answers instead of people, or a grant may: the simulation says that none would be otherwise."""
+    a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)
+    draft = simulated(drafted(ada, over_100, **terms), ada)
+    assert (draft.simulation["looked_at"], draft.simulation["other_terms"]) == (1, 1)

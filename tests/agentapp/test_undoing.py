@@ -102,6 +102,14 @@ def test_a_rule_that_allows_the_tool_does_not_let_it_run(clerk, lent, dana):
     assert clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana)).waiting_for == "approval"
 
 
+def test_the_rules_of_the_route_go_for_the_way_back_too(clerk, lent, dana):
+    done = lent()
+    Rule.objects.create(name="never-here", tool="take_back", route="loans", verdict="deny")
+    Run.objects.filter(pk=done.run_id).update(route="loans")
+    run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+    assert (run.route, clerk.execution(run, "undo").reason) == ("loans", "policy_denied")
+
+
 def test_a_rule_that_forbids_the_tool_forbids_this_too(clerk, lent, dana):
     Rule.objects.create(name="never", tool="take_back", verdict="deny")
     run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))

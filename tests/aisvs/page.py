@@ -41,8 +41,11 @@ def _row(one: Requirement) -> str:
 
 
 if __name__ == "__main__":
+    import os
+
     import django
 
+    os.environ["DEBUG"], os.environ["DJANGO_SETTINGS_MODULE"] = "true", "agentapp.settings"
     django.setup()
     from tests.aisvs import test_requirements  # noqa: F401 its tests tell their numbers as they are defined
 

@@ -71,12 +71,14 @@ REQUIREMENTS = (
         "result or model text can write.",
     ),
     Requirement(
-        "9.2.6", 2, "A model reviews planned high-risk actions besides the deterministic gate.", "not met",
-        "There is no second model that looks at requests. Risk is told by fixed factors instead.",
+        "9.2.6", 2, "A model reviews planned high-risk actions besides the deterministic gate.", "met",
+        "Where `SECOND_LOOK_MODEL` names one, a second model looks at each call of high risk before people are asked, "
+        "and they read what it says.",
     ),
     Requirement(
-        "9.2.7", 2, "That review cannot be manipulated or bypassed.", "not met",
-        "There is no such review.",
+        "9.2.7", 2, "That review cannot be manipulated or bypassed.", "met",
+        "It is a setting that no row, agent or run can change; the call is sent as data, under words of ours; it has "
+        "no tools, can only warn, and people are asked whatever it answers, or where it does not.",
     ),
     Requirement(
         "9.2.8", 3, "An approval is bound to parameters, requester, context and a nonce, and is used once.", "met",

@@ -1,12 +1,14 @@
 """Changes to people and groups are events without passwords; nobody reaches above themselves."""
 
+from typing import Any
+
 import pytest
 from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, Permission, User
 from django.db.models import ProtectedError
 from django.test import Client
 
-from approvals import configuration, ledger
+from approvals import configuration, ledger, rule_versions
 from approvals.models import Event, Rule
 from tests.admin_pages import address, configuration_events, save
 
@@ -127,3 +129,27 @@ def test_secrets_and_sessions_of_people_have_no_page(root: Client) -> None:
     page = root.get("/admin/").content.decode()
     for words in ("Authenticator", "Social", "Email address", "User session"):
         assert words not in page
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [{"escalation": [{"after": 60, "group": "second line"}]}, {"thresholds": [{"approve": 1, "group": "second line"}]}],
+)
+def test_a_group_that_rules_know_by_name_keeps_it_and_stays(root: Client, terms: dict[str, Any]) -> None:
+    group = Group.objects.create(name="second line")
+    rule = Rule.objects.create(name="refunds", verdict="ask", **terms)
+    page = root.post(address(Group, "change", group.pk), {"name": "third line"})
+    assert "know this group by its name: refunds" in page.content.decode()
+    assert "rule refunds" in root.get(address(Group, "delete", group.pk)).content.decode()
+    Rule.objects.filter(pk=rule.pk).update(escalation=[], thresholds=[])
+    root.post(address(Group, "change", group.pk), {"name": "third line"})
+    group.refresh_from_db()
+    assert group.name == "third line"
+
+
+def test_a_group_that_a_draft_names_keeps_its_name(root: Client, ada: User) -> None:
+    group = Group.objects.create(name="second line")
+    drafted = Rule(name="refunds", verdict="ask")
+    rule_versions.draft_new(drafted, [group], ada, "user:ada")
+    page = root.post(address(Group, "change", group.pk), {"name": "third line"})
+    assert "know this group by its name: refunds" in page.content.decode()

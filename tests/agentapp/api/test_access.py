@@ -23,6 +23,8 @@ OPERATIONS = [
     ("GET", f"/runs/{SOME_ID}/trace", "runs:read"),
     ("POST", f"/runs/{SOME_ID}/cancel", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/retry", "runs:create"),
+    ("POST", f"/approvals/{SOME_ID}/ask_again", "runs:create"),
+    ("POST", f"/tool-executions/{SOME_ID}/undo", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/pause", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/resume", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/take_over", "runs:create"),
@@ -106,7 +108,7 @@ def test_with_another_scope_there_is_403_before_anything_is_looked_up(
 def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method: str, path: str, scope: str) -> None:
     """To the next question: whether there is such a row, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
-    without_body = ("/cancel", "/retry", "/pause", "/resume", "/reset", "/take_over", "/hand_back")
+    without_body = ("/cancel", "/retry", "/pause", "/resume", "/reset", "/take_over", "/hand_back", "/ask_again")
     without_body += ("/hand_over", "/links")
     asked_for = path.endswith(without_body) or method in ("GET", "DELETE")
     assert passed.status == (200 if str(SOME_ID) not in path and method == "GET" else 404 if asked_for else 422)

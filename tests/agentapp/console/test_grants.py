@@ -8,6 +8,7 @@ from django.test import Client
 
 from agentapp import actions
 from agentapp.models import Tool
+from agentapp.tools.base import tool
 from approvals.models import Approval, Grant, Rule
 from tests.conftest import call, calls, says
 from tests.grants import a_grant, grant_from, let_grant
@@ -40,6 +41,20 @@ class TestMaking:
         assert "Here it was <b>ann</b>" in shown
         assert "<code>to</code> is exactly ann" in shown
         assert "Of the last 30 days’ 1 call of this tool, 1 would have been covered" in shown
+
+    def test_bounds_are_offered_for_amounts_and_not_for_the_numbers_of_things(self, clerk, client, dana, offer):
+        @tool("pay_out", effect="compensable")
+        def pay_out(customer_id: int, account: str, amount: float, fee: str) -> str:
+            """Pay out."""
+            return "paid"
+
+        offer(pay_out)
+        paying = call("p", "pay_out", customer_id=40117, account="1001", amount=20, fee="1.50")
+        (approval,) = clerk.open(clerk.run(calls(paying), says("done")))
+        client.force_login(let_grant(dana))
+        shown = client.get(f"/approvals/{approval.pk}/grant/").content.decode()
+        offered = {name: f'name="most:{name}"' in shown for name in ("customer_id", "account", "amount", "fee")}
+        assert offered == {"customer_id": False, "account": False, "amount": True, "fee": True}
 
     def test_it_says_what_other_bounds_would_have_covered_and_makes_nothing(self, clerk, page, request_of):
         clerk.run(calls(call("b", "send", to="bob")), says("done"))

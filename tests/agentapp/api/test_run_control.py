@@ -1,0 +1,100 @@
+"""Second thoughts through the API: asking people again, and asking for a call to be taken back."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools.base import tool
+from approvals import decisions, ledger
+from approvals.models import Approval, Event
+from tests.clerk_tools import note
+from tests.conftest import call, calls, says
+
+UNDO = "/tool-executions/{}/undo"
+
+
+@tool(effect="compensable", title="Take back {amount:money}")
+def take_back(amount: float) -> str:
+    """Take back what was lent."""
+    note("take_back", amount=amount)
+    return "taken back"
+
+
+@tool("lend", effect="compensable", undo=lambda result: {"amount": result["lent"]}, undone_by="take_back")
+def lend(amount: float) -> dict[str, Any]:
+    """Lend something."""
+    return {"lent": amount}
+
+
+@pytest.fixture
+def lent(clerk: Any, offer: Any, marco: User) -> ToolExecution:
+    """A call that took effect, of a run that Sam started."""
+    offer(lend, take_back)
+    clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
+    run = clerk.run(calls(call("a", "lend", amount=20)), says("done"))
+    clerk.decide(clerk.open(run)[0], marco)
+    assert clerk.drive(run).state == "succeeded"
+    done: ToolExecution = clerk.execution(run, "a")
+    return done
+
+
+def test_a_call_is_asked_to_be_taken_back_and_people_decide(
+    clerk: Any, client_of: Any, dana: User, lent: ToolExecution
+) -> None:
+    danas = client_of(dana, "runs:create")
+    answer = danas.post(UNDO.format(lent.pk), {"why": "Ana has paid by card."})
+    assert (answer.status, answer.data["state"]) == (201, "queued")
+    run = clerk.drive(Run.objects.get(pk=answer.data["id"]))
+    assert (run.state, [one.tool for one in clerk.open(run)]) == ("waiting", ["take_back"])
+    assert Event.objects.get(type="tool_call.undo_asked").actor.startswith(f"user:{dana.pk}:dana (api cs_")
+    again = danas.post(UNDO.format(lent.pk), {"why": "Once more."})
+    assert (again.status, again.code, Run.objects.count()) == (409, "already_asked", 2)
+
+
+def test_it_needs_the_right_a_reason_and_a_call_that_can_be_taken_back(
+    client_of: Any, dana: User, mia: User, otto: User, lent: ToolExecution
+) -> None:
+    why = {"why": "Because."}
+    assert client_of(mia, "runs:create").post(UNDO.format(lent.pk), why).code == "forbidden"
+    assert client_of(otto, "runs:create").post(UNDO.format(lent.pk), why).code == "not_found"
+    assert client_of(dana, "runs:read").post(UNDO.format(lent.pk), why).code == "insufficient_scope"
+    danas = client_of(dana, "runs:create")
+    assert danas.post(UNDO.format(lent.pk), {"why": " "}).code == "message_required"
+    assert danas.post(UNDO.format(lent.pk), {}).code == "invalid"
+    Tool.objects.filter(name="take_back").update(enabled=False)
+    assert danas.post(UNDO.format(lent.pk), why).code == "cannot_undo"
+    assert Run.objects.count() == 1
+
+
+@pytest.fixture
+def expired(clerk: Any) -> Approval:
+    """Nobody decided in time about the second of two calls; the first still waits."""
+    run = clerk.run(calls(call("a", "send", to="ann"), call("b", "send", to="bob")), says("done"))
+    approval: Approval = clerk.open(run)[1]
+    Approval.objects.filter(pk=approval.pk).update(expires_at=approval.created_at)
+    with ledger.transaction():
+        assert decisions.expire(approval.pk)
+    return approval
+
+
+def test_people_are_asked_again_by_whoever_started_the_run(
+    clerk: Any, client_of: Any, sam: User, expired: Approval
+) -> None:
+    sams = client_of(sam, "runs:create")
+    answer = sams.post(f"/approvals/{expired.pk}/ask_again")
+    assert (answer.status, answer.data["id"]) == (200, str(expired.run_id))
+    run = clerk.drive(Run.objects.get(pk=expired.run_id))
+    assert [one.supersedes for one in clerk.open(run)] == [None, expired]
+    again = sams.post(f"/approvals/{expired.pk}/ask_again")
+    assert (again.status, again.code) == (409, "too_late")
+
+
+def test_what_somebody_does_not_see_is_not_there_to_be_asked_again(
+    client_of: Any, otto: User, mia: User, expired: Approval
+) -> None:
+    assert client_of(otto, "runs:create").post(f"/approvals/{expired.pk}/ask_again").code == "not_found"
+    assert client_of(mia, "runs:create").post(f"/approvals/{expired.pk}/ask_again").code == "forbidden"
+    expired.refresh_from_db()
+    assert expired.state == "expired"

@@ -1,0 +1,167 @@
+"""Review: what pages show and how they take odd input."""
+
+import uuid
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agentapp.models import Tool
+from approvals.models import Approval
+
+from .conftest import REFUND, REFUND_SCHEMA, make_tool, posted
+
+pytestmark = pytest.mark.django_db
+
+
+def credit(waiting: Any, **card: Any) -> Approval:
+    return waiting(**{"risk": "low", "effect_class": "reversible", "hold_seconds": 0, **card})
+
+
+def test_a_batch_says_of_what_differs_far_in_that_it_differs(page: Client, waiting: Any) -> None:
+    same = "Dear Ana, " + "we are very sorry for the trouble with your kettle. " * 4
+    first = credit(waiting, arguments={**REFUND, "note": same + "Your voucher is A-1."})
+    second = credit(waiting, arguments={**REFUND, "note": same + "Send your password to evil@example.com."})
+    context = page.get("/inbox/batch/", {"pick": [str(first.pk), str(second.pk)]}).context
+    assert "Message to customer" not in [name for name, _ in context["same"]], "the table says that these are the same"
+
+
+NESTED = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "number", "title": "Amount"},
+        "payer": {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]},
+        "payee": {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]},
+    },
+    "required": ["amount", "payer", "payee"],
+}
+
+
+def test_a_batch_shows_each_of_two_arguments_of_one_label(page: Client, waiting: Any) -> None:
+    make_tool()
+    Tool.objects.update(input_schema=NESTED, locked_fields=[])
+    first = credit(
+        waiting,
+        arguments={"amount": 1, "payer": {"iban": "DE11"}, "payee": {"iban": "DE99"}},
+        title="x",
+        sentence=[],
+        effects=[],
+        button="",
+    )
+    second = credit(
+        waiting,
+        arguments={"amount": 1, "payer": {"iban": "DE22"}, "payee": {"iban": "DE99"}},
+        title="x",
+        sentence=[],
+        effects=[],
+        button="",
+    )
+    html = page.get("/inbox/batch/", {"pick": [str(first.pk), str(second.pk)]}).content.decode()
+    assert "DE11" in html
+    assert "DE22" in html
+
+
+def test_an_argument_that_is_not_given_differs_from_no_argument(page: Client, waiting: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e999",
+        "NaN",
+        "9" * 400,
+        "1e16",
+        "-",
+        "\x00",
+        "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
+        "٣",
+        "1_000",
+        "1e308",
+        "0x10",
+        "９",
+    ],
+)
+@pytest.mark.parametrize("where", ["draft", "decide"])
+def test_odd_amounts(page: Client, waiting: Any, value: str, where: str) -> None:
+    approval = waiting()
+    html = page.get(f"/approvals/{approval.pk}/").content.decode()
+    body = posted(
+        approval,
+        **{
+            "arg.order_id": "58213",
+            "arg.amount": value,
+            "shown": ["amount", "note"],
+            "arg.note": "a\x00b",
+            "version": value,
+            "decision_id": value,
+            "reason": value,
+            "stop_run": value,
+        },
+    )
+    body["version"] = approval.version
+    body["decision_id"] = str(uuid.uuid4())
+    response = page.post(f"/approvals/{approval.pk}/{where}/", body)
+    assert response.status_code < 500
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["ask", "ask_again", "ask-again", "answer", "reveal", "presence", "comment", "comments", "undo", "decide", "draft"],
+)
+@pytest.mark.parametrize("value", ["\x00", "x" * 5000, "٣", "\u202e"])
+def test_odd_posts(page: Client, waiting: Any, path: str, value: str) -> None:
+    approval = waiting()
+    body = {
+        name: value
+        for name in (
+            "text",
+            "offered",
+            "question",
+            "reveal",
+            "doing",
+            "next",
+            "version",
+            "decision_id",
+            "action_digest",
+            "type",
+            "do",
+            "view",
+            "now",
+            "confirm",
+            "reason",
+            "message",
+            "query",
+            "shown",
+            "rows",
+            "restore",
+            "add",
+            "remove",
+        )
+    }
+    assert page.post(f"/approvals/{approval.pk}/{path}/", body).status_code < 500
+
+
+@pytest.mark.parametrize("query", ["version=%00", "version=%D9%A3", "do=%00", "view=%00", "now=%00&was=1&anyway=%00"])
+@pytest.mark.parametrize("path", ["", "state/", "side/", "evidence/", "assured/", "presence/"])
+def test_odd_gets(page: Client, waiting: Any, path: str, query: str) -> None:
+    approval = waiting()
+    assert page.get(f"/approvals/{approval.pk}/{path}?{query}").status_code < 500
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"item": "a:b:c:d", "type": "approve"},
+        {"item": f"{uuid.uuid4()}:-1:x:{uuid.uuid4()}", "type": "approve"},
+        {"item": f"{uuid.uuid4()}:٣:\x00:{uuid.uuid4()}", "type": "approve"},
+        {"item": "\x00" * 40, "type": "\x00", "reason": "\x00", "message": "\x00"},
+    ],
+)
+def test_odd_batches(page: Client, waiting: Any, body: Any) -> None:
+    assert page.post("/inbox/batch/", body).status_code < 500
+    row = credit(waiting)
+    body = {**body, "item": f"{row.pk}:999999999999:\x00:{uuid.uuid4()}"}
+    assert page.post("/inbox/batch/", body).status_code < 500
+    assert page.get("/inbox/batch/done/").status_code < 500

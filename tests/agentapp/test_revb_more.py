@@ -1,0 +1,117 @@
+"""Review: origins of what is taken back, amounts as texts, secrets in results, a changed secret, long histories."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from agentapp import actions, weighing
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools.base import tool
+from approvals import ledger
+from approvals.models import Approval, Rule
+from tests.agentapp.test_undoing import lending, take_back, LENT
+from tests.clerk_tools import effects_of, note
+from tests.conftest import call, calls, make_user, says
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def lent(clerk, offer, dana):
+    LENT.clear()
+
+    def make(amount: float = 2050, lend: Any = None) -> ToolExecution:
+        offer(lend or lending(), take_back)
+        clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
+        run = clerk.run(calls(call("a", "lend", account="ana-3344-5566", amount=20)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).state == "succeeded"
+        return clerk.execution(run, "a")
+
+    return make
+
+
+def test_what_is_taken_back_was_not_made_by_the_model(clerk, lent, dana, marco, client):
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    (approval,) = clerk.open(run)
+    client.force_login(marco)
+    page = client.get(f"/approvals/{approval.pk}/").content.decode()
+    assert [row["origin"] for row in approval.provenance if row["path"] == "account"] != ["model"], approval.provenance
+
+
+def test_an_amount_as_text_is_weighed(clerk):
+    t = Tool(
+        name="x",
+        input_schema={"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}},
+        effect_class="irreversible",
+    )
+    from django.utils import timezone
+
+    facts = weighing.facts_of(
+        t, {"amount": "99999.00"}, [], weighing.Before([{"amount": "5.00"}] * 20, 0, 0), timezone.now()
+    )
+    assert facts.amount == 99999
+
+
+def secretive() -> Any:
+    @tool("give", effect="compensable", title="Give {amount:money}", secret=("iban",))
+    def give(iban: str, amount: float) -> dict[str, Any]:
+        """Give."""
+        note("give", iban=iban, amount=amount)
+        return {"iban": iban, "given": amount}
+
+    return give
+
+
+def test_a_secret_in_a_result_stands_on_no_page(clerk, offer, dana, client):
+    offer(secretive())
+    run = clerk.run(
+        calls(call("a", "give", iban="DE89370400440532013000", amount=20)),
+        calls(call("b", "pay", account="ana", amount=5)),
+        says("done"),
+    )
+    (approval,) = clerk.open(run)
+    clerk.decide(approval, dana)
+    run = clerk.drive(run)
+    client.force_login(dana)
+    assert "DE89370400440532013000" not in client.get(f"/runs/{run.pk}/").content.decode(), "run"
+    (second,) = clerk.open(run)
+    on = [
+        name
+        for name, one in (("request that ran", approval), ("evidence of the next", second))
+        if "DE89370400440532013000" in client.get(f"/approvals/{one.pk}/").content.decode()
+    ]
+    assert on == []
+
+
+def test_the_second_approver_reads_that_a_secret_was_changed(clerk, offer, dana, marco, client):
+    offer(secretive())
+    Rule.objects.create(name="two", tool="give", verdict="ask", approvals_needed=2)
+    run = clerk.run(calls(call("a", "give", iban="DE89370400440532013000", amount=20)), says("done"))
+    (approval,) = clerk.open(run)
+    clerk.decide(approval, dana, "edit", arguments_text='{"iban": "DE00111122223333444455", "amount": 20}')
+    approval.refresh_from_db()
+    assert approval.state == "pending"
+    client.force_login(marco)
+    page = client.get(f"/approvals/{approval.pk}/")
+    html = re.sub(r"<[^>]+>", " ", page.content.decode())
+    html = " ".join(html.split())
+    i = html.find("changed")
+    print("EDIT:", page.context["edit"], "LINES:", page.context["shown"].lines)
+    print(html[max(0, i - 200) : i + 600])
+    assert page.context["edit"].changes, "nothing says what Dana changed"
+
+
+def test_the_end_of_a_long_history_is_shown(clerk, dana, client):
+    Rule.objects.create(name="hold", tool="pay", verdict="ask", hold_seconds=30)
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
+    (approval,) = clerk.open(run)
+    for _ in range(20):
+        clerk.decide(approval, dana)
+        actions.undo_decision(approval.pk, dana)
+    clerk.decide(approval, dana, "reject", message="No.")
+    client.force_login(dana)
+    history = client.get(f"/approvals/{approval.pk}/").context["history"]
+    assert "rejected" in history[-1].words, history[-1]
