@@ -190,6 +190,11 @@ class Approval(models.Model):
                 name="approval_assurance_of_people",
                 violation_error_message="What people show to approve is a level that there is; customers show none.",
             ),
+            models.CheckConstraint(
+                condition=~Q(risk="critical", kind="authorization") | ~Q(assurance_needed=""),
+                name="approval_critical_asks_assurance",
+                violation_error_message="What is critical is approved by somebody who shows who they are.",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
-// The dialog that approves what is critical: asks for a passkey in place, or opens a sign-in beside the page, and keeps
-// Approve shut until the server says that it was enough. The server judges by itself when it is pressed.
+// The dialog of an approval that asks whoever gives it to show who they are: asks for a passkey in place, opens a sign-in
+// beside the page, or lets a passkey sign the decision itself. Approve stays shut until the server says that what was
+// shown is enough. The server judges by itself when it is pressed.
 "use strict";
 (() => {
   const { PublicKeyCredential: Credential } = window, $ = (id) => document.getElementById(id);
@@ -14,34 +15,54 @@
     // What was said of not having been it.
     if (!gate.disabled) { document.querySelector("[data-unassured]")?.remove(); $("passkey-says").textContent = ""; }
     for (const link of state.querySelectorAll("[data-beside]")) Object.assign(link, { href: link.dataset.beside, target: "_blank", rel: "opener" });
-    for (const button of state.querySelectorAll("[data-passkey-to]")) button.hidden = !can;
+    for (const button of document.querySelectorAll("[data-passkey-to], [data-sign]")) button.hidden = !can;
+    for (const said of state.querySelectorAll("[data-cannot]")) said.hidden = can;
     // What had the focus is gone.
-    if ($("critical-dialog").open && !document.activeElement.matches("dialog :enabled, dialog a")) $("confirm").focus();
+    if ($("approve-dialog").open && !document.activeElement.matches("dialog :enabled, dialog a")) ($("confirm") ?? $("approve-dialog").querySelector(":enabled:not([hidden]), a")).focus();
   }
 
+  async function ask(publicKey) {
+    const shown = await navigator.credentials.get({ publicKey: Credential.parseRequestOptionsFromJSON(publicKey) });
+    return JSON.stringify(shown.toJSON());
+  }
+
+  const says = (text) => { $("passkey-says").textContent = text; };
+  const failed = ({ name, message }) => says(words[name] ?? `The passkey could not be used: ${message ?? name}`);
+
   async function renew(button) {
-    const says = $("passkey-says"), { passkeyOptions, passkeyTo } = button.dataset;
-    says.textContent = "";
+    const { passkeyOptions, passkeyTo } = button.dataset;
+    says("");
     button.disabled = true;
     try {
       const { request_options: { publicKey } } = await (await fetch(passkeyOptions, { redirect: "error" })).json();
-      const shown = await navigator.credentials.get({ publicKey: Credential.parseRequestOptionsFromJSON(publicKey) });
       const body = new FormData();
       body.set("csrfmiddlewaretoken", $("decide").elements.csrfmiddlewaretoken.value);
-      body.set("credential", JSON.stringify(shown.toJSON()));
+      body.set("credential", await ask(publicKey));
       // It leads on when it was right.
       const { status } = await fetch(passkeyTo, { method: "POST", body, redirect: "manual" });
       if (status) throw { name: status };
       document.body.dispatchEvent(new Event("renewed"));
-    } catch ({ name, message }) {
-      says.textContent = words[name] ?? `The passkey could not be used: ${message ?? name}`;
+    } catch (error) {
+      failed(error);
     }
     button.disabled = false;
   }
 
-  document.addEventListener("click", ({ target }) => {
-    const button = target.closest("[data-passkey-to]");
-    if (button) renew(button);
+  async function sign(button) {
+    if (!button.form.reportValidity()) return;
+    const body = new FormData(button.form, button);
+    says("");
+    button.disabled = true;
+    await import(button.dataset.script).then((found) => found.sign(button, body, ask)).catch(failed);
+    button.disabled = false;
+  }
+
+  document.addEventListener("click", (event) => {
+    const passkey = event.target.closest("[data-passkey-to]"), signing = event.target.closest("[data-sign]");
+    if (passkey) renew(passkey);
+    if (!signing) return;
+    event.preventDefault();
+    sign(signing);
   });
   document.addEventListener("keydown", (event) => {
     if (event.target.id !== "confirm" || event.key !== "Enter") return;
