@@ -15,7 +15,7 @@ _AT_CRITICAL = "password"
 NEEDS: dict[str, str] = {
     "password": "a sign-in of the last five minutes",
     "totp": "a second step of the last five minutes: a code or a passkey",
-    "passkey": "a passkey, shown in the last five minutes",
+    "passkey": "a passkey, used in the last five minutes",
     "signed": "a passkey that signs this very decision",
 }
 # As in "Dana approved, with a passkey".
