@@ -12,7 +12,7 @@ from approvals.rule_words import in_words
 
 
 def test_the_levels_are_those_that_rows_can_have():
-    assert step_up.LEVELS == ("", *Assurance.values)
+    assert ("", *Assurance.values) == step_up.LEVELS
     assert set(step_up.NEEDS) == set(step_up.SHOWN) == set(Assurance.values)
 
 
