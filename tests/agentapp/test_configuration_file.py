@@ -67,6 +67,7 @@ rules:
     allowed_decisions: [approve, reject]
     risk: high
     hold_seconds: 0
+    assurance: signed
 
 channels:
   desk:
@@ -112,7 +113,7 @@ def test_a_file_makes_what_it_says() -> None:
     rule = Rule.objects.get(name="pay-large")
     assert {group.name for group in rule.groups.all()} == {"leads", "approver"}
     assert (rule.approvals_needed, rule.allowed_decisions, rule.hold_seconds) == (2, ["approve", "reject"], 0)
-    assert rule.starter_excluded is True
+    assert (rule.starter_excluded, rule.assurance) == (True, "signed")
     assert Channel.objects.get().config == {"to": ["desk@example.test"]}
     leads = Group.objects.get(name="leads")
     assert set(leads.permissions.values_list("codename", flat=True)) == {"decide_approval", "view_run"}
@@ -266,6 +267,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "rules.a.approvals_needed: Input should be a valid integer",
         ),
         ("rules: {a: {verdict: ask, approvals_needed: -1}}", "rules.a.approvals_needed: Ensure this value is greater"),
+        ("rules: {a: {verdict: ask, assurance: finger}}", "rules.a.assurance: 'finger' is not one of"),
         ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),

@@ -43,10 +43,14 @@ class Command(BaseCommand):
         if forged is not None:
             self.stderr.write(
                 f"The signed decision {forged.decision} about {forged.reference} does not hold: {forged.problem}. "
-                f"{signed} other signed decisions hold."
+                f"Besides, {_counted(signed, 'signed decision')} verified."
             )
         elif signed:
-            self.stdout.write(f"The signatures hold: {signed} signed decisions.")
+            self.stdout.write(f"The signatures hold: {_counted(signed, 'signed decision')}.")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _named(found: Break | Broken | None) -> dict[str, Any] | None:
