@@ -31,6 +31,11 @@ def page(device: Callable[..., Page], dana: User) -> Page:
     return page
 
 
+def shoot(page: Page, name: str) -> None:
+    if folder := os.environ.get("SHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
 def decided(page: Page) -> Locator:
     return page.locator(".decide")
 
@@ -41,12 +46,16 @@ def test_a_passkey_signs_the_decision_and_the_signature_verifies(page: Page, com
     dialog = opened(page)
     expect(dialog).to_contain_text("Your passkey signs this very decision")
     expect(dialog.locator(".plain")).to_contain_text("$214.50")
+    expect(dialog.get_by_role("button", name=SIGN)).to_be_focused()
     assert violations(page) == []
+    shoot(page, "signed")
     assert not Decision.objects.exists()
 
     dialog.get_by_role("button", name=SIGN).click()
 
     expect(decided(page)).to_contain_text("Approved")
+    expect(page.locator("#side")).to_contain_text("Dana Whitfield approved, signed with a passkey")
+    shoot(page, "signed-done")
     kept = Decision.objects.get()
     assert (kept.type, kept.assurance) == ("approve", "signed")
     assert signatures.verify(kept)
@@ -84,13 +93,13 @@ def test_a_request_that_changed_while_the_passkey_was_asked_is_not_decided(
     page.evaluate(
         """() => { const get = navigator.credentials.get.bind(navigator.credentials);
         navigator.credentials.get = async (asked) => {
-            const shown = await get(asked); window.touched = true;
+            const shown = await get(asked); document.documentElement.dataset.touched = "";
             while (!window.goOn) await new Promise((done) => setTimeout(done, 20));
             return shown; }; }"""
     )
     page.get_by_role("button", name="Approve $184.50, edited").click()
     page.locator("#approve-dialog").get_by_role("button", name="with your passkey").click()
-    page.wait_for_function("window.touched")
+    expect(page.locator("html[data-touched]")).to_have_count(1)
     verdict = a_verdict(approval, marco, assurance="")
     statement = signatures.statement_of(verdicts.decision_of(approval, verdict, None), "n")
     take(approval, marco, assertion=Passkey().assertion(statement), id=verdict.id, assurance="")
