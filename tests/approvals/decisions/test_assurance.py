@@ -190,10 +190,10 @@ def test_somebody_elses_hand_in_the_table_does_not_make_it_enough(dana):
 @pytest.mark.parametrize(
     ("row", "changes"),
     [
-        (Decision, {"assurance": "fingerprint"}),
+        (Decision, {"assurance": "finger"}),
         (Decision, {"assurance": "signed"}),
         (Decision, {"signature": {"statement": ""}}),
-        (Approval, {"assurance_needed": "fingerprint"}),
+        (Approval, {"assurance_needed": "finger"}),
         (Approval, {"kind": "confirmation"}),
         (Approval, {"risk": "critical", "assurance_needed": ""}),
     ],
