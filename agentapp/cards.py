@@ -128,6 +128,7 @@ def _terms_of(ruling: Ruling, kind: ApprovalKind) -> dict[str, Any]:
         "terms": tuple(terms.as_json()),
         "about": ruling.about,
         "starter_excluded": ruling.starter_excluded,
+        "assurance_needed": ruling.assurance,
         "hold_seconds": 0 if confirms else _hold_seconds(ruling),
         "on_expiry": ruling.on_expiry,
         "expires_seconds": ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,

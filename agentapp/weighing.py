@@ -14,7 +14,7 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.provenance.paths import leaves
 from agentapp.provenance.spelling import compact, folded
 from agentapp.reasons import Reason
-from approvals import risk
+from approvals import risk, step_up
 from approvals.models import Approval, Risk
 from approvals.policy import Ruling
 
@@ -73,15 +73,18 @@ def weigh(
     earlier: Before,
     now: datetime,
 ) -> Weighed:
-    """The terms with the risk that the facts give, where that is higher than the rules'. No customer alone allows
-    what is of high risk, and a call that asks again is not of less risk than before.
+    """The terms with the risk that the facts give, where that is higher than the rules'.
+
+    No customer alone allows what is of high risk, or what is approved by somebody who shows who they are; and a call
+    that asks again is not of less risk than before.
     """
     assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
     given = risk.higher(terms.risk, assessment.risk)
     if execution.times_asked:
         for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
             given = risk.higher(given, was)
-    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL)
+    shows = step_up.needed(terms.assurance, given, tool.effect_class)
+    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL) or bool(shows)
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
 

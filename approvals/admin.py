@@ -104,6 +104,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
                     "allowed_decisions",
                     "starter",
                     "starter_excluded",
+                    "assurance_needed",
                     "hold_seconds",
                     "on_expiry",
                 ]
@@ -142,6 +143,8 @@ class DecisionAdmin(ReadOnlyAdmin):
         "message",
         "stop_run",
         "via",
+        "assurance",
+        "signature",
         "decided_at",
         "undone_at",
         "approval_version",

@@ -1,11 +1,11 @@
 """A request as people will see it: everything on the card and the terms they decide under. Writes nothing."""
 
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from approvals import timing
+from approvals import step_up, timing
 from approvals.digest import action_digest, canonical, load, sha256
 from approvals.escalation import Step
 from approvals.models import Approval, ApprovalKind, Channel, Risk
@@ -60,6 +60,8 @@ class Card:
     editor_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
     second_look: dict[str, str] = field(default_factory=dict)
+    assurance_needed: str = ""
+    """How whoever approves shows who they are. The row has at least what the installation asks."""
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -74,6 +76,9 @@ def view_digest(card: Card) -> str:
 
 def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
+    asks_people = card.kind == ApprovalKind.AUTHORIZATION
+    needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
+    card = replace(card, assurance_needed=needed)
     steps = timing.planned(card.escalation, now, card.business_hours)
     target = card.target_seconds
     approval = Approval(
@@ -116,6 +121,7 @@ def pending(card: Card, now: datetime) -> Approval:
         starter_id=card.starter_id,
         starter_excluded=card.starter_excluded,
         excluded=list(card.excluded),
+        assurance_needed=card.assurance_needed,
         hold_seconds=card.hold_seconds,
         on_expiry=card.on_expiry,
         supersedes_id=card.supersedes_id,

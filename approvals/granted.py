@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from approvals import step_up
 from approvals.digest import MalformedJSON, canonical
-from approvals.models import Grant, GrantLimit, Risk, Verdict
+from approvals.models import Grant, GrantLimit, Verdict
 from approvals.policy import RISK_ORDER, Ruling
 
 IS, AT_MOST, ANY = "is", "at_most", "any"
@@ -48,7 +49,8 @@ def number_of(value: Any) -> Decimal | None:
 def may_be_granted(ruling: Ruling, effect_class: str) -> bool:
     """Whether a person's grant could ever answer for a call about which the rules say this."""
     asks_one = ruling.verdict == Verdict.ASK and ruling.grants_allowed and ruling.approvals_needed == 1
-    return asks_one and not ruling.customer and ruling.risk != Risk.CRITICAL and effect_class in Grant.EFFECT_CLASSES
+    asks_nothing = not step_up.needed(ruling.assurance, ruling.risk, effect_class)
+    return asks_one and not ruling.customer and asks_nothing and effect_class in Grant.EFFECT_CLASSES
 
 
 def covers(grant: Grant, wanted: Wanted) -> bool:

@@ -78,6 +78,8 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
         return Refusal("not_grantable", "Only calls that can be undone or made good can be allowed for a while.")
     if approval.risk == Risk.CRITICAL:
         return Refusal("not_grantable", "A critical call is decided each time.")
+    if approval.assurance_needed:
+        return Refusal("not_grantable", "Whoever approves this shows who they are each time, so no grant answers.")
     if approval.state not in _STATES:
         return Refusal("not_grantable", "This request came to nothing, so nothing like it is allowed ahead.")
     return None

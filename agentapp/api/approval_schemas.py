@@ -193,6 +193,10 @@ class ApprovalDetail(ApprovalOut):
         description="The ways in which each rule that asked can be satisfied; of every rule one is needed."
     )
     groups: list[str] = Field(description="Who may decide. Empty means everybody with the right to decide.")
+    assurance_needed: str | None = Field(
+        description="How whoever approves shows who they are: `password`, `totp`, `passkey` or `signed`, in the "
+        "console. A token shows nothing, so with it such a request can only be rejected or answered."
+    )
     starter: Person | None
     starter_excluded: bool
     you_may_decide: bool

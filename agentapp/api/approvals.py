@@ -167,6 +167,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
             for rule in terms.rules
         ],
         groups=[group.name for group in approval.groups.all()],
+        assurance_needed=approval.assurance_needed or None,
         starter=_person(starter),
         starter_excluded=approval.starter_excluded,
         you_may_decide=refusal is None,

@@ -35,6 +35,9 @@ class DecisionOut(BaseModel):
     message: str
     stop_run: bool
     via: str
+    assurance: str | None = Field(
+        description="How they had just shown who they are: `password`, `totp`, `passkey`, or `signed` with a passkey."
+    )
     decided_at: datetime
     undone_at: datetime | None
 
@@ -241,6 +244,7 @@ def decision_out(decision: Decision) -> DecisionOut:
         message=decision.message,
         stop_run=decision.stop_run,
         via=decision.via,
+        assurance=decision.assurance or None,
         decided_at=decision.decided_at,
         undone_at=decision.undone_at,
     )

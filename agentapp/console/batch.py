@@ -105,6 +105,10 @@ def too_much(picked: Sequence[Approval]) -> str:
         level = " or ".join(sorted({row.risk for row in risky}, reverse=True))
         verb, them = ("is", "it by itself") if len(risky) == 1 else ("are", "them one by one")
         return f"{len(risky)} {verb} {level} risk: decide {them}."
+    shown = sum(bool(row.assurance_needed) for row in picked)
+    if shown:
+        verb, them = ("needs", "it by itself") if shown == 1 else ("need", "them one by one")
+        return f"{shown} {verb} whoever approves to show who they are: decide {them}."
     tools = {row.tool for row in picked}
     if len(tools) > 1:
         return f"They are calls of {len(tools)} tools: select those of one."

@@ -64,6 +64,7 @@ urlpatterns = [
     path("approvals/<uuid:approval_id>/side/", approval.side, name="approval_side"),
     path("approvals/<uuid:approval_id>/assurance/", approval.assured, name="approval_assurance"),
     path("approvals/<uuid:approval_id>/draft/", approval.draft, name="draft"),
+    path("approvals/<uuid:approval_id>/sign/", approval.sign, name="sign"),
     path("approvals/<uuid:approval_id>/decide/", approval.decide, name="decide"),
     path("approvals/<uuid:approval_id>/claim/", attention.claim, name="claim"),
     path("approvals/<uuid:approval_id>/claim/renew/", attention.renew, name="claim_renew"),

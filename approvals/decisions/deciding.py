@@ -8,14 +8,14 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals import ledger, questions
-from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked, tell, tell_anew
 from approvals.models import Approval, Decision, DecisionType
+from approvals.signatures import digest_of
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
-from approvals.verdicts import Verdict, refusal, right_to, says
+from approvals.verdicts import Verdict, decision_of, refusal, right_to, says
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
             "edited": approval.is_edited,
             "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
             **({"assurance": decision.assurance} if decision.assurance else {}),
+            **({"signature": digest_of(decision.signature)} if decision.signature else {}),
             **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
             **marks_of(approval),
         },
@@ -122,32 +123,14 @@ def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Tak
 
 
 def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
-    current = approval.final_arguments_text or approval.arguments_text
-    edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
-    type_ = DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type
-    text = verdict.edited_text if edited else current
-    digest = digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
-    if edited:
+    decision = decision_of(approval, verdict, lender)
+    decision.decided_at = approval.db_now  # type: ignore[attr-defined]
+    if decision.type == DecisionType.EDIT:
         # Whoever approved the call as it was has not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
         agreed.update(undone_at=Now())
-    return Decision.objects.create(
-        pk=verdict.id,
-        approval=approval,
-        user=verdict.user,
-        on_behalf_of=lender,
-        customer=verdict.customer[:200],
-        type=type_,
-        arguments_text=text,
-        message=verdict.message,
-        stop_run=verdict.stop_run,
-        approval_version=verdict.version,
-        action_digest=digest,
-        view_digest=approval.view_digest,
-        via=verdict.via[:20],
-        assurance=verdict.assurance[:20],
-        decided_at=approval.db_now,  # type: ignore[attr-defined]
-    )
+    decision.save(force_insert=True)
+    return decision
 
 
 def _count_approval(

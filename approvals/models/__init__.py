@@ -8,6 +8,7 @@ from approvals.models.attention import Absence, Claim, Snooze, Viewer
 from approvals.models.choices import (
     AnsweredBy,
     ApprovalKind,
+    Assurance,
     DecisionType,
     EffectClass,
     Risk,
@@ -25,6 +26,7 @@ __all__ = [
     "AnsweredBy",
     "Approval",
     "ApprovalKind",
+    "Assurance",
     "Channel",
     "Claim",
     "Comment",

@@ -33,6 +33,15 @@ class ApprovalKind(models.TextChoices):
     CONFIRMATION = "confirmation", "Confirmation by the customer"
 
 
+class Assurance(models.TextChoices):
+    """How sure one is of who approves. Empty, where it may be: nothing is asked."""
+
+    PASSWORD = "password", "A sign-in of the last five minutes"
+    TOTP = "totp", "A second step of the last five minutes"
+    PASSKEY = "passkey", "A passkey, shown in the last five minutes"
+    SIGNED = "signed", "A passkey that signs this very decision"
+
+
 class DecisionType(models.TextChoices):
     APPROVE = "approve", "Approve"
     EDIT = "edit", "Approve with changes"

@@ -67,6 +67,7 @@ rules:
     allowed_decisions: [approve, reject]
     risk: high
     hold_seconds: 0
+    assurance: signed
 
 channels:
   desk:
@@ -117,7 +118,7 @@ def test_a_file_makes_what_it_says() -> None:
     rule = Rule.objects.get(name="pay-large")
     assert {group.name for group in rule.groups.all()} == {"leads", "approver"}
     assert (rule.approvals_needed, rule.allowed_decisions, rule.hold_seconds) == (2, ["approve", "reject"], 0)
-    assert rule.starter_excluded is True
+    assert (rule.starter_excluded, rule.assurance) == (True, "signed")
     desk, people = Channel.objects.order_by("name")
     assert (desk.config, desk.follows_up, desk.personal) == ({"to": ["desk@example.test"]}, False, False)
     assert (people.kind, people.follows_up, people.personal) == ("slack", True, True)
@@ -273,6 +274,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "rules.a.approvals_needed: Input should be a valid integer",
         ),
         ("rules: {a: {verdict: ask, approvals_needed: -1}}", "rules.a.approvals_needed: Ensure this value is greater"),
+        ("rules: {a: {verdict: ask, assurance: finger}}", "rules.a.assurance: 'finger' is not one of"),
         ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
