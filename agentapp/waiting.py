@@ -50,7 +50,7 @@ def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
         return None
     stopping = Approval.objects.filter(
         execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
-        decisions__stop_run=True, decisions__undone_at__isnull=True,
+        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     ).first()  # fmt: skip
     if stopping is None:
         return None
@@ -206,7 +206,7 @@ def _stop_due(rows: StepRows) -> datetime | None:
         return None
     held = Approval.objects.filter(
         execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True,
-        decisions__stop_run=True, decisions__undone_at__isnull=True,
+        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
     return held.order_by("runs_at").values_list("runs_at", flat=True).first()
 

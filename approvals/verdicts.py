@@ -66,6 +66,8 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     closed = no_longer_open(approval)
     if closed:
         return closed
+    if verdict.stop_run and verdict.type != DecisionType.REJECT:
+        return Refusal("not_allowed", "Only a rejection can stop the run.")
     if verdict.version != approval.version:
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
     if verdict.action_digest != (approval.final_digest or approval.action_digest):

@@ -83,7 +83,7 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     """Take back one's own decision: while it is held, or while it waits for other people's.
 
     Refused once the worker has acted on it. Without an edit the call stands as it was proposed, and
-    whoever approved the edited one has not approved that.
+    whoever approved the edited one has not approved that. What others have rejected or answered stays so.
     """
     approval = locked(approval_id)
     if approval is None:
@@ -93,16 +93,17 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         return Refusal("not_yours", "Only the person who decided can undo it.")
     if approval.used_at is not None or approval.state not in (*Approval.UNDECIDED, *Approval.DECIDED):
         return Refusal("too_late", "It has already taken effect and cannot be undone.")
-    undone = Q(pk=mine.pk)
-    if mine.type == DecisionType.EDIT:
+    undone, stands = Q(pk=mine.pk), _is_ended_by_others(approval, mine)
+    if mine.type == DecisionType.EDIT and not stands:
         undone |= Q(approval=approval, undone_at__isnull=True) & ~Q(type=DecisionType.REJECT)
         approval.final_arguments_text = approval.final_digest = approval.final_title = ""
         approval.final_preview_text = ""
     Decision.objects.filter(undone).update(undone_at=Now())
-    was_decided = approval.state in Approval.DECIDED
-    if approval.state != Approval.State.ASKED:
-        approval.state = Approval.State.PENDING
-    approval.decided_at = approval.runs_at = approval.use_by = None
+    was_decided = approval.state in Approval.DECIDED and not stands
+    if not stands:
+        if approval.state != Approval.State.ASKED:
+            approval.state = Approval.State.PENDING
+        approval.decided_at = approval.runs_at = approval.use_by = None
     approval.version += 1
     approval.save()
     if was_decided:
@@ -114,6 +115,16 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         actor=ledger.actor_of(user),
     )
     return approval
+
+
+def _is_ended_by_others(approval: Approval, mine: Decision) -> bool:
+    """Whether a rejection or an answer of others has ended the request, and does so without this decision."""
+    others = approval.decisions.filter(undone_at__isnull=True).exclude(pk=mine.pk)
+    if approval.state == Approval.State.RESPONDED:
+        return others.filter(type=DecisionType.RESPOND).exists()
+    # It was ended by the rejection that was one too many, so without any of them it would not be.
+    rejected = approval.state == Approval.State.REJECTED and mine.type != DecisionType.REJECT
+    return rejected and others.filter(type=DecisionType.REJECT).exists()
 
 
 def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:

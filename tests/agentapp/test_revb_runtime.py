@@ -22,36 +22,6 @@ def pays():
     return calls(call("p", "pay", account="ana", amount=5))
 
 
-def test_taking_back_ones_approval_does_not_take_back_the_rejection_of_another(clerk, dana, marco, roles):
-    """Dana approves (two are needed), Marco rejects, Dana takes her approval back: Marco's rejection must stand."""
-    Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=30)
-    ned = make_user("ned", "approver")
-    run = clerk.run(pays(), says("done"))
-    (approval,) = clerk.open(run)
-    clerk.decide(approval, dana)
-    clerk.decide(approval, marco, "reject", message="This is fraud.")
-    approval.refresh_from_db()
-    assert approval.state == "rejected"
-    actions.undo_decision(approval.pk, dana)
-    approval.refresh_from_db()
-    assert approval.state == "rejected", f"now {approval.state}; Marco never took his rejection back"
-
-
-def test_what_marco_rejected_runs_without_him(clerk, dana, marco, roles):
-    Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=0)
-    ned = make_user("ned", "approver")
-    run = clerk.run(pays(), says("done"))
-    (approval,) = clerk.open(run)
-    clerk.decide(approval, dana)
-    clerk.decide(approval, marco, "reject", message="This is fraud.")
-    actions.undo_decision(approval.pk, dana)  # before the worker comes
-    approval.refresh_from_db()
-    for user in (dana, ned):
-        clerk.decide(approval, user)
-    clerk.drive(run)
-    assert effects_of("pay") == [], "Marco rejected it, and never took that back"
-
-
 def test_a_second_question_names_the_call_that_waits(clerk, dana, monkeypatch):
     reply = calls(call("p", "pay", account="ana", amount=20)) | {
         "answer": {
