@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agentapp import cards, executions, recheck, runs, subagents, switches, weighing
+from agentapp import cards, executions, plan_cards, recheck, runs, subagents, switches, weighing
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
@@ -16,6 +16,7 @@ from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.state import RunState
 from agentapp.tools.arguments import effective
+from agentapp.tools.planning import proposes_plan
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
@@ -81,8 +82,11 @@ def hold(state: RunState, rows: StepRows) -> bool:
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
         weighed = _weighed(situation, execution, tool, asked_for)
+        planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
+        weighed = plan_cards.as_risky(weighed, planned)
         kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
-        made.append(cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind))
+        card = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
+        made.append(plan_cards.of_plan(card, planned) if planned else plan_cards.of_call(card, state.run, tool))
     audience = people.audience(made)
     with ledger.transaction():
         run = state.locked()

@@ -59,6 +59,7 @@ class Card:
     supersedes_id: uuid.UUID | None = None
     editor_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
+    plan_text: str = ""
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -87,7 +88,9 @@ def pending(card: Card, now: datetime) -> Approval:
         effect_class=card.effect_class,
         arguments_text=card.arguments_text,
         arguments=load(card.arguments_text),
-        action_digest=digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
+        action_digest=digest_of(
+            card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text
+        ),
         title=card.title,
         sentence=card.sentence,
         effects=card.effects,
@@ -98,6 +101,7 @@ def pending(card: Card, now: datetime) -> Approval:
         explanation=card.explanation,
         snapshot_text=card.snapshot_text,
         preview_text=card.preview_text,
+        plan_text=card.plan_text,
         difference=card.difference,
         view_digest=view_digest(card),
         rule=card.rule,
@@ -130,7 +134,9 @@ def pending(card: Card, now: datetime) -> Approval:
     return approval
 
 
-def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:
+def digest_of(
+    tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID, plan_text: str = ""
+) -> str:
     """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
     return action_digest(
         tool=tool,
@@ -138,6 +144,7 @@ def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, e
         arguments=load(arguments_text),
         run=str(run_id),
         subject=str(execution_id),
+        plan_text=plan_text,
     )
 
 

@@ -121,7 +121,9 @@ def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) 
     edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
     type_ = DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type
     text = verdict.edited_text if edited else current
-    digest = digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
+    digest = digest_of(
+        approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id, approval.plan_text
+    )
     if edited:
         # Whoever approved the call as it was has not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
