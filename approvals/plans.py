@@ -83,7 +83,16 @@ def use(call: PlannedCall, execution_id: uuid.UUID) -> bool:
 
 def end(run_ids: Sequence[uuid.UUID], why: str, actor: str = ledger.SYSTEM) -> int:
     """End what is left of the plans of some runs. Returns how many calls that were."""
-    left = list(left_of(run_ids).values_list("pk", "run_id", "approval_id", "position"))
+    return _end(left_of(run_ids), why, actor)
+
+
+def end_one(approval: Approval, why: str, actor: str) -> int:
+    """End what is left of one plan. Returns how many calls that were; none: it had been used up or ended before."""
+    return _end(left_of([approval.run_id]).filter(approval=approval), why, actor)
+
+
+def _end(calls: QuerySet[PlannedCall], why: str, actor: str) -> int:
+    left = list(calls.values_list("pk", "run_id", "approval_id", "position"))
     if not left:
         return 0
     reason = storable(why)[:MAX_REASON]

@@ -4,7 +4,6 @@ Name this module in TOOL_MODULES to offer it, and give the tool to the agents th
 what an approved plan allows is looked at when each of them is made.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -98,12 +97,8 @@ def propose_plan(purpose: str, calls: list[dict[str, Any]]) -> ToolResult:
     yourself, exactly as planned and in the order of the plan. A call that differs, or whose circumstances have changed,
     is asked about by itself.
     """
-    lines = [
-        f"{number}. {each['tool']} {json.dumps(each['arguments'], ensure_ascii=False, sort_keys=True)}"
-        for number, each in enumerate(calls, start=1)
-    ]
     return ToolResult(
-        data={"approved": lines},
+        data={"approved": [{"position": number, **each} for number, each in enumerate(calls, start=1)]},
         message="People have approved this plan. Nothing has run yet: make these calls now, exactly as they stand here "
         "and in this order. Any other call is asked about by itself.",
         trust="trusted_system",
