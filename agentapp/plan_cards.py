@@ -16,6 +16,7 @@ from agentapp.weighing import Weighed
 from approvals import planned, risk
 from approvals.cards import Card
 from approvals.digest import canonical, load, parse
+from approvals.models import EffectClass
 from approvals.planned import ShownCall
 
 MOVED_ON = "It is planned in {}, and what that rested on has changed."
@@ -74,6 +75,7 @@ def of_plan(card: Card, calls: list[Looked]) -> Card:
             {"text": ", exactly as they are listed here and in this order. Any other call asks.", "value": False},
         ],
         effects=[],
+        effect_class=_hardest(calls),
         button=words,
         # What it is for is the model's claim, like all that it says.
         explanation=f"{arguments['purpose']}\n\n{card.explanation}".strip(),
@@ -89,6 +91,12 @@ def of_call(card: Card, run: Run, tool: Tool) -> Card:
     difference = cards.changed(_state(was.snapshot_text), _state(card.snapshot_text))
     why = (MOVED_ON if difference else AS_PLANNED).format(was.approval.reference)
     return replace(card, difference=difference, reason=f"{card.reason} ({why})")
+
+
+def _hardest(calls: list[Looked]) -> str:
+    """How hard the hardest of the calls is to take back: so hard is the plan."""
+    order = [str(value) for value in EffectClass.values]
+    return max((str(each.tool.effect_class) for each in calls), key=order.index)
 
 
 def _numbered(calls: list[Looked]) -> list[tuple[int, Looked]]:

@@ -43,6 +43,7 @@ class TestAPlan:
         assert (approval.kind, approval.tool, approval.title) == (
             "plan", "propose_plan", "Carry out 3 calls as one plan",
         )  # fmt: skip
+        assert approval.effect_class == "compensable"
         assert (EFFECTS, PlannedCall.objects.count()) == ([], 0)
 
     def test_shows_each_call_in_the_words_of_its_tool_with_the_state_it_rests_on(self, clerk):
