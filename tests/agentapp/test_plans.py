@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import actions
+from agentapp.console import batch
 from agentapp.models import Tool
 from agentapp.refused import Refused
 from approvals import ledger, planned, plans
@@ -97,6 +99,18 @@ class TestAPlan:
         [approval] = clerk.open(clerk.run(a_plan(ANN, BOB), says("done")))
         with pytest.raises(Refused):
             grant_from(approval, dana)
+
+
+class TestWhoHasARightToDecide:
+    def test_finds_a_plan_in_the_inbox_like_any_request(self, clerk, dana):
+        clerk.run(a_plan(ANN, BOB), says("done"))
+        client = Client()
+        client.force_login(dana)
+        assert "Carry out 2 calls as one plan" in client.get("/inbox/").content.decode()
+
+    def test_decides_a_plan_in_no_batch(self, clerk, dana):
+        picked = [clerk.open(clerk.run(a_plan(ANN, item), says("done")))[0] for item in (BOB, EVE)]
+        assert "call by call" in batch.objection(dana, picked)
 
 
 class TestRejecting:
