@@ -55,12 +55,19 @@ def plan_of(approval: Approval, user: User) -> Plan | None:
     rows = {row.position: row for row in approval.planned_calls.all()} if approval.used_at is not None else {}
     made = [row.used_by for row in rows.values() if row.used_by is not None]
     calls = _made(made, approval, user) if made else {}
+    over = _has_ended(approval)
     lines = [
-        _line(number, call, rows.get(number), calls)
+        _line(number, call, rows.get(number), calls, over)
         for number, call in enumerate(planned.calls_in(approval.plan_text), start=1)
     ]
     left = sum(line.standing == "waits" for line in lines)
     return Plan(lines, left, bool(left) and auth.may_end_plan(user))
+
+
+def _has_ended(approval: Approval) -> bool:
+    """Whether the run of a plan is over, as far as that was read with the request."""
+    execution: ToolExecution | None = getattr(approval, "execution", None)
+    return execution is not None and execution.run.is_final
 
 
 def _made(ids: list[uuid.UUID], approval: Approval, user: User) -> Mapping[uuid.UUID, ToolExecution]:
@@ -69,7 +76,9 @@ def _made(ids: list[uuid.UUID], approval: Approval, user: User) -> Mapping[uuid.
     return {execution.pk: execution for execution in seen.select_related("step")}
 
 
-def _line(number: int, call: ShownCall, row: PlannedCall | None, calls: Mapping[uuid.UUID, ToolExecution]) -> Line:
+def _line(
+    number: int, call: ShownCall, row: PlannedCall | None, calls: Mapping[uuid.UUID, ToolExecution], over: bool
+) -> Line:
     shown = (_texts(call.arguments), _texts(call.snapshot))
     if row is None:
         return Line(number, call, *shown)
@@ -78,6 +87,8 @@ def _line(number: int, call: ShownCall, row: PlannedCall | None, calls: Mapping[
         return Line(number, call, *shown, "made", _came_to(execution), execution)
     if row.ended_at is not None:
         return Line(number, call, *shown, "ended", f"Ended: {row.ended_why}")
+    if over:
+        return Line(number, call, *shown, "ended", "Not made: the run has ended")
     if row.use_by <= timezone.now():
         return Line(number, call, *shown, "ended", "Its time is over")
     return Line(number, call, *shown, "waits", "Not made yet")

@@ -108,6 +108,28 @@ class TestWhoHasARightToDecide:
         client.force_login(dana)
         assert "Carry out 2 calls as one plan" in client.get("/inbox/").content.decode()
 
+    def test_reads_what_has_come_of_each_call_and_ends_the_rest_by_a_post_alone(self, clerk, dana):
+        run, approval = approved_plan(clerk, dana, [ANN, BOB], calls(made("a", ANN)), calls(made("b", BOB, amount=9)))
+        client = Client()
+        client.force_login(dana)
+        page = client.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "Made" in page
+        assert "Not made yet" in page
+        assert f"The plan {approval.reference}" in client.get(f"/runs/{run.pk}/?step=2&call=0").content.decode()
+        address = f"/approvals/{approval.pk}/plan/end/"
+        assert client.get(address).status_code == 405
+        assert client.post(address, {"reason": ""}).status_code == 422
+        assert client.post(address, {"reason": "Enough."}).status_code == 302
+        assert "Ended: Enough." in client.get(f"/approvals/{approval.pk}/").content.decode()
+
+    def test_reads_that_a_run_has_ended_with_a_call_not_made(self, clerk, dana):
+        _, approval = approved_plan(clerk, dana, [ANN, BOB], calls(made("a", ANN)))
+        client = Client()
+        client.force_login(dana)
+        page = client.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "Not made: the run has ended" in page
+        assert "End the plan" not in page
+
     def test_decides_a_plan_in_no_batch(self, clerk, dana):
         picked = [clerk.open(clerk.run(a_plan(ANN, item), says("done")))[0] for item in (BOB, EVE)]
         assert "call by call" in batch.objection(dana, picked)
@@ -132,6 +154,27 @@ class TestRejecting:
         run = clerk.run(a_plan(ANN, BOB), calls(made("a", ANN)), says("done"))
         clerk.decide(clerk.open(run)[0], dana, "reject", message="No.")
         assert clerk.drive(run).waiting_for == "approval"
+
+
+class TestAskingBeforeDeciding:
+    def asked(self, clerk, dana, *instead):
+        reply = a_plan(ANN, BOB) | {"answer": {"text": "Better so.", "tool_calls": [*instead]}}
+        run = clerk.run(reply, calls(made("a", ANN)), calls(made("c", EVE)), says("done"))
+        actions.ask_agent(clerk.open(run)[0].pk, "Why Bob?", dana)
+        return clerk.drive(run)
+
+    def test_lets_the_agent_propose_another_plan_which_is_then_the_one_that_counts(self, clerk, dana):
+        run = self.asked(clerk, dana, call("i", "propose_plan", purpose="Only Ann, and the label.", calls=[ANN, EVE]))
+        [approval] = clerk.open(run)
+        assert [one.tool for one in planned.calls_in(approval.plan_text)] == ["refund", "label"]
+        clerk.decide(approval, dana)
+        run = clerk.drive(run)
+        assert (run.state, refunds(), len(effects_of("label"))) == ("succeeded", ["ann"], 1)
+
+    def test_lets_no_plan_in_that_could_not_have_been_proposed(self, clerk, dana):
+        irreversible = item("pay", account="ann", amount=5)
+        run = self.asked(clerk, dana, call("i", "propose_plan", purpose="Pay.", calls=[ANN, irreversible]))
+        assert [one.tool for one in planned.calls_in(clerk.open(run)[0].plan_text)] == ["refund", "refund"]
 
 
 class TestWhatCannotBePlanned:
