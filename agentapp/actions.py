@@ -28,6 +28,7 @@ from agentapp.controls import (
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
 from agentapp.due import with_configuration
+from agentapp.ending_plans import end_plan
 from agentapp.granting import NewGrant, make_grant, revoke_grant
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -49,7 +50,8 @@ from approvals.signatures import Assertion, Statement
 
 __all__ = [
     "MAX_INPUT_CHARS", "NewDecision", "NewGrant", "NewRun", "Refused", "Started", "answer_question", "ask_again",
-    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "engage_switch", "fork_conversation",
+    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "end_plan", "engage_switch",
+    "fork_conversation",
     "hand_back_run", "hand_over", "make_grant", "may_answer", "pause_run", "post_comment", "raise_budget",
     "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run", "retry_run",
     "reveal_secret", "revoke_grant", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",

@@ -43,7 +43,10 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 # --- Runs and approvals ------------------------------------------------------------------------
 
-TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends"])
+TOOL_MODULES = env_list(
+    "TOOL_MODULES",
+    ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends", "agentapp.tools.planning"],
+)
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 # Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.

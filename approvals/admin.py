@@ -23,6 +23,7 @@ from approvals.models import (
     Grant,
     GrantLimit,
     Notification,
+    PlannedCall,
 )
 
 
@@ -202,6 +203,17 @@ class EventAdmin(ReadOnlyAdmin):
     list_display = ["at", "chain", "seq", "type", "actor"]
     ordering = ["-at", "-id"]
     search_fields = ["run_id", "type", "actor"]
+
+
+@admin.register(PlannedCall)
+class PlannedCallAdmin(ReadOnlyAdmin):
+    about = "The calls of plans that people have approved. What is left of a plan is ended on the page of its request."
+    when_empty = "No plan has been approved. An agent with the tool propose_plan proposes them."
+    list_display = ["approval", "position", "tool", "use_by", "used_at", "ended_at"]
+    list_filter = ["tool"]
+    search_fields = ["run_id", "tool"]
+    search_help_text = "Run or tool."
+    list_select_related = ["approval"]
 
 
 class GrantLimitInline(admin.TabularInline):

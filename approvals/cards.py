@@ -62,6 +62,7 @@ class Card:
     second_look: dict[str, str] = field(default_factory=dict)
     assurance_needed: str = ""
     """How whoever approves shows who they are. The row has at least what the installation asks."""
+    plan_text: str = ""
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -93,7 +94,9 @@ def pending(card: Card, now: datetime) -> Approval:
         effect_class=card.effect_class,
         arguments_text=card.arguments_text,
         arguments=load(card.arguments_text),
-        action_digest=digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
+        action_digest=digest_of(
+            card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text
+        ),
         title=card.title,
         sentence=card.sentence,
         effects=card.effects,
@@ -104,6 +107,7 @@ def pending(card: Card, now: datetime) -> Approval:
         explanation=card.explanation,
         snapshot_text=card.snapshot_text,
         preview_text=card.preview_text,
+        plan_text=card.plan_text,
         difference=card.difference,
         view_digest=view_digest(card),
         rule=card.rule,
@@ -138,7 +142,9 @@ def pending(card: Card, now: datetime) -> Approval:
     return approval
 
 
-def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:
+def digest_of(
+    tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID, plan_text: str = ""
+) -> str:
     """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
     return action_digest(
         tool=tool,
@@ -146,6 +152,7 @@ def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, e
         arguments=load(arguments_text),
         run=str(run_id),
         subject=str(execution_id),
+        plan_text=plan_text,
     )
 
 

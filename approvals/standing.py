@@ -249,7 +249,8 @@ def final_digest(approval: Approval) -> str:
     """The digest of the call as it would run now, made from the text itself. Empty: the text is no JSON."""
     try:
         return digest_of(
-            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id
-        )
+            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,
+            approval.plan_text,
+        )  # fmt: skip
     except ValueError:
         return ""

@@ -126,7 +126,9 @@ def decision_of(approval: Approval, verdict: Verdict, lender: User | None) -> De
         message=verdict.message,
         stop_run=verdict.stop_run,
         approval_version=verdict.version,
-        action_digest=digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id),
+        action_digest=digest_of(
+            approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id, approval.plan_text
+        ),
         view_digest=approval.view_digest,
         via=verdict.via[:20],
         assurance=verdict.assurance if step_up.is_claimable(verdict.assurance) else "",

@@ -101,7 +101,9 @@ class ToolExecutionOut(BaseModel):
     )
     trust: str
     evidence_ref: str | None
-    allowed_by: str | None = Field(description="What let it run without a person.")
+    allowed_by: str | None = Field(
+        description="What let it run without a person of its own: `rule:…`, `grant:…`, `plan:…`, `read`."
+    )
     approval: CallApproval | None
     evaluation: EvaluationOut | None = Field(description="Of an agent that follows guidelines: why it was proposed.")
     subrun: SubrunOut | None = Field(description="The run that answers it, when the call asks another agent.")

@@ -97,6 +97,8 @@ def too_much(picked: Sequence[Approval]) -> str:
     """What rules out a batch whoever asks, and whatever has happened meanwhile."""
     if len(picked) > MOST:
         return f"{len(picked)} are selected: {MOST} at most."
+    if any(row.is_plan for row in picked):
+        return "A plan is read call by call: decide it by itself."
     final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
     if final:
         return f"{final} cannot be taken back: decide {'it by itself' if final == 1 else 'them one by one'}."

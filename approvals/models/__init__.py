@@ -19,6 +19,7 @@ from approvals.models.events import Event
 from approvals.models.grants import Grant, GrantLimit
 from approvals.models.notifications import Channel, Notification, Roundup
 from approvals.models.people import Comment, Delegation
+from approvals.models.plans import PlannedCall
 from approvals.models.rules import Rule, RuleVersion
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Grant",
     "GrantLimit",
     "Notification",
+    "PlannedCall",
     "Question",
     "Risk",
     "Roundup",

@@ -62,6 +62,9 @@ class Approval(models.Model):
     explanation = models.TextField(blank=True, help_text="The model's words: a claim, not a fact.")
     snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
     preview_text = models.TextField(blank=True, help_text="A dry run of the call, as canonical JSON.")
+    plan_text = models.TextField(
+        blank=True, help_text="Of a plan: each of its calls as people are shown it, as canonical JSON."
+    )
     final_preview_text = models.TextField(blank=True, help_text="The same of the call as a person changed it.")
     difference = models.JSONField(default=list, help_text="What changed since the request this one replaces.")
     view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
@@ -186,6 +189,11 @@ class Approval(models.Model):
                 violation_error_message="What nobody decided in time is rejected. It is never approved.",
             ),
             models.CheckConstraint(
+                condition=Q(plan_text="") | Q(kind="plan"),
+                name="approval_plan_says_so",
+                violation_error_message="Only a plan has planned calls.",
+            ),
+            models.CheckConstraint(
                 condition=Q(breached_at__isnull=True) | Q(target_at__isnull=False),
                 name="approval_breach_has_target",
                 violation_error_message="Only a request with a target can miss it.",
@@ -217,6 +225,10 @@ class Approval(models.Model):
     @property
     def asks_customer(self) -> bool:
         return self.kind == ApprovalKind.CONFIRMATION
+
+    @property
+    def is_plan(self) -> bool:
+        return self.kind == ApprovalKind.PLAN
 
     @property
     def is_proposed_anew(self) -> bool:

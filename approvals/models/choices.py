@@ -31,6 +31,7 @@ class AnsweredBy(models.TextChoices):
 class ApprovalKind(models.TextChoices):
     AUTHORIZATION = "authorization", "Authorization by people"
     CONFIRMATION = "confirmation", "Confirmation by the customer"
+    PLAN = "plan", "Authorization of several calls as one plan"
 
 
 class Assurance(models.TextChoices):

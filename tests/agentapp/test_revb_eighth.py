@@ -28,5 +28,3 @@ def test_an_endpoint_that_a_person_has_left_off_is_no_problem_for_ever(clerk):
             one.active = active
             configuration.save(one, ledger.actor_of(None, "admin"))
     assert "webhooks_failing" not in [p.code for p in health.look()]
-
-

@@ -94,8 +94,9 @@ REQUIREMENTS = (
     ),
     Requirement(
         "9.2.10", 3, "In a chain of actions the gate takes the highest class in it.", "met",
-        "An approval covers one call. An agent that another asks meets the same gate for each of its calls, by the "
-        "class of that call.",
+        "An approval covers one call, or one plan: exact calls, asked about by the strictest of them, in which "
+        "none is irreversible. Each is looked at again when it is made. An agent that another asks meets the same gate "
+        "for each of its calls, by the class of that call.",
     ),
     Requirement(
         "9.5.1", 2, "Fine-grained policies restrict which tools an agent may call and with which values.", "met",

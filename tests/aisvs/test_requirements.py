@@ -31,6 +31,7 @@ from tests.aisvs.requirements import requirement
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk, call, calls, says
 from tests.passkeys import Passkey
+from tests.plans import ANN, EVE, a_plan, let_plan, planned, refund
 from tests.teams import Team, child_of
 from tests.wire import Answer, OpenAI, ProviderServer, provider
 
@@ -346,7 +347,16 @@ def test_nothing_that_a_tool_or_a_token_of_programs_holds_can_issue_an_approval(
 
 
 @requirement("9.2.10")
-def test_a_chain_of_agents_meets_the_gate_of_the_strictest_of_its_calls(clerk, dana):
+def test_a_chain_of_agents_and_a_plan_meet_the_gate_of_the_strictest_of_their_calls(clerk, dana, offer, settings):
+    offer(refund)
+    let_plan(clerk, settings)
+    Rule.objects.create(name="two", tool="refund", verdict="ask", approvals_needed=2, risk="high")
+    [whole] = clerk.open(clerk.run(a_plan(EVE, ANN), says("done")))
+    assert (whole.effect_class, whole.risk, whole.approvals_needed) == ("compensable", "high", 2)
+    refused = clerk.run(a_plan(EVE, planned("pay", account="ana", amount=20)), says("done"))
+    assert clerk.execution(refused, "plan").reason == "plan_refused"
+    assert (effects_of("label"), effects_of("refund"), effects_of("pay")) == ([], [], [])
+
     team = Team(clerk)
     Rule.objects.create(name="labels", tool="label", verdict="allow")
     team.may_ask("payer", calls(call("l", "label", text="x")), PAY, says("paid"))
