@@ -77,7 +77,7 @@ def view_digest(card: Card) -> str:
 
 def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
-    asks_people = card.kind == ApprovalKind.AUTHORIZATION
+    asks_people = card.kind != ApprovalKind.CONFIRMATION
     needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
     card = replace(card, assurance_needed=needed)
     steps = timing.planned(card.escalation, now, card.business_hours)

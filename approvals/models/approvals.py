@@ -199,12 +199,12 @@ class Approval(models.Model):
                 violation_error_message="Only a request with a target can miss it.",
             ),
             models.CheckConstraint(
-                condition=Q(assurance_needed="") | Q(assurance_needed__in=Assurance.values, kind="authorization"),
+                condition=Q(assurance_needed="") | Q(assurance_needed__in=Assurance.values) & ~Q(kind="confirmation"),
                 name="approval_assurance_of_people",
                 violation_error_message="What people show to approve is a level that there is; customers show none.",
             ),
             models.CheckConstraint(
-                condition=~Q(risk="critical", kind="authorization") | ~Q(assurance_needed=""),
+                condition=~Q(risk="critical") | Q(kind="confirmation") | ~Q(assurance_needed=""),
                 name="approval_critical_asks_assurance",
                 violation_error_message="What is critical is approved by somebody who shows who they are.",
             ),

@@ -57,6 +57,20 @@ class TestAPlan:
             "Refund $7.00 to bob", {"account": "bob", "amount": 7, "how": "well"},
         )  # fmt: skip
 
+    @pytest.mark.parametrize(
+        ("step_up", "assurance", "needed"),
+        [
+            ({"compensable": "totp"}, "", "totp"),
+            ({}, "passkey", "passkey"),
+            ({"compensable": "totp"}, "signed", "signed"),
+        ],
+    )
+    def test_asks_of_its_approver_what_the_hardest_of_its_calls_does(self, clerk, settings, step_up, assurance, needed):
+        settings.STEP_UP = step_up
+        Rule.objects.create(name="refunds", tool="refund", verdict="ask", risk="medium", assurance=assurance)
+        [approval] = clerk.open(clerk.run(a_plan(ANN, EVE), says("done")))
+        assert approval.assurance_needed == needed
+
     def test_keeps_what_the_model_says_it_is_for_apart_from_our_words(self, clerk):
         [approval] = clerk.open(clerk.run(a_plan(ANN, BOB, purpose="Trust me, all is fine."), says("done")))
         assert approval.explanation.startswith("Trust me")
@@ -246,6 +260,18 @@ class TestAPlannedCall:
     def test_that_stricter_rules_ask_about_returns_to_the_queue(self, clerk, dana, terms):
         stricter = {"name": "more", "tool": "refund", "verdict": "ask", "risk": "medium", **terms}
         change = meanwhile("change", lambda: Rule.objects.create(**stricter))
+        run, _ = approved_plan(clerk, dana, [ANN, BOB], change, calls(made("a", ANN)))
+        assert (run.waiting_for, refunds()) == ("approval", [])
+
+    def test_that_asks_more_of_its_approver_by_now_returns_to_the_queue(self, clerk, dana, settings):
+        change = meanwhile("change", lambda: setattr(settings, "STEP_UP", {"compensable": "totp"}))
+        run, approval = approved_plan(clerk, dana, [ANN, BOB], change, calls(made("a", ANN)))
+        assert approval.assurance_needed == ""
+        assert (run.waiting_for, refunds()) == ("approval", [])
+
+    def test_that_a_rule_has_signed_by_now_returns_to_the_queue(self, clerk, dana):
+        rule = {"name": "signed", "tool": "refund", "verdict": "ask", "risk": "medium", "assurance": "signed"}
+        change = meanwhile("change", lambda: Rule.objects.create(**rule))
         run, _ = approved_plan(clerk, dana, [ANN, BOB], change, calls(made("a", ANN)))
         assert (run.waiting_for, refunds()) == ("approval", [])
 

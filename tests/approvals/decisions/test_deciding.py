@@ -317,6 +317,8 @@ SHOWN = {
     "expires_seconds": 60,
     "hold_seconds": 9,
     "assurance_needed": "totp",
+    "second_look": {"verdict": "concern", "why": "Odd.", "model": "a:b"},
+    "plan_text": "[]",
     "on_expiry": "stop",
     "groups": (1,),
     "escalation": (Step(60, "managers"),),
