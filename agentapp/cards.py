@@ -81,6 +81,9 @@ def build(
     Looks up the state the decision rests on; writes nothing.
     """
     ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
+    if run.undoes_id is not None:
+        # Nobody decides about what they themselves have asked to be taken back, whatever a rule says of starters.
+        ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}

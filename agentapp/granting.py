@@ -113,7 +113,12 @@ def terms_of(asked: Asked, new: NewGrant) -> Terms:
 
 
 def covered(asked: Asked, terms: Terms, user: User) -> Covered:
-    """How much the constraints would have covered, of the runs this person may see."""
+    """How much the constraints would have covered, of the runs this person may see.
+
+    Raises Refused for constraints that no grant could have: what is a secret is not to be found by trying.
+    """
+    if wrong := grants.wrong_constraint(asked.approval, terms):
+        raise Refused("invalid", wrong.message, wrong.code)
     approval, tool = asked.approval, asked.tool
     recent = ToolExecution.objects.filter(
         name=approval.tool,

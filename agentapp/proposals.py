@@ -38,7 +38,7 @@ from agentapp.tools.planning import proposes_plan
 from agentapp.toolset import Configuration
 from agentapp.totals import KeptCalls
 from agentapp.transcript import StepRows
-from approvals import moments, policy, shadows
+from approvals import moments, policy, shadows, totals
 from approvals.digest import MAX_BYTES, canonical, sha256
 from approvals.granted import Wanted
 from approvals.models import Verdict
@@ -106,8 +106,17 @@ def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
 
 
 def _is_free(situation: Situation, tool: Tool | None) -> bool:
-    """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before."""
-    return tool is not None and not tool.consequential and not situation.configuration.breakers_of(tool)
+    """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before. Nor one that
+    a rule counts: those before it in the reply are to be among them.
+    """
+    if tool is None or tool.consequential or situation.configuration.breakers_of(tool):
+        return False
+    return not any(
+        totals.is_asked(rule.condition)
+        and rule.tool in ("", tool.name)
+        and rule.effect_class in ("", tool.effect_class)
+        for rule in situation.configuration.rules
+    )
 
 
 def ruling_for(

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
@@ -40,6 +41,8 @@ from approvals.policy import Ruling
 
 State = ToolExecution.State
 
+# A request is made right after its call was proposed, but where calls before it are waited for.
+LATE = timedelta(minutes=1)
 # Events carry a worker's time, approvals the database's.
 CLOCKS_DIFFER = timedelta(seconds=10)
 OUTLASTED = "The run was held until the time for this ran out. People are asked again."
@@ -178,12 +181,25 @@ def _terms(
 ) -> Ruling:
     """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
     frozen = Ruling.from_json(execution.ruling)
-    if execution.times_asked == 0 and frozen.verdict == Verdict.ASK:
+    if (
+        execution.times_asked == 0
+        and frozen.verdict == Verdict.ASK
+        and not _names_who_is_gone(situation, execution, frozen)
+    ):
         return frozen
     # What the customer alone was asked about need not go to people because it asks again.
     again = partial(ruling_for, situation, tool, parse(text), again=execution, origins=lambda: origins)
     ruling = again(always_ask=frozen.verdict == Verdict.ASK and frozen.people)
     return ruling if ruling.verdict != Verdict.ALLOW else again(always_ask=True)
+
+
+def _names_who_is_gone(situation: Situation, execution: ToolExecution, frozen: Ruling) -> bool:
+    """Whether a ruling of some time ago names a group that there is no more: nobody could be asked by it."""
+    proposed_at = execution.proposed_at  # no moment yet where it was stored right now
+    waited = isinstance(proposed_at, datetime) and runs.clock(situation.run) - proposed_at > LATE
+    is_late = execution.index > 0 or waited
+    named = {*frozen.groups} if is_late else set()
+    return bool(named) and Group.objects.filter(pk__in=named).count() < len(named)
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:

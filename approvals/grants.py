@@ -178,10 +178,11 @@ def _problem(approval: Approval, terms: Terms) -> Refusal | None:
         return Refusal("reason", "Say why, in up to 500 characters: it stays on record.")
     if terms.max_hits is not None and not 1 <= terms.max_hits <= MAX_HITS:
         return Refusal("max_hits", f"Give a number of calls from 1 to {MAX_HITS:,}, or none.")
-    return _wrong_constraint(approval, terms) or _wrong_limit(terms)
+    return wrong_constraint(approval, terms) or _wrong_limit(terms)
 
 
-def _wrong_constraint(approval: Approval, terms: Terms) -> Refusal | None:
+def wrong_constraint(approval: Approval, terms: Terms) -> Refusal | None:
+    """What is wrong with what is said of the arguments, before other calls are held against it."""
     names = [each.get("name") for each in terms.constraints]
     if len(set(names)) != len(names) or len(canonical(list(terms.constraints))) > MAX_CONSTRAINTS_CHARS:
         return Refusal("constraints", "Say one thing of each argument, and not more than fits on a page.")

@@ -217,7 +217,6 @@ def is_enough(approval: Approval) -> bool:
     """
     if approval.terms:
         count = progress(approval)
-        # A change of the call can make rejections count that did not: they end what they would have ended.
         return count.is_enough and not count.is_denied
     return _counting(approval, approval.risk).count() >= approval.approvals_needed
 

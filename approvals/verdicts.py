@@ -72,8 +72,10 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
     if verdict.action_digest != (approval.final_digest or approval.action_digest):
         return Refusal("action_changed", "The call you saw is not the call that waits here. Look again, then decide.")
-    if verdict.type not in approval.allowed_decisions:
-        return Refusal("not_allowed", f"The rule does not allow '{verdict.type}' here.")
+    # An edit that changes nothing is an approval.
+    type_ = decision_of(approval, verdict, None).type
+    if not {verdict.type, type_} <= set(approval.allowed_decisions):
+        return Refusal("not_allowed", f"The rule does not allow '{type_}' here.")
     wordless = verdict.user is not None and not verdict.message.strip()
     if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
         return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT

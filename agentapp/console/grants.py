@@ -135,13 +135,14 @@ def _form(asked: Asked, user: User, posted: QueryDict | None, refused: actions.R
     means: dict[str, Any] = {}
     try:
         terms = terms_of(asked, typed)
+        looked = covered(asked, terms, user)
     except actions.Refused as error:
         # What is half typed is not at fault before it is sent.
         refused = refused or (error if posted is not None and posted.get("make") else None)
         means = {"unclear": error.message}
     else:
         constraints = masked_constraints(terms.constraints, found.secret_fields)
-        means = {"words": granted.in_words(constraints), "covered": covered(asked, terms, user), "terms": terms}
+        means = {"words": granted.in_words(constraints), "covered": looked, "terms": terms}
         means["limits"] = [(_of(kind, name), granted.plain(most)) for kind, name, most in terms.limits]
     arguments = [_argument(name, asked, typed, refused) for name in asked.arguments]
     counts = [(kind, typed.counts.get(kind, "")) for kind in asked.counted]

@@ -152,6 +152,12 @@ def _count_approval(
     approval.final_digest = decision.action_digest
     if decision.type == DecisionType.EDIT:
         approval.final_title, approval.final_preview_text = verdict.edited_title, verdict.edited_preview
+    if approval.terms and is_rejected(approval):
+        # A change of the call can make rejections count that did not: they end what they would have ended.
+        approval.state = Approval.State.REJECTED
+        approval.decided_at = now
+        approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
+        return
     if not is_enough(approval):
         return
     approval.state = Approval.State.APPROVED
