@@ -164,7 +164,8 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
             if not holds(rule.condition, call):
                 continue
         except Exception as error:  # a condition can fail in any way its author did not foresee
-            why = f"the condition of {rule.name} could not be evaluated: {error}"
+            # Its kind alone: what it says can quote the arguments, secret ones and text from outside among them.
+            why = f"the condition of {rule.name} could not be evaluated: {type(error).__name__}"
             matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE)))
         else:
             why = rule.description or rule.name

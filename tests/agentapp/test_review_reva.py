@@ -100,20 +100,6 @@ class TestThePreviewOfAGrant:
         assert found("4710") == found("4711")
 
 
-class TestTheReasonOfARuling:
-    @pytest.mark.parametrize("condition", ['{"a": 1}[args.token] > 0', 'duration(args.token) > duration("1s")'])
-    def test_says_no_secret_where_a_condition_fails(self, condition):
-        rule = Rule(name="keys", verdict="ask", condition=condition, order=1)
-        rule._prefetched_objects_cache = {"groups": []}
-        policy.validate_condition(condition)
-        told = policy.evaluate(
-            [rule],
-            policy.Call(tool="t", effect_class="irreversible", arguments={"token": "sk_live_42"}, secret=("token",)),
-        )
-        assert told.verdict == "ask"
-        assert "sk_live_42" not in told.reason
-
-
 class TestARequestMadeLate:
     def test_whose_group_has_gone_meanwhile_is_asked_by_the_rules_of_now(self, clerk, dana):
         """The ruling frozen at proposal names a group by its key; the card behind an unknown outcome is made later."""
@@ -136,23 +122,6 @@ class TestARequestMadeLate:
         run = clerk.drive(run)
         assert (run.state, run.waiting_for) == ("waiting", "approval")
         assert [group.name for group in clerk.open(run)[0].groups.all()] == ["New"]
-
-
-class TestASecretInAReason:
-    def test_is_on_no_request_and_in_no_event(self, clerk, offer):
-        from approvals.models import Event
-
-        @tool(effect="compensable", secret=("pin",))
-        def unlock(to: str, pin: str) -> str:
-            """Unlock an account."""
-            return to
-
-        offer(unlock)
-        Rule.objects.create(name="known pins", tool="unlock", verdict="ask", condition='{"0000": true}[args.pin]')
-        run = clerk.run(calls(call("u", "unlock", to="ann", pin="4711-secret")), says("done"))
-        [request] = clerk.open(run)
-        told = [event.type for event in Event.objects.filter(run_id=run.pk) if "4711-secret" in event.body]
-        assert ("4711-secret" in request.reason, told) == (False, [])
 
 
 class TestTheListOfGrants:
