@@ -157,44 +157,6 @@ class TestAskingAgain:
         assert "has been told" not in refused.value.message
 
 
-class TestTheNameOfAnAgent:
-    def test_that_a_grant_or_a_rule_knows_is_kept(self, clerk, dana):
-        """As that of a group is: the rules for it would be for nobody, and whoever takes the name takes its grants."""
-        from django.forms.models import model_to_dict
-
-        from agentapp.admin.agents import AgentAdmin
-        from agentapp.models import Agent
-        from django.contrib.admin import site
-        from django.test import RequestFactory
-
-        a_grant(clerk, dana)
-        Rule.objects.create(name="never", agent="clerk", tool="label", verdict="deny")
-        request = RequestFactory().get("/")
-        request.user = dana
-        dana.is_superuser = True
-        made = AgentAdmin(Agent, site).get_form(request, clerk.agent, change=True)
-        data = {name: ("" if value is None else value) for name, value in model_to_dict(clerk.agent).items()}
-        data["tools"] = [tool.pk for tool in clerk.agent.tools.all()]
-        import json
-
-        data = {n: json.dumps(v) if isinstance(v, (dict, list)) and n != "tools" else v for n, v in data.items()}
-        kept = made(data, instance=Agent.objects.get(pk=clerk.agent.pk))
-        assert kept.is_valid(), kept.errors
-        renamed = made({**data, "name": "clerk-of-old"}, instance=Agent.objects.get(pk=clerk.agent.pk))
-        if renamed.is_valid():
-            renamed.save()
-            # A newcomer takes the name that is free.
-            other = Agent.objects.create(name="clerk", instructions="Do as you like.", driver="scripted")
-            other.tools.set(clerk.agent.tools.all())
-            clerk.agent.refresh_from_db()
-            old = clerk.run(calls(call("l", "label", text="red")), says("done"))
-            clerk.agent = other
-            new = clerk.run(calls(call("s", "send", to="ann")), says("done"))
-            told = (clerk.execution(old, "l").reason, clerk.execution(new, "s").allowed_by)
-            assert told == ("policy_denied", "")
-
-
-
 class TestATotalOverReads:
     def test_limits_the_reads_of_one_reply(self, clerk):
         """Documented as looked at when proposed only; but those before it in the same reply do not count either."""
