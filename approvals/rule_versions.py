@@ -308,7 +308,9 @@ def _kept(rule: Rule, actor: str) -> None:
         return
     _retire(rule, actor, keep=False)
     if not rule.versions.filter(number=rule.version).exists():
-        _as_version(rule, ledger.SYSTEM, RuleVersion.Origin.FOUND, "In force before versions of it were kept.")
+        # The row as it is stored: a form that edits a rule has put what was typed into the object it hands on.
+        stored = Rule.objects.get(pk=rule.pk)
+        _as_version(stored, ledger.SYSTEM, RuleVersion.Origin.FOUND, "In force before versions of it were kept.")
 
 
 def _retire(rule: Rule, actor: str, keep: bool = True) -> None:

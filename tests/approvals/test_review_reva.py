@@ -11,22 +11,6 @@ from approvals.business_hours import BusinessHours
 from approvals.models import Rule, RuleVersion
 
 
-@pytest.mark.django_db
-def test_what_was_in_force_before_versions_were_kept_is_kept_as_it_was(client, roles, django_user_model):
-    """The first edit in the admin of a rule without a version writes down, as in force, what was typed."""
-    from django.contrib.auth.models import User
-    from django.urls import reverse
-
-    admin = User.objects.create_superuser("root", password="x")
-    rule = Rule.objects.create(name="pays", tool="", verdict="ask", approvals_needed=2, description="As it was.")
-    stored = rule_terms.terms_of(rule)
-    typed = Rule.objects.get(pk=rule.pk)  # what a ModelForm does to the row it edits
-    typed.approvals_needed, typed.description = 1, "As somebody would like it."
-    rule_versions.keep_draft(typed, rule_terms.terms_of(typed), admin, "user:root")
-    kept = RuleVersion.objects.get(rule=rule, state="in_force")
-    assert kept.terms == stored
-
-
 def test_hours_into_a_skipped_hour_end_where_it_begins():
     """01:00-02:30 on the night when 02:00 becomes 03:00: one hour of it takes place."""
     hours = BusinessHours.parse("sun 01:00-02:30", ZoneInfo("Europe/Berlin"))
