@@ -27,6 +27,8 @@ DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.IRREVERSIBLE: Risk.HIGH,
 }
 
+NO_CUSTOMER = "(The customer cannot be asked here, so people decide.)"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -122,8 +124,7 @@ class Ruling:
 
     def without_customer(self) -> "Ruling":
         """The ruling for a call whose customer cannot be asked: people decide in any case."""
-        reason = f"{self.reason} (The customer cannot be asked here, so people decide.)"
-        return replace(self, customer=False, people=True, reason=reason)
+        return replace(self, customer=False, people=True, reason=f"{self.reason} {NO_CUSTOMER}")
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
