@@ -135,28 +135,6 @@ class TestTheListOfGrants:
         assert (second.reference in page, first.reference in page) == (True, True)
 
 
-class TestAskingAgain:
-    def test_the_second_person_is_told_that_it_was_asked_again(self, clerk, dana, marco):
-        from datetime import timedelta
-
-        from django.utils import timezone
-
-        from agentapp import actions
-        from approvals import decisions
-
-        Rule.objects.create(name="pays", tool="pay", verdict="ask")
-        pay = call("p", "pay", account="ann", amount=5), call("q", "pay", account="bob", amount=6)
-        run = clerk.run(calls(*pay), says("done"))
-        _, second = clerk.open(run)
-        Approval.objects.filter(pk=second.pk).update(expires_at=timezone.now() - timedelta(seconds=5))
-        with ledger.transaction():
-            assert decisions.expire(second.pk)
-        actions.ask_again(second.pk, dana)
-        with pytest.raises(actions.Refused) as refused:
-            actions.ask_again(second.pk, marco)
-        assert "has been told" not in refused.value.message
-
-
 class TestATotalOverReads:
     def test_limits_the_reads_of_one_reply(self, clerk):
         """Documented as looked at when proposed only; but those before it in the same reply do not count either."""
