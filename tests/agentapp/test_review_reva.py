@@ -124,17 +124,6 @@ class TestARequestMadeLate:
         assert [group.name for group in clerk.open(run)[0].groups.all()] == ["New"]
 
 
-class TestTheListOfGrants:
-    def test_shows_every_grant_in_force(self, clerk, dana, client, monkeypatch):
-        from agentapp.console import grants as pages
-
-        monkeypatch.setattr(pages, "MOST_IN_FORCE", 1)
-        first, second = a_grant(clerk, dana), a_grant(clerk, dana, arguments={"to": "bob"})
-        client.force_login(let_grant(dana))
-        page = client.get(reverse("grants")).content.decode()
-        assert (second.reference in page, first.reference in page) == (True, True)
-
-
 class TestATotalOverReads:
     def test_limits_the_reads_of_one_reply(self, clerk):
         """Documented as looked at when proposed only; but those before it in the same reply do not count either."""
