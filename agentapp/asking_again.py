@@ -39,12 +39,25 @@ def ask_again(approval_id: uuid.UUID, user: User, via: str = "") -> Run:
         run = runs.lock(approval.run_id)
         execution = ToolExecution.objects.filter(approval=approval).first()
         if run is None or run.is_final or execution is None:
-            raise Refused("too_late", TOLD)
+            raise _why_not(approval_id, run)
         if not decisions.ask_again(approval, ledger.actor_of(user, via)) or not executions.set_aside(execution, WHY):
-            raise Refused("too_late", TOLD)
+            raise _why_not(approval_id, run)
         runs.wake(run, runs.clock(run))
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return run
+
+
+def _why_not(approval_id: uuid.UUID, run: Run | None) -> Refused:
+    """Why it cannot be asked again, by what stands now that nobody else can change it."""
+    now = Approval.objects.get(pk=approval_id)
+    if now.state == Approval.State.SUPERSEDED:
+        return Refused("already_asked", "Somebody has asked again already, so this request is replaced by a new one.")
+    told = now.decided_at is not None or now.used_at is not None
+    if run is None or (run.is_final and not told):
+        return Refused("run_ended", "The run has ended, so nobody can be asked about its calls any more.")
+    if now.state == Approval.State.EXPIRED:
+        return Refused("too_late", TOLD)
+    return Refused("too_late", "Only what nobody decided in time can be asked again.")
 
 
 def _may_ask_again(user: User, approval: Approval) -> bool:

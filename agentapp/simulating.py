@@ -36,15 +36,9 @@ UNKNOWN = "unknown"
 _FAILED = " could not be evaluated: "
 # Of two requests, what makes another one of it though both ask.
 _TERMS = (
-    "risk",
-    "groups",
-    "approvals_needed",
-    "terms",
-    "escalation",
-    "starter_excluded",
-    "allowed_decisions",
-    "assurance",
-)
+    "risk", "groups", "approvals_needed", "terms", "escalation", "starter_excluded", "allowed_decisions", "assurance",
+    "people", "customer", "grants_allowed", "on_expiry", "expires_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,6 +139,8 @@ def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) ->
         counting.unknown += 1
         _show(counting, row, UNKNOWN, "Hangs on what was not kept of the call.")
         return
+    if ruling.customer and before.reason.endswith(policy.NO_CUSTOMER):
+        ruling = ruling.without_customer()
     if before.verdict == ruling.verdict:
         if before.verdict == Verdict.ASK and _terms(before) != _terms(ruling):
             counting.other_terms += 1

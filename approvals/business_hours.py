@@ -1,6 +1,7 @@
 """The hours in which people are at work, as in "mon-fri 09:00-17:00". Pure: the moment is given."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -11,6 +12,9 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _PART = re.compile(r"([a-z]{3})(?:\s*-\s*([a-z]{3}))?\s+(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
 _DAY_ENDS = 24 * 60
 _EXAMPLE = "mon-fri 09:00-17:00, sat 10:00-14:00"
+
+# No time counted in business hours ends later than this, however few hours a week has.
+LONGEST = timedelta(days=3653)
 
 # Minutes of the day by the clock on the wall: from, and until just before.
 Opening = tuple[int, int]
@@ -48,14 +52,19 @@ class BusinessHours:
         return any(start <= moment < end for start, end in self._openings_on(self._local(moment).date()))
 
     def add(self, moment: datetime, seconds: float) -> datetime:
-        """The moment when so many seconds of business hours have passed; without any, the moment itself."""
+        """The moment when so many seconds of business hours have passed; without any, the moment itself.
+
+        Ten years later at the latest, where there are such hours at all.
+        """
         if seconds <= 0:
             return moment
         if not self.week:
             return moment + timedelta(seconds=seconds)
-        left = timedelta(seconds=seconds)
+        left, last = timedelta(seconds=seconds), moment.astimezone(UTC) + LONGEST
         for start, end in self._openings_from(moment):
             begins = max(start, moment)
+            if begins >= last:
+                return last.astimezone(moment.tzinfo)
             if end > begins and left <= end - begins:
                 return (begins + left).astimezone(moment.tzinfo)
             left -= max(end - begins, timedelta(0))
@@ -94,8 +103,21 @@ class BusinessHours:
     def _at(self, day: date, minutes: int, fold: int) -> datetime:
         days, minute = divmod(minutes, _DAY_ENDS)
         wall = datetime.combine(day + timedelta(days=days), time(minute // 60, minute % 60, fold=fold))
+        zone = self.zone or timezone.get_default_timezone()
         # Differences are only those of real time between moments of UTC.
-        return wall.replace(tzinfo=self.zone or timezone.get_default_timezone()).astimezone(UTC)
+        moment = wall.replace(tzinfo=zone).astimezone(UTC)
+        return moment if moment.astimezone(zone).replace(tzinfo=None) == wall.replace(fold=0) else _jump(wall, zone)
+
+
+def _jump(wall: datetime, zone: tzinfo) -> datetime:
+    """When the clock jumps over what it never shows: an opening that begins or ends there begins or ends then."""
+    before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
+    seconds = range(int((after - before).total_seconds()) + 1)
+
+    def has_jumped(passed: int) -> bool:
+        return (before + timedelta(seconds=passed)).astimezone(zone).utcoffset() != before.astimezone(zone).utcoffset()
+
+    return before + timedelta(seconds=bisect_left(seconds, True, key=has_jumped))
 
 
 def _read(part: str) -> tuple[list[int], Opening]:

@@ -18,6 +18,10 @@ _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)
 _SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
 _TOKEN = re.compile(r"'(.*)'")
 
+# What is longer can be a chain that ends the process where it is read or evaluated, by a signal that nothing catches.
+# Brackets the reader counts itself; of chains, no more fits in here than a thread's stack carries many times over.
+MAX_CHARS = 2000
+
 Context = cel.Context
 """What a condition is evaluated with: names and their values."""
 
@@ -26,9 +30,11 @@ _NONE: Functions = MappingProxyType({})
 
 
 def check(text: str, names: Collection[str]) -> None:
-    """Refuse a condition that does not compile or looks at other names. Raises ValidationError."""
+    """Refuse a condition that does not compile, looks at other names or has no end. Raises ValidationError."""
     if not text.strip():
         return
+    if len(text) > MAX_CHARS:
+        raise ValidationError(_too_long(text))
     try:
         _, looked_at = _compiled(text)
     except ValueError as error:
@@ -39,7 +45,7 @@ def check(text: str, names: Collection[str]) -> None:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """What a condition looks at, as args or customer. Raises ValueError when it does not compile."""
+    """What a condition looks at, as args or customer. Raises ValueError when it does not compile or is too long."""
     return _compiled(text)[1] if text.strip() else frozenset()
 
 
@@ -73,8 +79,14 @@ def _why(error: str) -> str:
     return f"{token[1].strip()!r} cannot stand at character {place}.{advice}"
 
 
+def _too_long(text: str) -> str:
+    return f"The condition has {len(text):,} characters; at most {MAX_CHARS:,} are evaluated."
+
+
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> tuple[cel.Program, frozenset[str]]:
-    """A condition made ready, and the names it looks at."""
+    """A condition made ready, and the names it looks at. None is read or evaluated but what comes from here."""
+    if len(text) > MAX_CHARS:
+        raise ValueError(_too_long(text))
     program = cel.compile(text)
     return program, frozenset(program.variables()) - frozenset(_LOOP_NAME.findall(text))

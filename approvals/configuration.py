@@ -84,6 +84,7 @@ def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.
     with ledger.transaction():
         was = before(instance)
         instance.save()
+        _hold_groups(many or {})
         for name, items in (many or {}).items():
             getattr(instance, name).set(items)
         return record_change(instance, was, actor)
@@ -99,9 +100,11 @@ def delete(instance: models.Model, actor: str) -> list[Change]:
 
     Raises ProtectedError when something that must stay refers to it.
     """
-    if isinstance(instance, Group) and (rows := naming(instance)):
-        raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
     with ledger.transaction():
+        # Whoever makes something name the row meanwhile waits for this, and then there is no such row to name.
+        list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
+        if isinstance(instance, Group) and (rows := naming(instance)):
+            raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
         changes = [
             Change(row._meta.label, str(row.pk), str(row), describe(row), None)
             for row in [instance, *_going_with(instance)]
@@ -168,6 +171,17 @@ def _going_with(instance: models.Model) -> list[models.Model]:
         for row in rows
         if (type(row), row.pk) != (type(instance), instance.pk)
     ]
+
+
+def _hold_groups(many: Mapping[str, Sequence[models.Model]]) -> None:
+    """Keep groups from being deleted until what names them is stored.
+
+    A reference is looked at when the transaction commits, under the lock of the chain: a deletion that has the group
+    then and wants the chain would end one of the two as a deadlock.
+    """
+    groups = [item.pk for items in many.values() for item in items if isinstance(item, Group)]
+    if groups:
+        list(Group.objects.select_for_update(no_key=True).filter(pk__in=groups).order_by("pk").values_list("pk"))
 
 
 def _stored(instance: models.Model) -> models.QuerySet[Any]:

@@ -27,6 +27,8 @@ DEFAULT_RISK: dict[str, Risk] = {
     EffectClass.IRREVERSIBLE: Risk.HIGH,
 }
 
+NO_CUSTOMER = "(The customer cannot be asked here, so people decide.)"
+
 
 @dataclass(frozen=True)
 class Call:
@@ -124,8 +126,7 @@ class Ruling:
 
     def without_customer(self) -> "Ruling":
         """The ruling for a call whose customer cannot be asked: people decide in any case."""
-        reason = f"{self.reason} (The customer cannot be asked here, so people decide.)"
-        return replace(self, customer=False, people=True, reason=reason)
+        return replace(self, customer=False, people=True, reason=f"{self.reason} {NO_CUSTOMER}")
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
@@ -168,7 +169,8 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
             if not holds(rule.condition, call):
                 continue
         except Exception as error:  # a condition can fail in any way its author did not foresee
-            why = f"the condition of {rule.name} could not be evaluated: {error}"
+            # Its kind alone: what it says can quote the arguments, secret ones and text from outside among them.
+            why = f"the condition of {rule.name} could not be evaluated: {type(error).__name__}"
             matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE)))
         else:
             why = rule.description or rule.name

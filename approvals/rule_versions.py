@@ -64,6 +64,20 @@ def naming(group: str) -> list[Rule]:
     return sorted(found.values(), key=lambda rule: rule.name)
 
 
+def about(agent: str, route: str = "") -> list[Rule]:
+    """The rules that are, or whose draft is, for an agent by this name, or for this route of it."""
+
+    def is_about(terms: Mapping[str, Any]) -> bool:
+        if route:
+            return terms.get("route") == route and terms.get("agent", "") in ("", agent)
+        return terms.get("agent") == agent
+
+    drafts = RuleVersion.objects.filter(state__in=RuleVersion.OPEN).select_related("rule")
+    found = {rule.pk: rule for rule in Rule.objects.all() if is_about({"agent": rule.agent, "route": rule.route})}
+    found |= {draft.rule_id: draft.rule for draft in drafts if is_about(draft.terms)}
+    return sorted(found.values(), key=lambda rule: rule.name)
+
+
 # --- Drafts --------------------------------------------------------------------------------------
 
 
@@ -294,7 +308,9 @@ def _kept(rule: Rule, actor: str) -> None:
         return
     _retire(rule, actor, keep=False)
     if not rule.versions.filter(number=rule.version).exists():
-        _as_version(rule, ledger.SYSTEM, RuleVersion.Origin.FOUND, "In force before versions of it were kept.")
+        # The row as it is stored: a form that edits a rule has put what was typed into the object it hands on.
+        stored = Rule.objects.get(pk=rule.pk)
+        _as_version(stored, ledger.SYSTEM, RuleVersion.Origin.FOUND, "In force before versions of it were kept.")
 
 
 def _retire(rule: Rule, actor: str, keep: bool = True) -> None:

@@ -6,9 +6,22 @@ from django.contrib import admin
 from agentapp import agent_settings, agent_tools
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, ContextVariable, Route, Tool
-from approvals import ledger
+from approvals import grants, ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
+
+# So many of those that know a name are listed.
+MOST_NAMED = 5
+
+
+def _refuse_rename(what: str, named_by: list[str]) -> None:
+    """Refuse a new name where something knows the old one, which would then be for nobody."""
+    if named_by:
+        more = ", and more" if len(named_by) > MOST_NAMED else ""
+        raise forms.ValidationError(
+            f"These know this {what} by its name: {', '.join(named_by[:MOST_NAMED])}{more}. "
+            "Let them name another first, or take them back."
+        )
 
 
 class AgentForm(forms.ModelForm):
@@ -33,6 +46,15 @@ class AgentForm(forms.ModelForm):
             # Agents to be asked are named in `subagents`.
             tools = Tool.objects.exclude(source__kind=agent_tools.KIND)
             self.fields["tools"].queryset = tools  # type: ignore[attr-defined]
+
+    def clean_name(self) -> str:
+        """Without its rules an agent would do what they forbid, and whoever takes its name would take its grants."""
+        name = str(self.cleaned_data["name"])
+        was = self.initial.get("name") or name
+        if was != name:
+            named = [f"rule {rule.name}" for rule in rule_versions.about(was)]
+            _refuse_rename("agent", [*named, *(f"grant {grant.reference}" for grant in grants.in_force(was))])
+        return name
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -65,6 +87,14 @@ class RouteForm(forms.ModelForm):
             "description": "What kind of task this is, as people who start runs read it.",
             "tools": "Which of the agent's tools the model is offered for this task. None chosen: none.",
         }
+
+    def clean_name(self) -> str:
+        name = str(self.cleaned_data["name"])
+        was = self.initial.get("name") or name
+        if was != name:
+            rules = rule_versions.about(self.instance.agent.name, was)
+            _refuse_rename("route", [f"rule {rule.name}" for rule in rules])
+        return name
 
 
 class RouteInline(admin.StackedInline):

@@ -7,7 +7,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -16,6 +16,7 @@ from django.urls import path, reverse
 from agentapp import webhooks
 from agentapp.models import WebhookDelivery, WebhookEndpoint
 from agentapp.models.webhooks import TEST_EVENT, WEBHOOK_EVENTS
+from approvals import ledger
 from approvals.admin_pages import ReadOnlyAdmin, RowAdmin, SwitchedAdmin
 
 _CHANGE = "agentapp.change_webhookendpoint"
@@ -72,6 +73,16 @@ class WebhookEndpointAdmin(Asking, SwitchedAdmin):
             },
         ),
     ]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        webhooks.see_to(obj.pk)
+
+    def set_all(self, request: HttpRequest, queryset: QuerySet[Any], column: str, value: Any) -> None:
+        with ledger.transaction():
+            super().set_all(request, queryset, column, value)
+            for endpoint in queryset:
+                webhooks.see_to(endpoint.pk)
 
     @admin.display(description="How it fares")
     def how_it_fares(self, endpoint: WebhookEndpoint) -> str:

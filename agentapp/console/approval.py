@@ -40,6 +40,7 @@ STATUS = {
     "decided_for_you": 409,
     "decision_id_reused": 409,
     "too_late": 409,
+    "run_ended": 409,
     "reauthenticate": 403,
     "needs_person": 403,
     "signature": 403,

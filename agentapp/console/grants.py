@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -25,8 +26,6 @@ from approvals.masking import MASK, masked
 from approvals.models import Approval, Grant, GrantLimit
 
 PAGE = 50
-# More stand at a time than anybody should have to look through.
-MOST_IN_FORCE = 200
 DEFAULT_DAYS = 7
 _STATUS = {"forbidden": 403, "starter": 403, "took_over": 403, "not_found": 404, "already_revoked": 409}
 
@@ -41,6 +40,15 @@ class Shown:
     """What is limited, what was used of it, and the most."""
     ended: str
     """Why it allows nothing any more; empty while it does."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some of the grants of a list, newest first. None: from its top, or to its end."""
+
+    rows: list[Shown]
+    start: uuid.UUID | None
+    older: uuid.UUID | None
 
 
 @dataclass(frozen=True)
@@ -64,18 +72,17 @@ def grants(request: HttpRequest) -> HttpResponse:
     if not auth.may_see_grants(user):
         raise Forbidden("Grants are calls that people have allowed for a while.", "approvals.view_grant")
     visible = auth.visible_grants(user).select_related("made_by", "revoked_by").prefetch_related("limits")
-    now = timezone.now()
-    open_ones = visible.filter(revoked_at__isnull=True, expires_at__gt=now).order_by("-id")[:MOST_IN_FORCE]
-    ended = visible.exclude(revoked_at__isnull=True, expires_at__gt=now).order_by("-id")
-    start = _key(request, "from")
-    found = list((ended.filter(pk__lte=start) if start else ended)[: PAGE + 1])
+    standing = Q(revoked_at__isnull=True, expires_at__gt=timezone.now())
     context = {
-        "in_force": _shown(list(open_ones)),
-        "ended": _shown(found[:PAGE]),
-        "older": found[PAGE].pk if len(found) > PAGE else None,
-        "from_top": start is None,
+        "in_force": _page(visible.filter(standing), _key(request, "standing")),
+        "ended": _page(visible.exclude(standing), _key(request, "from")),
     }
     return render(request, "console/grants.html", context)
+
+
+def _page(rows: QuerySet[Grant], start: uuid.UUID | None) -> Page:
+    found = list((rows.filter(pk__lte=start) if start else rows).order_by("-id")[: PAGE + 1])
+    return Page(_shown(found[:PAGE]), start, found[PAGE].pk if len(found) > PAGE else None)
 
 
 @require_safe

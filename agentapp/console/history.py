@@ -40,10 +40,11 @@ class Entry:
 
 
 def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
-    """The lines of one request, oldest first. `known` are people whose names are at hand."""
+    """The newest lines of one request, oldest first. `known` are people whose names are at hand."""
     about = Q(body__contains=str(approval.pk)) | Q(body__contains=str(approval.execution_id))
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
-    found = list(events.order_by("seq")[:MAX_EVENTS])
+    newest = list(events.order_by("-seq")[: MAX_EVENTS + 1])
+    found = newest[:MAX_EVENTS][::-1]
     given = approval.decisions.all()
     people = {user for each in given for user in (each.user, each.on_behalf_of) if user is not None} | {*known}
     actors = (actor for event in found for actor in (event.actor, event.data.get("on_behalf_of", "")))
@@ -55,7 +56,20 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
         who, lender = _who(event.actor, names), event.data.get("on_behalf_of", "")
         who = f"{who} for {_who(lender, names)}" if lender else who
         entries.extend(_entries(event, event.data, who, folded=bool(earlier)))
-    return entries[:MAX_LINES]
+    return _newest(entries, more=len(newest) > MAX_EVENTS)
+
+
+def _newest(entries: list[Entry], more: bool) -> list[Entry]:
+    """What fits, and a line that says how many earlier ones do not. `more`: so many that not all were read."""
+    if len(entries) <= MAX_LINES and not more:
+        return entries
+    kept = entries[1 - MAX_LINES :]
+    left = len(entries) - len(kept)
+    if more:
+        words = f"More than {left} earlier lines are left out" if left else "Earlier lines are left out"
+    else:
+        words = f"{left} earlier lines are left out"  # two at least: this line takes the place of one
+    return [Entry("clock", words, kept[0].at), *kept]
 
 
 def _looked_after(event: Event) -> tuple[int, str]:

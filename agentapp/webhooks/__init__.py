@@ -6,6 +6,6 @@ event that it wants becomes a delivery. Each is sent at least once.
 """
 
 from agentapp.webhooks.collecting import collect
-from agentapp.webhooks.sending import due_endpoints, forget_old, give_up, redeliver, send_due, test
+from agentapp.webhooks.sending import due_endpoints, forget_old, give_up, redeliver, see_to, send_due, test
 
-__all__ = ["collect", "due_endpoints", "forget_old", "give_up", "redeliver", "send_due", "test"]
+__all__ = ["collect", "due_endpoints", "forget_old", "give_up", "redeliver", "see_to", "send_due", "test"]

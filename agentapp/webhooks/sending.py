@@ -206,5 +206,10 @@ def _switch_off(endpoint: WebhookEndpoint, why: str) -> None:
         WebhookProgress.objects.filter(pk=row.pk).update(problem=_short(why))
 
 
+def see_to(endpoint_id: uuid.UUID) -> None:
+    """A person has said whether it is to be on: why it switched itself off is no problem any more, nor counts on."""
+    WebhookProgress.objects.filter(pk=endpoint_id).exclude(problem="").update(problem="", failing_since=None)
+
+
 def _short(text: str) -> str:
     return storable(text)[:_MAX_ERROR_CHARS]

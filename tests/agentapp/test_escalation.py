@@ -202,8 +202,16 @@ def test_it_is_asked_again_once(clerk, dana, marco):
             lambda it=second: actions.ask_again(it.pk, dana), lambda it=second: actions.ask_again(it.pk, marco)
         )
         codes = [result.code for result in results if isinstance(result, actions.Refused)]
-        assert codes == ["too_late"]
+        assert codes == ["already_asked"]
         assert kinds(second).count("superseded") == 1
+
+
+def test_of_a_run_that_has_ended_nothing_is_asked_again(clerk, dana, sam):
+    run = clerk.run(*TWICE)
+    _, second = clerk.open(run)
+    expired(second)
+    actions.cancel_run(run.pk, sam)
+    assert refused(second, dana) == "run_ended"
 
 
 def test_what_the_agent_has_been_told_is_not_asked_again_here(clerk, dana):

@@ -4,7 +4,8 @@ import pytest
 
 from agentapp.answers import answer
 from agentapp.models import Route, Tool, ToolSource
-from approvals.models import Rule
+from agentapp.tools.base import tool
+from approvals.models import Event, Rule
 from tests.clerk_tools import EFFECTS
 from tests.conftest import call, calls, says
 
@@ -110,6 +111,21 @@ def test_a_denied_call_is_refused_with_the_rules_words(clerk):
 def test_a_condition_that_cannot_be_evaluated_asks(clerk):
     Rule.objects.create(name="odd", tool="label", verdict="allow", condition="args.nothing > 3")
     assert clerk.run(calls(call("a", "label", text="x"))).waiting_for == "approval"
+
+
+def test_a_secret_at_which_a_condition_fails_is_on_no_request_and_in_no_event(clerk, offer):
+    @tool(effect="compensable", secret=("pin",))
+    def unlock(to: str, pin: str) -> str:
+        """Unlock an account."""
+        return to
+
+    offer(unlock)
+    Rule.objects.create(name="known pins", tool="unlock", verdict="ask", condition='{"0000": true}[args.pin]')
+    run = clerk.run(calls(call("u", "unlock", to="ann", pin="4711-secret")), says("done"))
+    [request] = clerk.open(run)
+    assert "could not be evaluated" in request.reason
+    told = [event.type for event in Event.objects.filter(run_id=run.pk) if "4711-secret" in event.body]
+    assert ("4711-secret" in request.reason, told) == (False, [])
 
 
 def test_more_calls_than_a_step_may_have_are_refused(clerk):

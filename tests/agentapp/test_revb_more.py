@@ -102,16 +102,3 @@ def test_the_second_approver_reads_that_a_secret_was_changed(clerk, offer, dana,
     print("EDIT:", page.context["edit"], "LINES:", page.context["shown"].lines)
     print(html[max(0, i - 200) : i + 600])
     assert page.context["edit"].changes, "nothing says what Dana changed"
-
-
-def test_the_end_of_a_long_history_is_shown(clerk, dana, client):
-    Rule.objects.create(name="hold", tool="pay", verdict="ask", hold_seconds=30)
-    run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
-    (approval,) = clerk.open(run)
-    for _ in range(20):
-        clerk.decide(approval, dana)
-        actions.undo_decision(approval.pk, dana)
-    clerk.decide(approval, dana, "reject", message="No.")
-    client.force_login(dana)
-    history = client.get(f"/approvals/{approval.pk}/").context["history"]
-    assert "rejected" in history[-1].words, history[-1]

@@ -14,6 +14,7 @@ from agentapp.proposals import Proposal
 from approvals import ledger, rule_terms, rule_versions
 from approvals.digest import canonical
 from approvals.models import Rule, RuleVersion
+from approvals.policy import Ruling
 from tests.agentapp.run_builder import RunBuilder, make_tool
 
 pytestmark = pytest.mark.django_db
@@ -186,11 +187,22 @@ def test_a_simulation_of_terms_that_changed_meanwhile_is_not_kept(ada: User, pay
     assert ledger.height() == before
 
 
-@pytest.mark.parametrize("terms", [{"answered_by": "customer"}, {"grants_allowed": True}])
-def test_review_a_draft_that_takes_people_away_is_not_said_to_change_nothing(
+@pytest.mark.parametrize(
+    "terms",
+    [{"answered_by": "customer"}, {"grants_allowed": True}, {"on_expiry": "stop"}, {"expires_seconds": 60}],
+    ids=lambda terms: next(iter(terms)),
+)
+def test_a_draft_by_which_others_answer_or_not_as_long_asks_on_other_terms(
     ada: User, pay: Tool, over_100: Rule, terms: dict[str, Any]
 ) -> None:
-    """The customer answers instead of people, or a grant may: the simulation says that none would be otherwise."""
     a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)
     draft = simulated(drafted(ada, over_100, **terms), ada)
     assert (draft.simulation["looked_at"], draft.simulation["other_terms"]) == (1, 1)
+
+
+def test_a_customer_who_could_not_be_asked_is_not_asked_by_a_draft_either(ada: User, pay: Tool, over_100: Rule) -> None:
+    call = a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)
+    frozen = Ruling.from_json({**call.ruling, "customer": True, "people": False}).without_customer()
+    ToolExecution.objects.filter(pk=call.pk).update(ruling=frozen.as_json())
+    draft = simulated(drafted(ada, over_100, answered_by="customer"), ada)
+    assert (draft.simulation["looked_at"], draft.simulation["other_terms"]) == (1, 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from approvals.business_hours import BusinessHours
+from approvals.business_hours import LONGEST, BusinessHours
 
 BERLIN = ZoneInfo("Europe/Berlin")
 OFFICE = BusinessHours.parse("mon-fri 09:00-17:00", BERLIN)
@@ -95,6 +95,23 @@ def test_an_hour_that_the_clock_shows_twice_passes_twice() -> None:
 def test_an_opening_that_the_clock_skips_is_none_and_the_next_week_has_it() -> None:
     hour = BusinessHours.parse("sun 02:00-03:00", BERLIN)
     assert hour.add(at("2026-03-28T12:00"), 60) == at("2026-04-05T02:01")
+
+
+@pytest.mark.parametrize(
+    ("hours", "seconds"),
+    [("sun 01:00-02:30", HOUR), ("sun 02:30-04:00", HOUR), ("sun 01:30-03:30", HOUR), ("sun 02:10-02:50", 0)],
+)
+def test_an_opening_that_begins_or_ends_in_an_hour_that_is_skipped_has_what_is_left_of_it(
+    hours: str, seconds: int
+) -> None:
+    nights = BusinessHours.parse(hours, BERLIN)
+    assert nights.between(at("2026-03-29T00:00"), at("2026-03-29T06:00")) == seconds
+
+
+def test_the_longest_time_that_a_rule_may_have_ends_after_ten_years_at_the_latest() -> None:
+    rare, begin = BusinessHours.parse("mon 09:00-10:00", BERLIN), at("2026-01-01T09:00")
+    assert rare.add(begin, 2**31 - 1) == begin + LONGEST
+    assert rare.add(begin, 500 * HOUR) < begin + LONGEST
 
 
 def test_days_can_go_over_the_end_of_the_week_and_openings_are_counted_once() -> None:

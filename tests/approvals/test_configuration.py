@@ -1,10 +1,11 @@
 """Every change of configuration is one event that says what was there before and after."""
 
+import threading
 from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import IntegrityError, connection
+from django.db import IntegrityError, connection, models
 from django.db.models import ProtectedError
 from django.test.utils import CaptureQueriesContext
 
@@ -126,3 +127,39 @@ def test_describing_a_group_costs_the_same_for_any_number_of_permissions(roles: 
     with CaptureQueriesContext(connection) as many:
         configuration.describe(roles["admin"])
     assert len(few) == len(many)
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'")  # SQLite lets one writer in at a time
+@pytest.mark.django_db(transaction=True)
+def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    legal = Group.objects.create(name="Legal")
+    stored = Rule.objects.create(name="pays", tool="pay", verdict="deny")
+    naming, said = configuration.naming, list[IntegrityError]()
+    read_before = Group.objects.get(name="Legal")
+
+    def name_it() -> None:
+        changed = Rule.objects.get(pk=stored.pk)
+        changed.verdict = "ask"
+        try:
+            configuration.save(changed, "user:ada", {"groups": [read_before]})
+        except IntegrityError as error:
+            said.append(error)
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=name_it)
+
+    def looked(group: Group) -> list[models.Model]:
+        found = naming(group)
+        other.start()
+        other.join(2)  # it waits for this deletion; if it does not, it is done by now
+        return found
+
+    monkeypatch.setattr(configuration, "naming", looked)
+    configuration.delete(legal, "user:bob")
+    other.join(20)
+    assert not other.is_alive()
+    stored.refresh_from_db()
+    assert (len(said), stored.verdict) == (1, "deny")  # not asking everybody

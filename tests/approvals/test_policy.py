@@ -161,6 +161,16 @@ def test_a_condition_that_cannot_be_evaluated_asks_whatever_its_rule_says(condit
         assert "the condition of broken could not be evaluated" in ruling.reason
 
 
+@pytest.mark.parametrize("condition", ['{"a": 1}[args.token] > 0', 'duration(args.token) > duration("1s")'])
+def test_the_reason_of_a_ruling_quotes_no_argument_where_a_condition_fails(condition):
+    validate_condition(condition)
+    hidden = call(arguments={"token": "sk_live_42"}, secret=("token",))
+    ruling = evaluate([rule("ask", condition=condition, name="keys")], hidden)
+    assert ruling.verdict == "ask"
+    assert ruling.reason.startswith("the condition of keys could not be evaluated: ")
+    assert "sk_live_42" not in ruling.reason
+
+
 def test_a_broken_rule_does_not_weaken_a_denial_nor_let_an_allowance_through():
     broken = rule("allow", condition="args.discount > 5")
     assert evaluate([broken, rule("deny")], call()).verdict == "deny"

@@ -134,3 +134,12 @@ def test_of_two_drafts_simulated_beside_each_other_one_comes_into_force(ada: Use
             ]
         )
         assert sorted(type(each).__name__ for each in done) == ["Refusal", "RuleVersion"], done
+
+
+def test_what_was_in_force_before_versions_were_kept_is_kept_as_it_is_stored(rule: Rule, ada: User) -> None:
+    stored = rule_terms.terms_of(rule)
+    typed = Rule.objects.get(pk=rule.pk)  # as a form does to the row it edits
+    typed.approvals_needed, typed.description = 3, "As somebody would like it."
+    rule_versions.keep_draft(typed, rule_terms.terms_of(typed), ada, "test")
+    found = RuleVersion.objects.get(rule=rule, state="in_force")
+    assert (found.terms, found.terms_digest) == (stored, rule_terms.digest_of(stored))

@@ -8,8 +8,11 @@ from django.test import Client
 
 from agentapp import agent_tools, tool_sync
 from agentapp.models import Agent, Route, Tool
-from approvals import ledger
+from approvals import grants, ledger, rule_terms, rule_versions
+from approvals.models import Rule
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
+from tests.conftest import Clerk
+from tests.grants import a_grant
 
 pytestmark = pytest.mark.django_db
 
@@ -174,3 +177,48 @@ def test_a_chosen_tool_is_one_of_those_ticked(staff: Client) -> None:
     stored = Agent.objects.get()
     page = submit(staff, address(Agent, "change", stored.pk), tools=tools("look_up_order"))
     assert "nor one of its tools: look_up_order." in errors_of(page)
+
+
+class TestANameThatIsKnown:
+    """Rules for it would be for nobody, and a newcomer by the old name would take its grants."""
+
+    @pytest.fixture
+    def page(self, staff: Client) -> str:
+        stored = Agent.objects.create(name="support")
+        Route.objects.create(agent=stored, name="refunds")
+        return address(Agent, "change", stored.pk)
+
+    def test_is_kept_while_a_rule_is_for_the_agent(self, staff: Client, page: str) -> None:
+        rule = Rule.objects.create(name="never", agent="support", tool="pay_out", verdict="deny")
+        Rule.objects.create(name="others", agent="sales", verdict="deny")
+        said = errors_of(submit(staff, page, name="helpers"))
+        assert "know this agent by its name: rule never. Let them" in said
+        save(staff, page, description="Helps.")
+        rule.delete()
+        save(staff, page, name="helpers")
+
+    def test_is_kept_while_a_draft_is_for_the_agent(self, staff: Client, page: str, ada: User) -> None:
+        rule = Rule.objects.create(name="never", tool="pay_out", verdict="deny")
+        terms = {**rule_terms.terms_of(rule), "agent": "support"}
+        rule_versions.keep_draft(rule, terms, ada, "test")
+        assert "rule never" in errors_of(submit(staff, page, name="helpers"))
+
+    def test_of_a_route_is_kept_while_a_rule_is_for_it(self, staff: Client, page: str) -> None:
+        rule = Rule.objects.create(name="careful", route="refunds", verdict="ask")
+        own = address(Route, "change", Route.objects.get().pk)
+        assert "know this route by its name: rule careful." in errors_of(submit(staff, own, name="returns"))
+        assert "rule careful" in errors_of(submit(staff, page, **{"routes-0-name": "returns"}))
+        rule.agent = "sales"  # a route of another agent
+        rule.save()
+        save(staff, own, name="returns")
+
+    def test_is_kept_while_a_grant_of_the_agent_stands(
+        self, clerk: Clerk, dana: User, client: Client, ada: User
+    ) -> None:
+        grant = a_grant(clerk, dana)
+        client.force_login(ada)
+        own = address(Agent, "change", clerk.agent.pk)
+        assert f"grant {grant.reference}" in errors_of(submit(client, own, name="helpers"))
+        with ledger.transaction():
+            grants.revoke(grant.pk, dana, "It is over.", "test")
+        save(client, own, name="helpers")

@@ -4,9 +4,10 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
-from agentapp import webhooks
-from agentapp.models import WebhookDelivery, WebhookEndpoint
+from agentapp import health, webhooks
+from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
 from approvals.models import Event
 from tests.admin_pages import address, errors_of, save, submit
 from tests.agentapp.webhooks.conftest import SECRET
@@ -115,3 +116,22 @@ def test_an_endpoint_says_how_it_fares(staff, endpoint, receiver):
     webhooks.collect()
     webhooks.send_due(endpoint.pk)
     assert "Switched off. Its server answered 410" in staff.get(page).content.decode()
+
+
+@pytest.mark.parametrize("by", ["its page", "the list"])
+def test_an_endpoint_that_a_person_leaves_off_is_no_problem_any_more(staff, endpoint, by):
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(active=False)
+    WebhookProgress.objects.update_or_create(
+        endpoint=endpoint, defaults={"read_until": timezone.now(), "problem": "Its server answered 410."}
+    )
+
+    def failing():
+        return "webhooks_failing" in [problem.code for problem in health.look()]
+
+    assert failing()
+    if by == "its page":
+        save(staff, address(WebhookEndpoint, "change", endpoint.pk))
+    else:
+        chosen = {"action": "switch_off", "_selected_action": [str(endpoint.pk)]}
+        staff.post(address(WebhookEndpoint, "changelist"), chosen)
+    assert not failing()

@@ -88,7 +88,7 @@ def test_people_are_asked_again_by_whoever_started_the_run(
     run = clerk.drive(Run.objects.get(pk=expired.run_id))
     assert [one.supersedes for one in clerk.open(run)] == [None, expired]
     again = sams.post(f"/approvals/{expired.pk}/ask_again")
-    assert (again.status, again.code) == (409, "too_late")
+    assert (again.status, again.code) == (409, "already_asked")
 
 
 def test_what_somebody_does_not_see_is_not_there_to_be_asked_again(

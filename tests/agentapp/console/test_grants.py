@@ -1,5 +1,7 @@
 """The pages of grants: made from a request, listed, looked at and taken back."""
 
+import html
+import re
 import uuid
 from typing import Any
 
@@ -153,6 +155,26 @@ class TestLooking:
         assert "<code>to</code> is exactly ann" in in_force
         assert first.reference in ended
         assert "Revoked" in ended
+
+    def test_those_in_force_and_those_that_have_ended_come_in_pages_of_their_own(
+        self, clerk, client, dana, mia, monkeypatch
+    ):
+        monkeypatch.setattr("agentapp.console.grants.PAGE", 1)
+        first = a_grant(clerk, dana)
+        made = [first, *(grant_from(first.approval, dana) for _ in range(3))]
+        for ended in made[:2]:
+            actions.revoke_grant(ended.pk, "Enough.", dana)
+        client.force_login(mia)
+
+        def shown(query=""):
+            page = client.get(f"/grants/{query}").content.decode()
+            return [n for n, grant in enumerate(made) if grant.reference in page], re.findall(r'href="(\?[^"]*)"', page)
+
+        assert shown() == ([1, 3], [f"?standing={made[2].pk}", f"?from={made[0].pk}"])
+        rows, links = shown(f"?standing={made[2].pk}")
+        assert (rows, links) == ([1, 2], [f"?from={made[0].pk}&amp;standing={made[2].pk}"])
+        assert shown(html.unescape(links[0])) == ([0, 2], [])
+        assert shown("?standing=nonsense")[0] == [1, 3]
 
     def test_a_tool_that_has_changed_makes_it_void(self, clerk, client, dana, mia):
         a_grant(clerk, dana)

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
 from django.contrib.auth.models import User
 
+from agentapp.console import history as pages
 from agentapp.console.history import MAX_LINES, history
 from approvals import claims, ledger
 from approvals.models import Approval
+from tests.rows import take, undo
 
 Waiting = Callable[..., Approval]
 LEASE = timedelta(minutes=5)
@@ -52,3 +55,28 @@ def test_what_comes_after_many_claims_is_still_read(waiting: Waiting, dana: User
     look_after(approval, marco)
 
     assert lines(approval)[-1] == "Marco Reyes claimed and released it"
+
+
+def test_of_a_long_history_the_end_is_read_and_how_much_was_before_it(waiting: Waiting, dana: User) -> None:
+    approval = waiting(hold_seconds=30)
+    for _ in range(20):
+        take(approval, dana)
+        undo(approval, dana)
+    take(approval, dana, "reject", message="No.")
+    found = lines(approval)
+    assert (len(found), found[0]) == (MAX_LINES, "3 earlier lines are left out")
+    assert found[-2:] == ["Dana Whitfield took the decision back", "Dana Whitfield rejected it"]
+
+
+def test_of_a_history_too_long_to_be_read_whole_the_end_is_read(
+    waiting: Waiting, dana: User, marco: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approval = waiting()
+    monkeypatch.setattr(pages, "MAX_EVENTS", 4)
+    for user in (dana, marco, dana, marco):
+        look_after(approval, user)
+    assert lines(approval) == [
+        "Earlier lines are left out",
+        "Dana Whitfield claimed and released it",
+        "Marco Reyes claimed and released it",
+    ]

@@ -1,0 +1,55 @@
+"""Conditions in CEL: how long one may be, and what the longest does to the process that reads it."""
+
+import subprocess
+import sys
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from approvals import conditions, policy
+from approvals.models import Rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"+".join(["1"] * 30_000) + " == 1"',
+        '"args" + ".a" * 15_000 + " == 1"',
+        # The longest chains that are evaluated.
+        '"+".join(["1"] * 998) + " == 1"',
+        '"args" + ".a" * 990 + " == 1"',
+        '"!" * 1990 + "true"',
+        '"[" * 990 + "]" * 990 + " == []"',
+    ],
+    ids=["read", "evaluated", "longest sum", "longest path", "longest denial", "deepest list"],
+)
+def test_no_condition_however_long_ends_the_process(text: str) -> None:
+    """A thread's stack is what it has, as in a worker. Without a bound it ends by a signal."""
+    tried = (
+        "from django.conf import settings; settings.configure()\n"
+        "import django; django.setup()\n"
+        "import threading\n"
+        "from approvals import conditions\n"
+        "def look(done):\n"
+        "    try: done()\n"
+        "    except Exception as error: print(type(error).__name__)\n"
+        f"text = {text}\n"
+        "for done in (lambda: conditions.check(text, ('args',)), lambda: conditions.is_true(text, {'args': {}})):\n"
+        "    thread = threading.Thread(target=look, args=(done,)); thread.start(); thread.join()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", tried], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
+
+
+def test_one_that_is_too_long_is_refused_when_it_is_typed() -> None:
+    longest = "true" + " " * (conditions.MAX_CHARS - 4)
+    conditions.check(longest, ())
+    with pytest.raises(ValidationError, match="at most 2,000"):
+        conditions.check(f"{longest} ", ())
+
+
+def test_a_stored_one_that_is_too_long_asks() -> None:
+    rule = Rule(name="endless", verdict="allow", condition=" || ".join(["true"] * 1000), order=1)
+    rule._prefetched_objects_cache = {"groups": []}  # type: ignore[attr-defined]
+    ruling = policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments={}))
+    assert (ruling.verdict, "could not be evaluated" in ruling.reason) == ("ask", True)
