@@ -31,14 +31,6 @@ def lent(clerk, offer, dana):
     return make
 
 
-def test_what_is_taken_back_was_not_made_by_the_model(clerk, lent, dana, marco, client):
-    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
-    (approval,) = clerk.open(run)
-    client.force_login(marco)
-    page = client.get(f"/approvals/{approval.pk}/").content.decode()
-    assert [row["origin"] for row in approval.provenance if row["path"] == "account"] != ["model"], approval.provenance
-
-
 def test_an_amount_as_text_is_weighed(clerk):
     t = Tool(name="x", input_schema={"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}, effect_class="irreversible")
     from django.utils import timezone
