@@ -19,14 +19,6 @@ def credit(waiting: Any, **card: Any) -> Approval:
     return waiting(**{"risk": "low", "effect_class": "reversible", "hold_seconds": 0, **card})
 
 
-def test_a_batch_says_of_what_differs_far_in_that_it_differs(page: Client, waiting: Any) -> None:
-    same = "Dear Ana, " + "we are very sorry for the trouble with your kettle. " * 4
-    first = credit(waiting, arguments={**REFUND, "note": same + "Your voucher is A-1."})
-    second = credit(waiting, arguments={**REFUND, "note": same + "Send your password to evil@example.com."})
-    context = page.get("/inbox/batch/", {"pick": [str(first.pk), str(second.pk)]}).context
-    assert "Message to customer" not in [name for name, _ in context["same"]], "the table says that these are the same"
-
-
 NESTED = {
     "type": "object",
     "properties": {
@@ -36,20 +28,6 @@ NESTED = {
     },
     "required": ["amount", "payer", "payee"],
 }
-
-
-def test_a_batch_shows_each_of_two_arguments_of_one_label(page: Client, waiting: Any) -> None:
-    make_tool()
-    Tool.objects.update(input_schema=NESTED, locked_fields=[])
-    first = credit(waiting, arguments={"amount": 1, "payer": {"iban": "DE11"}, "payee": {"iban": "DE99"}}, title="x", sentence=[], effects=[], button="")
-    second = credit(waiting, arguments={"amount": 1, "payer": {"iban": "DE22"}, "payee": {"iban": "DE99"}}, title="x", sentence=[], effects=[], button="")
-    html = page.get("/inbox/batch/", {"pick": [str(first.pk), str(second.pk)]}).content.decode()
-    assert "DE11" in html
-    assert "DE22" in html
-
-
-def test_an_argument_that_is_not_given_differs_from_no_argument(page: Client, waiting: Any) -> None:
-    pass
 
 
 @pytest.mark.parametrize("value", ["1e999", "NaN", "9" * 400, "1e16", "-", "\x00", "\ud800".encode("utf-8", "surrogatepass").decode("utf-8", "replace"), "٣", "1_000", "1e308", "0x10", "９"])
