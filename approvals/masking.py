@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 MASK = "••••••"
+CHANGED_MASK = f"{MASK} (changed)"
 
 # A shorter value stands in many a word by chance, and blotting it out would only show where it stands.
 MIN_BLOTTED_CHARS = 4
@@ -14,6 +15,28 @@ def masked(value: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, dict):
         return {name: MASK if name in secrets else masked(item, secrets) for name, item in value.items()}
     return [masked(item, secrets) for item in value] if isinstance(value, list) else value
+
+
+def masked_beside(value: Any, was: Any, secrets: Collection[str], same: str | None = MASK) -> Any:
+    """`masked`, which says of a secret that it is not what it was. `same`: for one that is; None leaves it."""
+    if isinstance(value, dict):
+        before = was if isinstance(was, dict) else {}
+        return {
+            name: _beside(item, name in before and before[name] == item, same)
+            if name in secrets
+            else masked_beside(item, before.get(name), secrets, same)
+            for name, item in value.items()
+        }
+    if not isinstance(value, list):
+        return value
+    befores = was if isinstance(was, list) and len(was) == len(value) else [None] * len(value)
+    return [masked_beside(item, before, secrets, same) for item, before in zip(value, befores, strict=True)]
+
+
+def _beside(value: Any, is_same: bool, same: str | None) -> Any:
+    if not is_same:
+        return CHANGED_MASK
+    return value if same is None else same
 
 
 def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
