@@ -28,11 +28,3 @@ def test_who_asked_for_an_undo_does_not_decide_it_whatever_a_rule_says(clerk, le
         clerk.decide(approval, dana)
     clerk.drive(run)
     assert effects_of("take_back") == []
-
-
-@pytest.mark.parametrize("name", ["totalAmount", "total_amount"])
-def test_an_amount_is_known_by_its_name_however_names_are_written(name):
-    from django.utils import timezone
-    tool = Tool(name="x", input_schema={"type": "object", "properties": {}}, effect_class="irreversible")
-    facts = weighing.facts_of(tool, {name: 5, name.replace("total", "recipient").replace("Amount", "Email").replace("amount", "email"): "a@x.io"}, [], weighing.Before(), timezone.now())
-    assert (facts.amount, list(facts.recipients)) == (5.0, ["a@xio"])
