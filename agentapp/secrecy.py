@@ -10,7 +10,7 @@ from agentapp.messages import Reply, ToolCall
 from agentapp.models import Tool, ToolExecution
 from agentapp.transcript import StepRows
 from approvals.digest import MalformedJSON, parse
-from approvals.masking import MASK, blotted, masked, secret_texts
+from approvals.masking import blotted, blotted_within, masked, secret_texts
 
 
 def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
@@ -42,18 +42,7 @@ def result_shown(execution: ToolExecution) -> Any:
     """What a call gave back, as people may read it: no value that a secret name has, and no secret argument."""
     value = json.loads(execution.result_text) if execution.result_text else None
     fields = execution.tool.secret_fields if execution.tool else []
-    return _without(masked(value, fields), secrets_of(execution)) if fields else value
-
-
-def _without(value: Any, secrets: Collection[str]) -> Any:
-    if isinstance(value, dict):
-        return {blotted(name, secrets): _without(item, secrets) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_without(item, secrets) for item in value]
-    if isinstance(value, str):
-        return blotted(value, secrets)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return MASK if is_number and blotted(str(value), secrets) == MASK else value
+    return blotted_within(masked(value, fields), secrets_of(execution)) if fields else value
 
 
 def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:

@@ -39,6 +39,22 @@ def _beside(value: Any, is_same: bool, same: str | None) -> Any:
     return value if same is None else same
 
 
+def changed_secrets(value: Any, was: Any, secrets: Collection[str]) -> list[tuple[str, ...]]:
+    """Where secrets stand that are not what they were, or are no more; within a list all count as one."""
+    found: list[tuple[str, ...]] = []
+    if isinstance(value, dict) and isinstance(was, dict):
+        for name in [*value, *(name for name in was if name not in value)]:
+            if name in secrets:
+                same = name in value and name in was and value[name] == was[name]
+                found += [] if same else [(name,)]
+            else:
+                found += [(name, *path) for path in changed_secrets(value.get(name), was.get(name), secrets)]
+    elif isinstance(value, list) and isinstance(was, list):
+        hidden, before = masked_beside(value, was, secrets), masked(was, secrets)
+        found += [()] if hidden != before and masked(value, secrets) == before else []
+    return found
+
+
 def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
     """An edited value with what was masked put back from the current one. A secret that was replaced stays replaced."""
     if isinstance(value, dict) and isinstance(current, dict):
@@ -67,6 +83,18 @@ def blotted(text: str, secrets: Collection[str]) -> str:
         if len(secret) >= MIN_BLOTTED_CHARS:
             text = text.replace(secret, MASK)
     return text
+
+
+def blotted_within(value: Any, secrets: Collection[str]) -> Any:
+    """A JSON value with every mention of a secret in its texts replaced, and every number that is one."""
+    if isinstance(value, dict):
+        return {blotted(name, secrets): blotted_within(item, secrets) for name, item in value.items()}
+    if isinstance(value, list):
+        return [blotted_within(item, secrets) for item in value]
+    if isinstance(value, str):
+        return blotted(value, secrets)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return MASK if is_number and blotted(str(value), secrets) == MASK else value
 
 
 def _texts(value: Any) -> Iterator[str]:

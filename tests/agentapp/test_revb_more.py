@@ -31,13 +31,6 @@ def lent(clerk, offer, dana):
     return make
 
 
-def test_an_amount_as_text_is_weighed(clerk):
-    t = Tool(name="x", input_schema={"type": "object", "properties": {"amount": {"type": "string", "format": "money"}}}, effect_class="irreversible")
-    from django.utils import timezone
-    facts = weighing.facts_of(t, {"amount": "99999.00"}, [], weighing.Before([{"amount": "5.00"}] * 20, 0, 0), timezone.now())
-    assert facts.amount == 99999
-
-
 def secretive() -> Any:
     @tool("give", effect="compensable", title="Give {amount:money}", secret=("iban",))
     def give(iban: str, amount: float) -> dict[str, Any]:
@@ -45,24 +38,6 @@ def secretive() -> Any:
         note("give", iban=iban, amount=amount)
         return {"iban": iban, "given": amount}
     return give
-
-
-def test_the_second_approver_reads_that_a_secret_was_changed(clerk, offer, dana, marco, client):
-    offer(secretive())
-    Rule.objects.create(name="two", tool="give", verdict="ask", approvals_needed=2)
-    run = clerk.run(calls(call("a", "give", iban="DE89370400440532013000", amount=20)), says("done"))
-    (approval,) = clerk.open(run)
-    clerk.decide(approval, dana, "edit", arguments_text='{"iban": "DE00111122223333444455", "amount": 20}')
-    approval.refresh_from_db()
-    assert approval.state == "pending"
-    client.force_login(marco)
-    page = client.get(f"/approvals/{approval.pk}/")
-    html = re.sub(r"<[^>]+>", " ", page.content.decode())
-    html = " ".join(html.split())
-    i = html.find("changed")
-    print("EDIT:", page.context["edit"], "LINES:", page.context["shown"].lines)
-    print(html[max(0, i-200):i+600])
-    assert page.context["edit"].changes, "nothing says what Dana changed"
 
 
 def test_the_end_of_a_long_history_is_shown(clerk, dana, client):
