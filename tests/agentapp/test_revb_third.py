@@ -52,17 +52,6 @@ def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(
     assert effects_of("pay") == []
 
 
-def test_a_dry_run_shows_no_secret_number(clerk, offer, dana):
-    @tool("unlock", effect="irreversible", secret=("pin",), preview=lambda pin, door: [{"name": "code now", "after": pin}])
-    def unlock(pin: int, door: str) -> str:
-        """Unlock."""
-        return "ok"
-    offer(unlock)
-    run = clerk.run(calls(call("a", "unlock", pin=48213377, door="x")), says("done"))
-    (approval,) = clerk.open(run)
-    assert "48213377" not in approval.preview_text
-
-
 def test_what_a_dry_run_that_failed_says_hides_secrets(clerk, offer, dana):
     def failing(pin: str, door: str) -> Any:
         raise RuntimeError(f"no door for {pin}")
