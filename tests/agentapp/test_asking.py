@@ -114,6 +114,16 @@ def test_a_question_about_a_call_that_a_person_has_changed_names_what_waits(cler
     assert "hunter2" not in heard[0]
 
 
+def test_question_and_answer_of_people_are_kept_without_secret_arguments(clerk, sam, dana):
+    Tool.objects.filter(name="pay").update(secret_fields=["account"])
+    run = clerk.run(calls(call("p", "pay", account="DE89370400440532013000", amount=5)), says("done"))
+    [approval] = clerk.open(run)
+    question = actions.ask_agent(approval.pk, "Is DE89370400440532013000 hers?", dana)
+    assert question.text == "Is •••••• hers?"
+    answered = actions.answer_question(question.pk, "DE89370400440532013000 is hers.", sam)
+    assert answered.answer == "•••••• is hers."
+
+
 def test_nothing_of_the_question_is_in_the_later_history(clerk, dana):
     run = clerk.run(asks_for(BECAUSE), says("done"))
     [approval] = clerk.open(run)
