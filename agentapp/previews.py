@@ -72,7 +72,7 @@ def is_as_predicted(comparison: dict[str, Any]) -> bool:
 
 
 def look(implementation: base.Tool, function: Any, arguments: dict[str, Any], **more: Any) -> Any:
-    """What a function beside the tool says, in a thread of its own, with a database that takes no change."""
+    """What a function beside the tool says, in a thread of its own, with a connection that takes no change."""
     return within(PREVIEW_SECONDS, _reading, implementation, function, arguments, more)
 
 
