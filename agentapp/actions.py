@@ -28,6 +28,7 @@ from agentapp.controls import (
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
 from agentapp.due import with_configuration
+from agentapp.ending_plans import end_plan
 from agentapp.granting import NewGrant, make_grant, revoke_grant
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -41,18 +42,21 @@ from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration
 from agentapp.undoing import undo_call
-from approvals import decisions, ledger, standing
+from approvals import decisions, ledger, signatures, standing, verdicts
 from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Verdict
+from approvals.signatures import Assertion, Statement
 
 __all__ = [
     "MAX_INPUT_CHARS", "NewDecision", "NewGrant", "NewRun", "Refused", "Started", "answer_question", "ask_again",
-    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "engage_switch", "fork_conversation",
+    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "end_plan", "engage_switch",
+    "fork_conversation",
     "hand_back_run", "hand_over", "make_grant", "may_answer", "pause_run", "post_comment", "raise_budget",
     "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run", "retry_run",
     "reveal_secret", "revoke_grant", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",
-    "summarise_conversation", "take_over_run", "undo_call", "undo_decision", "wake_request", "write_message",
+    "statement_of", "summarise_conversation", "take_over_run", "undo_call", "undo_decision", "wake_request",
+    "write_message",
 ]  # fmt: skip
 
 
@@ -60,7 +64,7 @@ __all__ = [
 class NewDecision:
     """A decision about one request, as it came in. `arguments_text` is JSON, for an edit.
 
-    `typed` and `assurance` are what a critical approval costs: a word, and how the person signed in anew.
+    `typed` is what a critical approval costs: a word. `assurance` is how the person has just shown who they are.
     """
 
     id: uuid.UUID
@@ -73,6 +77,8 @@ class NewDecision:
     via: str = "console"
     typed: str = ""
     assurance: str = ""
+    assertion: Assertion | None = None
+    """What a passkey of theirs has answered, where it signs this decision."""
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
@@ -98,11 +104,26 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         raise Refused("not_found", "There is no such request.")
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
+    return deciding.take(approval, _verdict(approval, new, user))
+
+
+def statement_of(approval_id: uuid.UUID, new: NewDecision, user: User, nonce: str) -> Statement:
+    """What somebody's passkey would sign to give this decision. It decides and stores nothing."""
+    approval = Approval.objects.filter(pk=approval_id).first()
+    if approval is None:
+        raise Refused("not_found", "There is no such request.")
+    if approval.version != new.version or approval.state not in Approval.UNDECIDED:
+        raise Refused("changed", "This request changed while you were reading. Look again, then sign.", "", approval)
+    return signatures.statement_of(verdicts.decision_of(approval, _verdict(approval, new, user), None), nonce)
+
+
+def _verdict(approval: Approval, new: NewDecision, user: User) -> decisions.Verdict:
+    """An answer as it came in, with what an edit comes to. Raises Refused."""
     edited_text, edited_title, edited_preview = (
         _edited(approval, new) if new.type == DecisionType.EDIT else ("", "", "")
     )
     confirmed(approval, new.type, new.via, new.typed, edited_text)
-    verdict = decisions.Verdict(
+    return decisions.Verdict(
         id=new.id,
         type=new.type,
         user=user,
@@ -115,8 +136,8 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         edited_title=edited_title,
         edited_preview=edited_preview,
         assurance=new.assurance,
+        assertion=new.assertion,
     )
-    return deciding.take(approval, verdict)
 
 
 def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:

@@ -203,6 +203,11 @@ def may_revoke_grant(user: User, grant: Grant) -> bool:
     return user.is_active and (grant.made_by_id == user.pk or user.has_perm("approvals.add_grant") or may_stop(user))
 
 
+def may_end_plan(user: User) -> bool:
+    """Who may end what is left of a plan they see: whoever decides about requests, or may stop things."""
+    return user.is_active and (user.has_perm("approvals.decide_approval") or may_stop(user))
+
+
 def may_stop(user: User) -> bool:
     """Who may engage and release kill switches, and reset breakers."""
     return user.is_active and user.has_perm("agentapp.engage_killswitch")

@@ -9,13 +9,14 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
-from agentapp import previews
+from agentapp import planning, previews
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
 from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
+from agentapp.tools.planning import proposes_plan
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
@@ -89,6 +90,8 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
 
 def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:
     """Who is asked now. Where the customer must confirm and people must allow, the customer comes first."""
+    if proposes_plan(tool):
+        return ApprovalKind.PLAN
     if not ruling.customer:
         return ApprovalKind.AUTHORIZATION
     digest = digest_of(tool.name, tool.version, asked.text, run.pk, execution.pk)
@@ -160,6 +163,7 @@ def _terms_of(ruling: Ruling, kind: ApprovalKind) -> dict[str, Any]:
         "terms": tuple(terms.as_json()),
         "about": ruling.about,
         "starter_excluded": ruling.starter_excluded,
+        "assurance_needed": ruling.assurance,
         "hold_seconds": 0 if confirms else _hold_seconds(ruling),
         "on_expiry": ruling.on_expiry,
         "expires_seconds": ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
@@ -210,6 +214,8 @@ def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:
 
     A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed.
     """
+    if proposes_plan(tool):
+        return planning.snapshot_of(arguments, take_snapshot)
     implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
         return ""
@@ -321,12 +327,12 @@ def _difference(
     if replaced is None:
         return []
     before = masked(parse(replaced.final_arguments_text or replaced.arguments_text), secrets)
-    arguments = _changed(before, masked(parse(text), secrets))
-    was = parse(replaced.snapshot_text) if replaced.snapshot_text else {}
-    now = parse(snapshot_text) if snapshot_text else {}
-    return [*({**line, "of": "arguments"} for line in arguments), *_changed(was, now)]
+    arguments = changed(before, masked(parse(text), secrets))
+    was, now = planning.told(replaced.snapshot_text), planning.told(snapshot_text)
+    return [*({**line, "of": "arguments"} for line in arguments), *changed(was, now)]
 
 
-def _changed(was: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+def changed(was: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
+    """What two states differ in: [{"name", "was", "now"}]."""
     names = sorted({*was, *now})
     return [{"name": n, "was": was.get(n), "now": now.get(n)} for n in names if was.get(n) != now.get(n)]

@@ -120,7 +120,7 @@ def rows_name_code_that_exists(databases: Sequence[str] | None = None, **kwargs:
         for name, driver in Agent.objects.values_list("name", "driver")
         if driver not in DRIVERS
     ]
-    for channel in Channel.objects.only("name", "kind", "config"):
+    for channel in Channel.objects.only("name", "kind", "config", "personal"):
         try:
             channels.open_channel(channel)
         except LookupError as error:

@@ -1,22 +1,27 @@
-"""What a critical approval costs, checked where it is decided: a person in the console, and a word they typed."""
+"""What an approval costs, checked where it is decided: a person in the console, and at critical risk a typed word."""
 
 from typing import Any
 
 from agentapp.models import Tool
 from agentapp.refused import Refused
 from agentapp.tools import sentences
+from approvals import step_up
 from approvals.digest import parse
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Risk
 
 
 def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: str) -> None:
-    """Raise Refused unless a decision about a critical request comes from a person who knows what it does."""
+    """Raise Refused unless a decision comes from a person, where one must show who they are, who knows what it does."""
+    approves = type in (DecisionType.APPROVE, DecisionType.EDIT)
+    if approves and approval.assurance_needed and via != "console":
+        words = step_up.NEEDS[approval.assurance_needed]
+        raise Refused("needs_person", f"This is approved by a person in the console, by itself, with {words}.")
     if approval.risk != Risk.CRITICAL:
         return
     if via != "console":
         raise Refused("needs_person", "A critical request is decided by people in the console, and by no program.")
-    if type not in (DecisionType.APPROVE, DecisionType.EDIT):
+    if not approves:
         return
     tool = Tool.objects.filter(name=approval.tool).first()
     text = edited_text or approval.final_arguments_text or approval.arguments_text

@@ -18,6 +18,7 @@ from agentapp import (
     foresight,
     grant_use,
     late,
+    plan_use,
     points,
     recheck,
     runs,
@@ -30,7 +31,7 @@ from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.executions import Outcome
 from agentapp.messages import StopRun, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.proposals import ruling_for, wanted_of
+from agentapp.proposals import planned_as, ruling_for, wanted_of
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.context import Cancelled
@@ -198,7 +199,8 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     """Run a call that a rule allowed, if that is still so."""
     tool = execution.tool
     assert tool is not None
-    text = cards.proposed_text(execution, tool)
+    text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
+    snapshot = cards.take_snapshot(tool, parse(text)) if planned else ""
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:
@@ -208,8 +210,8 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
         refusal = refusal or recheck.cannot_be_asked(state, tool)
         ruling = ruling_for(state.situation, tool, parse(text), again=execution, begins=True)
-        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling), ruling.verdict == Verdict.ASK
-        if refusal is None and asks and not grant_use.find(state.configuration, wanted):
+        wanted, asks = wanted_of(state.situation, tool, parse(text), ruling, execution), ruling.verdict == Verdict.ASK
+        if refusal is None and asks and not planned and not grant_use.find(state.configuration, wanted):
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
         if waiting.switch_before(state, execution) is not None:
@@ -220,11 +222,13 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
-        grant = grant_use.use(state.configuration, wanted, execution) if asks else None
-        if asks and grant is None:
-            executions.set_aside(execution, "The grant that was to allow it does not, or no more.")
+        grant = grant_use.use(state.configuration, wanted, execution) if asks and not planned else None
+        why = plan_use.use(planned_as(state.situation, tool, text, ruling), execution, snapshot) if planned else ""
+        if asks and (why or not (planned or grant)):
+            executions.set_aside(execution, why or "The grant that was to allow it does not, or no more.")
             return
-        if not subagents.begin(state, execution, text, key, grant_use.allowed_by(ruling, grant), grant):
+        by = execution.allowed_by if planned and not why else grant_use.allowed_by(ruling, grant)
+        if not subagents.begin(state, execution, text, key, by, grant):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):
         _run_begun(state, execution, tool)
@@ -321,6 +325,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             run = state.locked()
             _store(outcome)
             steering.heed(run, [execution])
+            plan_use.take_up(run, execution)
             budgets.pay(run, outcome.cost)
             breakers.note_call(run, tool, tried.result)
             if outcome.result.status != "ok":

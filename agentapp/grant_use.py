@@ -13,7 +13,12 @@ from approvals.policy import Ruling
 
 
 def wanted(
-    run: Run, tool: Tool, arguments: dict[str, Any], ruling: Ruling, outside: Callable[[], Collection[str]] = tuple
+    run: Run,
+    tool: Tool,
+    arguments: dict[str, Any],
+    ruling: Ruling,
+    outside: Callable[[], Collection[str]] = tuple,
+    weighed: Callable[[], str] | None = None,
 ) -> Wanted:
     """A call as grants see it. Nobody's grant allows the calls of a run they have started or taken over."""
     starter = () if run.starter_id is None else (run.starter_id,)
@@ -26,6 +31,7 @@ def wanted(
         ruling=ruling,
         excluded=frozenset((*starter, *run.takers)),
         outside=outside,
+        weighed=weighed,
     )
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from django.db import transaction
 
-from agentapp import budgets, executions, nudges, runs, steering
+from agentapp import budgets, executions, nudges, plan_use, runs, steering
 from agentapp.executions import Outcome
 from agentapp.models import ToolExecution
 from approvals import decisions, ledger
@@ -26,6 +26,7 @@ def keep(outcome: Outcome, attempt: int) -> None:
         if not executions.finish_late(replace(outcome, execution=execution, cost=cost), attempt):
             return
         steering.heed(run, [execution])
+        plan_use.take_up(run, execution)
         budgets.pay(run, cost)
         if outcome.result.status != "ok":
             runs.mark_tool_error(run)

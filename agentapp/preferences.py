@@ -1,7 +1,9 @@
 """The only writer of Preferences and SavedView: what each person sets for themselves."""
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import time
 
 from django.contrib.auth.models import User
@@ -10,12 +12,12 @@ from django.db import IntegrityError, transaction
 from agentapp.models import Preferences, SavedView
 from agentapp.refused import Refused
 from approvals.digest import storable
-from approvals.manners import Manners
+from approvals.manners import AT_ONCE, CHAT, DAILY, MAIL, Manners, Wish
 from approvals.models import Notification, Risk
 
 Kind = Notification.Kind
-BROWSER, MAIL = "browser", "mail"
-WAYS = (BROWSER, MAIL)
+BROWSER = "browser"
+WAYS = (BROWSER, MAIL, CHAT)
 # What people are told of who have not said otherwise. What went wrong, and what is theirs alone, reaches them by mail.
 DEFAULTS: dict[str, tuple[str, ...]] = {
     Kind.WAITING: (BROWSER,),
@@ -30,6 +32,17 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
 # Each is counted whenever its page is shown.
 MAX_VIEWS = 8
 _NAME, _QUERY = 60, 500
+_CHAT_NAME = re.compile(r"[\w.@+#-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Where somebody is reached beside browser and mail, how often they are mailed, and whether a second time."""
+
+    chat_name: str = ""
+    rhythm: str = AT_ONCE
+    rhythm_at: time | None = None
+    follow_ups: bool = False
 
 
 def of(user: User) -> Preferences:
@@ -61,6 +74,7 @@ def set_notifications(
     quiet: tuple[time, time] | None,
     shows_arguments: bool,
     least_risk: str = Risk.LOW,
+    reach: Reach | None = None,
 ) -> None:
     """Of what a person is told, in which ways, and when not. `chosen` names every kind.
 
@@ -71,6 +85,14 @@ def set_notifications(
         raise Refused("invalid", "Quiet hours begin and end at different times.", "quiet_until")
     if least_risk not in Risk.values:
         raise Refused("invalid", "Choose one of the risks that are offered.", "least_risk")
+    reach = reach or Reach()
+    if reach.chat_name and not _CHAT_NAME.fullmatch(reach.chat_name):
+        said = "A name in chat has up to 64 letters, digits and . @ + # - _, and no spaces."
+        raise Refused("invalid", said, "chat_name")
+    if reach.rhythm not in Preferences.Rhythm.values:
+        raise Refused("invalid", "Choose one of the times that are offered.", "rhythm")
+    if reach.rhythm == DAILY and reach.rhythm_at is None:
+        raise Refused("invalid", "Say at what time of the day you want the mail, as in 08:00.", "rhythm_at")
     quiet_from, quiet_until = quiet or (None, None)
     Preferences.objects.update_or_create(
         user=user,
@@ -80,18 +102,21 @@ def set_notifications(
             "quiet_from": quiet_from,
             "quiet_until": quiet_until,
             "shows_arguments": shows_arguments,
+            "chat_name": reach.chat_name,
+            "rhythm": reach.rhythm,
+            "rhythm_at": reach.rhythm_at,
+            "follow_ups": reach.follow_ups,
         },
     )
 
 
-def wanting(kind: str) -> dict[int, str]:
-    """The people who are told of this kind by mail because they said so, each with the least risk they are told of.
+def wanting(kind: str) -> dict[int, Wish]:
+    """The people who are told of this kind by mail or chat because they said so, each from which risk on.
 
     For what is not mailed by itself.
     """
-    asked = Preferences.objects.filter(notifications__has_key=kind)
-    found = asked.values_list("user_id", "notifications", "least_risk")
-    return {user_id: least for user_id, chosen, least in found if MAIL in chosen[kind]}
+    found = {row.user_id: manners_of(row) for row in Preferences.objects.filter(notifications__has_key=kind)}
+    return {user_id: Wish(ways, one.least_risk) for user_id, one in found.items() if (ways := one.ways(kind))}
 
 
 def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
@@ -103,9 +128,19 @@ def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
 
 def manners_of(row: Preferences) -> Manners:
     """The same of one person, from what they have set."""
-    mailed = frozenset(kind for kind in DEFAULTS if MAIL in ways(row, kind))
+    mailed, chatted = (frozenset(kind for kind in DEFAULTS if way in ways(row, kind)) for way in (MAIL, CHAT))
     quiet = (row.quiet_from, row.quiet_until) if row.quiet_from and row.quiet_until else None
-    return Manners(mailed, quiet, row.shows_arguments, row.least_risk)
+    return Manners(
+        mailed=mailed,
+        quiet=quiet,
+        shows_arguments=row.shows_arguments,
+        least_risk=row.least_risk,
+        chatted=chatted,
+        chat_name=row.chat_name,
+        rhythm=row.rhythm,
+        rhythm_at=row.rhythm_at,
+        follow_ups=row.follow_ups,
+    )
 
 
 def save_view(user: User, page: str, name: str, query: str) -> SavedView:

@@ -21,21 +21,25 @@ from agentapp import (
     call_limits,
     customer_links,
     grant_use,
+    plan_use,
+    planning,
     provenance,
     runs,
+    weighing,
 )
+from agentapp.call_checks import CallRefused, fits, refusal, well_formed
 from agentapp.compilers import Earlier
 from agentapp.executions import Proposal
-from agentapp.messages import ToolCall, ToolResult
+from agentapp.messages import ToolCall
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.tools.arguments import effective, misfit
-from agentapp.tools.schema import InvalidSchema, check_arguments
+from agentapp.tools.arguments import effective
+from agentapp.tools.planning import proposes_plan
 from agentapp.toolset import Configuration
 from agentapp.totals import KeptCalls
 from agentapp.transcript import StepRows
 from approvals import moments, policy, shadows
-from approvals.digest import MAX_BYTES, MalformedJSON, canonical, parse, sha256
+from approvals.digest import MAX_BYTES, canonical, sha256
 from approvals.granted import Wanted
 from approvals.models import Verdict
 from approvals.policy import Ruling
@@ -71,25 +75,6 @@ def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> pro
     return provenance.Past(run, [*before, *earlier.kept, *steps], [*earlier.messages, *earlier.meanwhile])
 
 
-class _Refused(Exception):
-    """Ends the checks of one call with its answer."""
-
-    def __init__(
-        self,
-        reason: Reason,
-        message: str,
-        replay_of: ToolExecution | None = None,
-        control: Mapping[str, Any] = MappingProxyType({}),
-    ) -> None:
-        super().__init__(message)
-        self.result = _refusal(reason, message, control)
-        self.replay_of = replay_of
-
-
-def _refusal(reason: Reason, message: str, control: Mapping[str, Any] = MappingProxyType({})) -> ToolResult:
-    return ToolResult(status="refused", reason=reason, message=message, trust="trusted_system", control=dict(control))
-
-
 def judge(
     situation: Situation, calls: Sequence[ToolCall], answered: Mapping[int, Proposal] = MappingProxyType({})
 ) -> list[Proposal]:
@@ -115,7 +100,7 @@ def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
     too_many = any(p.refusal is not None and call_limits.CONTROL in p.refusal.control for p in proposals)
     if not too_many or not call_limits.ends_run(run):
         return proposals
-    ended = _refusal(Reason.CANCELLED, BESIDE_TOO_MANY)
+    ended = refusal(Reason.CANCELLED, BESIDE_TOO_MANY)
     return [
         p if p.refusal else replace(p, refusal=ended, allowed_by="", asks=False, starts_now=False) for p in proposals
     ]
@@ -149,6 +134,9 @@ def ruling_for(
     call = _as_rules_see_it(situation, tool, arguments, history, found, always_ask)
     rules, watching = situation.configuration.rules, situation.configuration.shadows
     ruling = policy.evaluate(rules, call)
+    if proposes_plan(tool):
+        tools = situation.configuration.tools
+        ruling = planning.ruling_of(ruling, arguments, tools, partial(ruling_for, situation, always_ask=False))
     if ruling.customer and not customer_links.reaches_customer(run):
         ruling = ruling.without_customer()
     return replace(ruling, shadow=shadows.verdicts(watching, rules, call)) if watched and watching else ruling
@@ -174,6 +162,7 @@ def _as_rules_see_it(
         customer=run.customer,
         always_ask=always_ask
         or bool(probes)
+        or proposes_plan(tool)  # a plan is a person's to approve, whatever the rules say
         or run.undoes_id is not None  # taking a call back is asked about whatever the rules allow
         or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
         secret=tuple(tool.secret_fields),
@@ -201,41 +190,65 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
     ruling: Ruling | None = None
     try:
         if index >= MAX_CALLS_PER_STEP:
-            raise _Refused(Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once; propose fewer.")
-        arguments = _well_formed(call)
+            raise CallRefused(
+                Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once; propose fewer."
+            )
+        arguments = well_formed(call)
         tool = _disclosed(situation, call.name)
         arguments = effective(tool, arguments)
-        _fits(tool, arguments)
+        fits(tool, arguments)
         text = canonical(arguments)
         if len(text.encode()) > MAX_BYTES:
-            raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+            raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
         _is_new(situation, tool, sha256(text), before)
         _is_one_act(tool, arguments, before)
         _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
-            raise _Refused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
+            raise CallRefused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
+        _can_be_planned(situation, tool, arguments, before)
         costs = _needs_budget(situation.run, tool, before)
         ruling = ruling_for(situation, tool, arguments, always_ask=costs, watched=True)
         if ruling.verdict == Verdict.DENY:
-            raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+            raise CallRefused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
         _within_limits(situation, tool, before)
-    except _Refused as refused:
+    except CallRefused as refused:
         return Proposal(
             call, tool, arguments, text, ruling.as_json() if ruling else {}, refusal=refused.result,
             replay_of=refused.replay_of,
         )  # fmt: skip
     if ruling.verdict == Verdict.ALLOW:
         return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=grant_use.allowed_by(ruling))
-    # As it looks now: when its turn comes, the grant is looked at again and the call is counted.
+    # As it looks now: when its turn comes, plan and grant are looked at again and the call is counted.
+    by = "" if costs else plan_use.expected(planned_as(situation, tool, text, ruling, before))
+    if by:
+        return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by)
     found = grant_use.find(situation.configuration, wanted_of(situation, tool, arguments, ruling))
     by = grant_use.allowed_by(ruling, found[0]) if found else ""
     return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by, asks=not found)
 
 
-def wanted_of(situation: Situation, tool: Tool, arguments: dict[str, Any], ruling: Ruling) -> Wanted:
-    """A call as grants see it, with the arguments that hold what came from outside: found once, if anybody asks."""
-    outside = cache(lambda: tuple(provenance.from_outside(origins_for(situation, tool, arguments))))
-    return grant_use.wanted(situation.run, tool, arguments, ruling, outside)
+def wanted_of(
+    situation: Situation,
+    tool: Tool,
+    arguments: dict[str, Any],
+    ruling: Ruling,
+    execution: ToolExecution | None = None,
+) -> Wanted:
+    """A call as grants see it, with what came from outside and how risky that makes it: found once, if anybody asks.
+
+    `execution`: its row, where it has one by now.
+    """
+    run, origins = situation.run, cache(lambda: origins_for(situation, tool, arguments))
+    outside = cache(lambda: tuple(provenance.from_outside(origins())))
+    weighed = cache(lambda: weighing.risk_of(run, tool, ruling.risk, arguments, origins(), execution))
+    return grant_use.wanted(run, tool, arguments, ruling, outside, weighed)
+
+
+def planned_as(
+    situation: Situation, tool: Tool, text: str, ruling: Ruling, beside: Sequence[Proposal] = ()
+) -> plan_use.Wanted:
+    """A call as plans see it."""
+    return plan_use.Wanted(situation.run, situation.configuration, situation.steps, tool, text, ruling, beside)
 
 
 def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution) -> tuple[str, str]:
@@ -244,43 +257,43 @@ def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution)
     It is asked about whatever the rules allow, and counts as the call that it replaces.
     """
     try:
-        arguments = _well_formed(call)
+        arguments = well_formed(call)
         tool = _disclosed(situation, call.name)
         arguments = effective(tool, arguments)
-        _fits(tool, arguments)
+        fits(tool, arguments)
         text = canonical(arguments)
         if len(text.encode()) > MAX_BYTES:
-            raise _Refused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+            raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
         _is_new(situation, tool, sha256(text), [])
         _is_one_act(tool, arguments, [])
+        _can_be_planned(situation, tool, arguments, [])
         ruling = ruling_for(situation, tool, arguments, again=instead_of)
         if ruling.verdict == Verdict.DENY:
-            raise _Refused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
-    except _Refused as refused:
+            raise CallRefused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
+    except CallRefused as refused:
         return "", refused.result.message
     return text, ""
 
 
+def _can_be_planned(situation: Situation, tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -> None:
+    """Refuse a plan with a call in it that does not belong there: each is looked at like one that is proposed."""
+    if proposes_plan(tool):
+        why = planning.objections(arguments, before, lambda call, beside: _judge_one(situation, call, 0, beside))
+        if why:
+            raise CallRefused(
+                Reason.PLAN_REFUSED, f"Nobody was asked about this plan. {why} Propose it anew without that."
+            )
+
+
 def _needs_budget(run: Run, tool: Tool, before: list[Proposal]) -> bool:
-    """Whether a person must let the run pay for this call and those before it. Raises _Refused if none is asked."""
+    """Whether a person must let the run pay for this call and those before it. Raises CallRefused if none is asked."""
     if not tool.cost_per_call:
         return False
     others = sum((p.tool.cost_per_call for p in before if p.tool is not None and not p.refusal), Decimal(0))
     breach = budgets.breach(run, tool.cost_per_call + others, runs.clock(run).date())
     if breach is not None and not breach.asks:
-        raise _Refused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
+        raise CallRefused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
     return breach is not None
-
-
-def _well_formed(call: ToolCall) -> dict[str, Any]:
-    try:
-        arguments = parse(call.arguments_text or "{}")
-        canonical(arguments)
-    except MalformedJSON as error:
-        raise _Refused(Reason.MALFORMED_ARGUMENTS, f"{error} Send the arguments again as one JSON object.") from error
-    if not isinstance(arguments, dict):
-        raise _Refused(Reason.MALFORMED_ARGUMENTS, "Arguments are one JSON object.")
-    return arguments
 
 
 def _disclosed(situation: Situation, name: str) -> Tool:
@@ -291,32 +304,15 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     subagents = situation.configuration.subagents
     if name.startswith(agent_tools.PREFIX) and name not in subagents:
         agents = ", ".join(sorted(set(subagents) & set(situation.disclosed))) or "none"
-        raise _Refused(
+        raise CallRefused(
             Reason.TOOL_NOT_DISCLOSED,
             f"There is no such agent to ask. Agents you can ask: {agents}. Tools you can use: {listed}.",
         )
     known = situation.configuration.tools.get(name)
     stopped = situation.configuration.switch_of_tool(name)
     if known is not None and (stopped or not known.is_in_use):
-        raise _Refused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
-    raise _Refused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
-
-
-def _fits(tool: Tool, arguments: dict[str, Any]) -> None:
-    try:
-        problems = check_arguments(tool.input_schema, arguments)
-    except InvalidSchema as error:
-        raise _Refused(Reason.TOOL_DISABLED, f"{tool.name} cannot be used: {error}") from error
-    if problems:
-        missing = problems[0].kind == "missing"
-        sentences = f"{tool.name}: " + " ".join(problem.sentence for problem in problems)
-        # Names only: the model knows what it sent, and a value may be a secret.
-        sentences += f" You sent {', '.join(sorted(arguments)) or 'nothing'}."
-        raise _Refused(Reason.MISSING_ARGUMENTS if missing else Reason.INVALID_ARGUMENTS, sentences)
-    # Before people are asked: nobody should approve what cannot run.
-    refused_by_types = misfit(tool.name, arguments)
-    if refused_by_types:
-        raise _Refused(Reason.INVALID_ARGUMENTS, f"{tool.name}: {refused_by_types}")
+        raise CallRefused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
+    raise CallRefused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 
 
 def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal]) -> None:
@@ -328,7 +324,7 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
         if execution.name == tool.name and execution.arguments_digest == digest
     ]
     if any(execution.reason == Reason.APPROVAL_REJECTED for execution in earlier):
-        raise _Refused(
+        raise CallRefused(
             Reason.PREVIOUSLY_REJECTED, "A person has rejected exactly this call in this run. Do not propose it again."
         )
     asks = agent_tools.asks_agent(tool)
@@ -336,7 +332,7 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
         return
     done = next((e for e in earlier if (e.took_effect or e.was_left_unknown) and e.idempotency_key), None)
     if done is not None:
-        raise _Refused(
+        raise CallRefused(
             Reason.IDEMPOTENCY_KEY_CONSUMED,
             business_keys.told(done),
             replay_of=done,
@@ -346,14 +342,14 @@ def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal
         for p in before
     )
     if twice:
-        raise _Refused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
+        raise CallRefused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
 
 
 def _not_too_deep(run: Run, tool: Tool) -> None:
     """Refuse to ask an agent where agents have asked agents as deep as they may."""
     most = run.agent_snapshot.get("max_depth", 0)
     if agent_tools.asks_agent(tool) and run.depth >= most:
-        raise _Refused(
+        raise CallRefused(
             Reason.CALL_LIMIT_EXCEEDED,
             f"Depth limit reached: {run.depth}/{most}. No further agent can be asked from here; "
             "do it yourself or answer with what you have.",
@@ -366,22 +362,22 @@ def _is_one_act(tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -
         return
     act = business_keys.act_of(tool, arguments)
     if not act:
-        raise _Refused(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
+        raise CallRefused(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
     taken_by = business_keys.key_of(act).taken_by
     if taken_by is not None:
-        raise _Refused(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken_by), replay_of=taken_by)
+        raise CallRefused(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken_by), replay_of=taken_by)
     others = [p for p in before if p.tool is not None and p.tool.name == tool.name and not p.refusal]
     if any(business_keys.act_of(tool, p.arguments) == act for p in others):
-        raise _Refused(Reason.DUPLICATE_CALL, "A call earlier in this reply is the same act; it runs once.")
+        raise CallRefused(Reason.DUPLICATE_CALL, "A call earlier in this reply is the same act; it runs once.")
 
 
 def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> None:
     too_many = call_limits.exceeded(situation.run, tool, situation.steps, before)
     if too_many is not None:
-        raise _Refused(Reason.CALL_LIMIT_EXCEEDED, too_many.told, control=too_many.control)
+        raise CallRefused(Reason.CALL_LIMIT_EXCEEDED, too_many.told, control=too_many.control)
     stopped = stopped_by_breaker(situation, tool)
     if stopped:
-        raise _Refused(Reason.CIRCUIT_OPEN, stopped)
+        raise CallRefused(Reason.CIRCUIT_OPEN, stopped)
 
 
 def stopped_by_breaker(situation: Situation, tool: Tool) -> str:

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     CALL_LIMIT_EXCEEDED = "call_limit_exceeded"
     DUPLICATE_CALL = "duplicate_call"
     PREVIOUSLY_REJECTED = "previously_rejected"
+    PLAN_REFUSED = "plan_refused"
     APPROVAL_REJECTED = "approval_rejected"
     APPROVAL_EXPIRED = "approval_expired"
     ACTION_CHANGED = "action_changed"

@@ -11,7 +11,7 @@ from agentapp.proposals import NO_BUSINESS_KEY, ruling_for, stopped_by_breaker
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
-from approvals import standing
+from approvals import signatures, standing, step_up
 from approvals.digest import parse, sha256
 from approvals.models import Approval, Risk, Verdict
 from approvals.policy import Ruling
@@ -44,6 +44,8 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
         return "Of those who approved, not enough count any more."
     if not standing.is_bound(approval):
         return "The request on record is not what people approved."
+    if not signatures.hold(approval):
+        return "A decision on record is not what was signed."
     if snapshot != approval.snapshot_text:
         return "What the decision rested on has changed since it was approved."
     if not standing.deciders_still_allowed(approval):
@@ -63,7 +65,8 @@ def ruling_of(state: RunState, execution: ToolExecution, approval: Approval, too
 def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) -> bool:
     """Whether people must allow what the customer has confirmed: by the rules of now, or as it was proposed."""
     asked = (Ruling.from_json(execution.ruling), ruling)
-    weighty = approval.risk in (Risk.HIGH, Risk.CRITICAL)
+    shows = step_up.needed("", approval.risk, approval.effect_class)
+    weighty = approval.risk in (Risk.HIGH, Risk.CRITICAL) or bool(shows)
     return approval.asks_customer and (weighty or any(one.verdict == Verdict.ASK and one.people for one in asked))
 
 

@@ -25,6 +25,7 @@ from agentapp.environment import (
     read_time_zone,
     read_web_address,
 )
+from approvals import step_up
 from approvals.business_hours import BusinessHours
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -42,7 +43,10 @@ CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 # --- Runs and approvals ------------------------------------------------------------------------
 
-TOOL_MODULES = env_list("TOOL_MODULES", ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends"])
+TOOL_MODULES = env_list(
+    "TOOL_MODULES",
+    ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends", "agentapp.tools.planning"],
+)
 # A run may bring its own list of model replies. For demos and tests; never on where it matters.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
 # Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
@@ -55,6 +59,8 @@ UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # Whether a draft of a rule is activated by somebody else than the person who changed it last.
 RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
+# How whoever approves shows who they are, at least: by risk and by effect class.
+STEP_UP: dict[str, str] = env("STEP_UP", {}, step_up.parse, "levels, as in high=password,irreversible=signed")
 # Within which time somebody should decide where a rule says nothing of it. 0: no target.
 APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
 # A model that looks at calls of this risk and above before people do, as in openai:gpt-5. Empty: none does.

@@ -35,7 +35,16 @@ ALWAYS_ASKS = "This tool always asks."
 UNKNOWN = "unknown"
 _FAILED = " could not be evaluated: "
 # Of two requests, what makes another one of it though both ask.
-_TERMS = ("risk", "groups", "approvals_needed", "terms", "escalation", "starter_excluded", "allowed_decisions")
+_TERMS = (
+    "risk",
+    "groups",
+    "approvals_needed",
+    "terms",
+    "escalation",
+    "starter_excluded",
+    "allowed_decisions",
+    "assurance",
+)
 
 
 @dataclass(frozen=True)

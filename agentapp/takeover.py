@@ -12,10 +12,11 @@ from django.db import IntegrityError, transaction
 from agentapp import auth, conversations, runs, tasks
 from agentapp.models import Conversation, Message, Run
 from agentapp.refused import Refused
-from approvals import decisions, ledger
+from approvals import decisions, ledger, plans
 from approvals.digest import storable
 
 MAX_TEXT_CHARS = 100_000
+TAKEN_OVER = "A person has taken the run over."
 _NO_RIGHT = (
     "Taking over needs the right to pause runs, or to be asked to decide about one of its calls; where a person is "
     "wanted, the right to decide."
@@ -48,6 +49,7 @@ def take_over_run(run_id: uuid.UUID, user: User) -> Run:
                 runs.take_over(child, user)
                 _put_aside(child, user)
         decisions.exclude([run.pk, *(child.pk for child in below)], user)
+        plans.end([run.pk, *(child.pk for child in below)], TAKEN_OVER, ledger.actor_of(user))
         conversations.set_mode(conversation, Conversation.Mode.MANUAL, run, ledger.actor_of(user))
     run.refresh_from_db()
     return run

@@ -8,7 +8,18 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from agentapp import budgets, cards, executions, recheck, runs, second_look, subagents, switches, weighing
+from agentapp import (
+    budgets,
+    cards,
+    executions,
+    plan_cards,
+    recheck,
+    runs,
+    second_look,
+    subagents,
+    switches,
+    weighing,
+)
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult, Usage
 from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
@@ -17,6 +28,7 @@ from agentapp.reasons import Reason, StopReason
 from agentapp.second_look import SecondLook
 from agentapp.state import RunState
 from agentapp.tools.arguments import effective
+from agentapp.tools.planning import proposes_plan
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
@@ -50,7 +62,7 @@ def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
         return None
     stopping = Approval.objects.filter(
         execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
-        decisions__stop_run=True, decisions__undone_at__isnull=True,
+        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     ).first()  # fmt: skip
     if stopping is None:
         return None
@@ -82,8 +94,11 @@ def hold(state: RunState, rows: StepRows) -> bool:
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
         weighed = _weighed(situation, execution, tool, asked_for)
+        planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
+        weighed = plan_cards.as_risky(weighed, planned)
         kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
-        made.append(cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind))
+        card = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
+        made.append(plan_cards.of_plan(card, planned) if planned else plan_cards.of_call(card, state.run, tool))
     looks = [second_look.take(state, card) for card in made]
     made = [replace(card, second_look=look.said) if look else card for card, look in zip(made, looks, strict=True)]
     audience = people.audience(made)
@@ -206,7 +221,7 @@ def _stop_due(rows: StepRows) -> datetime | None:
         return None
     held = Approval.objects.filter(
         execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True,
-        decisions__stop_run=True, decisions__undone_at__isnull=True,
+        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
     return held.order_by("runs_at").values_list("runs_at", flat=True).first()
 

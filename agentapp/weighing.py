@@ -15,7 +15,7 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.provenance.paths import leaves
 from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
-from approvals import risk
+from approvals import risk, step_up
 from approvals.models import Approval, Risk
 from approvals.policy import Ruling
 
@@ -45,11 +45,14 @@ class Before:
     rejected: int = 0
 
 
-def before(run: Run, tool: Tool, execution: ToolExecution) -> Before:
-    """What this tool's latest calls were about, and how people took those of this agent. One query."""
+def before(run: Run, tool: Tool, execution: ToolExecution | None) -> Before:
+    """What this tool's latest calls were about, and how people took those of this agent. One query.
+
+    `execution`: the call itself, where it has a row by now.
+    """
+    others = ToolExecution.objects.filter(tool=tool)
     rows = (
-        ToolExecution.objects.filter(tool=tool)
-        .exclude(pk=execution.pk)
+        (others.exclude(pk=execution.pk) if execution is not None else others)
         .order_by("-proposed_at")
         .values_list("executed_text", "result_status", "reason", "approval", "run__agent")[:MOST_CALLS]
     )
@@ -72,17 +75,33 @@ def weigh(
     earlier: Before,
     now: datetime,
 ) -> Weighed:
-    """The terms with the risk that the facts give, where that is higher than the rules'. No customer alone allows
-    what is of high risk, and a call that asks again is not of less risk than before.
+    """The terms with the risk that the facts give, where that is higher than the rules'.
+
+    No customer alone allows what is of high risk, or what is approved by somebody who shows who they are; and a call
+    that asks again is not of less risk than before.
     """
     assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
     given = risk.higher(terms.risk, assessment.risk)
     if execution.times_asked:
         for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
             given = risk.higher(given, was)
-    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL)
+    shows = step_up.needed(terms.assurance, given, tool.effect_class)
+    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL) or bool(shows)
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
+
+
+def risk_of(
+    run: Run,
+    tool: Tool,
+    ruled: str,
+    arguments: Mapping[str, Any],
+    origins: list[dict[str, Any]],
+    execution: ToolExecution | None,
+) -> str:
+    """The risk people would be asked about a call with. One query."""
+    facts = facts_of(tool, arguments, origins, before(run, tool, execution), timezone.now())
+    return risk.higher(ruled, risk.assess(facts).risk)
 
 
 def facts_of(

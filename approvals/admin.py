@@ -23,14 +23,15 @@ from approvals.models import (
     Grant,
     GrantLimit,
     Notification,
+    PlannedCall,
 )
 
 
 class ChannelForm(forms.ModelForm):
     kind = forms.ChoiceField(
         choices=lambda: [(kind, kind) for kind in channels.CHANNELS],
-        help_text="How its messages travel. email takes addresses, or sends to the people who may decide; apprise is "
-        "chat and push services.",
+        help_text="How its messages travel. email takes addresses, or sends to the people who may decide; slack "
+        "changes its messages when a request is decided; apprise is chat and push services of every kind.",
     )
 
     class Meta:
@@ -38,14 +39,20 @@ class ChannelForm(forms.ModelForm):
             "name": "As in night-desk.",
             "active": "One that is not active sends nothing.",
             "config": 'What the kind needs. For email {"to": ["desk@shop.example"]}, or {"deciders": true} for the '
-            'people who may decide. For apprise {"credential": "CHAT"}: CREDENTIAL_CHAT holds the service\'s address.',
+            'people who may decide. For slack {"credential": "SLACK", "channel": "C0123456789"}: CREDENTIAL_SLACK '
+            'holds the token of the app. For apprise {"credential": "CHAT"}: CREDENTIAL_CHAT holds the address.',
+            "personal": "Only slack, without a channel in its config, and apprise, with {to} in its address where the "
+            "person's name goes. Each person gives their name there under Settings, Notifications, and chooses what "
+            "they are told; groups mean nothing then. One such channel is active at most.",
+            "follows_up": "When a request has been decided elsewhere, whoever was told reads so: once, and short. "
+            "slack changes its message instead, whatever stands here.",
         }
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if "kind" in cleaned and "config" in cleaned:
             try:
-                channels.make(cleaned["kind"], cleaned["config"])
+                channels.make(cleaned["kind"], cleaned["config"], bool(cleaned.get("personal")))
             except pydantic.ValidationError as error:
                 for problem in error.errors():
                     place = ".".join(str(part) for part in problem["loc"])
@@ -62,14 +69,14 @@ class ChannelAdmin(SwitchedAdmin):
     about = "How people are told that a request waits: by mail to a list, or to the people who may decide."
     when_empty = "Requests are seen in the inbox. A channel tells people who are not looking."
     search_fields = ["name"]
-    list_display = ["name", "kind", "active"]
+    list_display = ["name", "kind", "personal", "active"]
     list_filter = ["kind", "active"]
     fieldsets = [
-        (None, {"fields": ["name", "active", "kind", "config"]}),
+        (None, {"fields": ["name", "active", "kind", "config", "follows_up"]}),
         (
             "Who is told",
             {
-                "fields": ["groups"],
+                "fields": ["groups", "personal"],
                 "description": "A message leads to the signed-in page. It shows no arguments and cannot decide.",
             },
         ),
@@ -98,6 +105,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
                     "allowed_decisions",
                     "starter",
                     "starter_excluded",
+                    "assurance_needed",
                     "hold_seconds",
                     "on_expiry",
                 ]
@@ -136,6 +144,8 @@ class DecisionAdmin(ReadOnlyAdmin):
         "message",
         "stop_run",
         "via",
+        "assurance",
+        "signature",
         "decided_at",
         "undone_at",
         "approval_version",
@@ -182,9 +192,9 @@ class CommentAdmin(ReadOnlyAdmin):
 @admin.register(Notification)
 class NotificationAdmin(ReadOnlyAdmin):
     about = "What was sent to whom about requests, and whether it arrived at its server."
-    list_display = ["approval", "channel", "state", "attempts", "created_at", "sent_at"]
-    list_filter = ["state", "channel"]
-    list_select_related = ["approval", "channel"]
+    list_display = ["approval", "kind", "channel", "user", "outcome", "state", "attempts", "created_at", "sent_at"]
+    list_filter = ["state", "kind", "channel"]
+    list_select_related = ["approval", "channel", "user"]
 
 
 @admin.register(Event)
@@ -193,6 +203,17 @@ class EventAdmin(ReadOnlyAdmin):
     list_display = ["at", "chain", "seq", "type", "actor"]
     ordering = ["-at", "-id"]
     search_fields = ["run_id", "type", "actor"]
+
+
+@admin.register(PlannedCall)
+class PlannedCallAdmin(ReadOnlyAdmin):
+    about = "The calls of plans that people have approved. What is left of a plan is ended on the page of its request."
+    when_empty = "No plan has been approved. An agent with the tool propose_plan proposes them."
+    list_display = ["approval", "position", "tool", "use_by", "used_at", "ended_at"]
+    list_filter = ["tool"]
+    search_fields = ["run_id", "tool"]
+    search_help_text = "Run or tool."
+    list_select_related = ["approval"]
 
 
 class GrantLimitInline(admin.TabularInline):

@@ -146,10 +146,15 @@ class SwitchedAdmin(RecordedAdmin):
     def set_all(self, request: HttpRequest, queryset: models.QuerySet[Any], column: str, value: Any) -> None:
         """Give one column of several rows a value, and say how many had another."""
         changed = 0
-        with ledger.transaction():
-            for row in queryset:
-                setattr(row, column, value)
-                changed += configuration.save(row, actor_of(request)) is not None
+        try:
+            with ledger.transaction():
+                for row in queryset:
+                    setattr(row, column, value)
+                    row.validate_constraints()
+                    changed += configuration.save(row, actor_of(request)) is not None
+        except ValidationError as error:
+            self.message_user(request, f"Nothing was changed. {' '.join(error.messages)}", messages.ERROR)
+            return
         self.message_user(request, f"{changed} changed.", messages.SUCCESS)
 
 

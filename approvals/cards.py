@@ -1,11 +1,11 @@
 """A request as people will see it: everything on the card and the terms they decide under. Writes nothing."""
 
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from approvals import timing
+from approvals import step_up, timing
 from approvals.digest import action_digest, canonical, load, sha256
 from approvals.escalation import Step
 from approvals.models import Approval, ApprovalKind, Channel, Risk
@@ -60,6 +60,9 @@ class Card:
     editor_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
     second_look: dict[str, str] = field(default_factory=dict)
+    assurance_needed: str = ""
+    """How whoever approves shows who they are. The row has at least what the installation asks."""
+    plan_text: str = ""
 
 
 # Keys of rows, which mean nothing to a reader.
@@ -74,6 +77,9 @@ def view_digest(card: Card) -> str:
 
 def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
+    asks_people = card.kind == ApprovalKind.AUTHORIZATION
+    needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
+    card = replace(card, assurance_needed=needed)
     steps = timing.planned(card.escalation, now, card.business_hours)
     target = card.target_seconds
     approval = Approval(
@@ -88,7 +94,9 @@ def pending(card: Card, now: datetime) -> Approval:
         effect_class=card.effect_class,
         arguments_text=card.arguments_text,
         arguments=load(card.arguments_text),
-        action_digest=digest_of(card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id),
+        action_digest=digest_of(
+            card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text
+        ),
         title=card.title,
         sentence=card.sentence,
         effects=card.effects,
@@ -99,6 +107,7 @@ def pending(card: Card, now: datetime) -> Approval:
         explanation=card.explanation,
         snapshot_text=card.snapshot_text,
         preview_text=card.preview_text,
+        plan_text=card.plan_text,
         difference=card.difference,
         view_digest=view_digest(card),
         rule=card.rule,
@@ -116,6 +125,7 @@ def pending(card: Card, now: datetime) -> Approval:
         starter_id=card.starter_id,
         starter_excluded=card.starter_excluded,
         excluded=list(card.excluded),
+        assurance_needed=card.assurance_needed,
         hold_seconds=card.hold_seconds,
         on_expiry=card.on_expiry,
         supersedes_id=card.supersedes_id,
@@ -132,7 +142,9 @@ def pending(card: Card, now: datetime) -> Approval:
     return approval
 
 
-def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID) -> str:
+def digest_of(
+    tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID, plan_text: str = ""
+) -> str:
     """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
     return action_digest(
         tool=tool,
@@ -140,12 +152,13 @@ def digest_of(tool: str, version: str, arguments_text: str, run_id: uuid.UUID, e
         arguments=load(arguments_text),
         run=str(run_id),
         subject=str(execution_id),
+        plan_text=plan_text,
     )
 
 
 def concerns(channel: Channel, card: Card) -> bool:
-    """Whether a channel is told of this request. Channels tell people, not customers."""
-    if card.kind == ApprovalKind.CONFIRMATION:
+    """Whether a channel is told of this request. Channels tell people, not customers; one for single people no team."""
+    if card.kind == ApprovalKind.CONFIRMATION or channel.personal:
         return False
     groups: set[int] = {group.pk for group in channel.groups.all()}
     return not groups or bool(groups & set(card.groups))

@@ -69,10 +69,13 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def action_digest(*, tool: str, tool_version: str, arguments: Any, run: str, subject: str) -> str:
-    """What an approval is bound to: the tool, its exact contract, the arguments, the run and the subject."""
+def action_digest(*, tool: str, tool_version: str, arguments: Any, run: str, subject: str, plan_text: str = "") -> str:
+    """What an approval is bound to: the tool, its exact contract, the arguments, the run and the subject.
+
+    Of a plan also each of its calls, as people are shown it.
+    """
     action = {"tool": tool, "tool_version": tool_version, "arguments": arguments, "run": run, "subject": subject}
-    return sha256(canonical(action))
+    return sha256(canonical({**action, "plan": sha256(plan_text)} if plan_text else action))
 
 
 def storable(text: str) -> str:

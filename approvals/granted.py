@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from approvals import step_up
 from approvals.digest import MalformedJSON, canonical
-from approvals.models import Grant, GrantLimit, Risk, Verdict
+from approvals.models import Grant, GrantLimit, Verdict
 from approvals.policy import RISK_ORDER, Ruling
 
 IS, AT_MOST, ANY = "is", "at_most", "any"
@@ -31,6 +32,8 @@ class Wanted:
     """People whose grants do not count here: who started the run, and who has taken it over."""
     outside: Callable[[], Collection[str]] = tuple
     """The arguments that hold what came from outside. Looked for only where a grant would allow the call."""
+    weighed: Callable[[], str] | None = None
+    """The risk it would be asked about with, which facts may make higher than the rules'. Asked for as `outside`."""
 
 
 def number_of(value: Any) -> Decimal | None:
@@ -46,7 +49,8 @@ def number_of(value: Any) -> Decimal | None:
 def may_be_granted(ruling: Ruling, effect_class: str) -> bool:
     """Whether a person's grant could ever answer for a call about which the rules say this."""
     asks_one = ruling.verdict == Verdict.ASK and ruling.grants_allowed and ruling.approvals_needed == 1
-    return asks_one and not ruling.customer and ruling.risk != Risk.CRITICAL and effect_class in Grant.EFFECT_CLASSES
+    asks_nothing = not step_up.needed(ruling.assurance, ruling.risk, effect_class)
+    return asks_one and not ruling.customer and asks_nothing and effect_class in Grant.EFFECT_CLASSES
 
 
 def covers(grant: Grant, wanted: Wanted) -> bool:
@@ -57,11 +61,17 @@ def covers(grant: Grant, wanted: Wanted) -> bool:
         == (wanted.tool, wanted.tool_version, wanted.effect_class)
         and grant.agent == wanted.agent
         and grant.made_by_id not in wanted.excluded
-        and RISK_ORDER.index(wanted.ruling.risk) <= RISK_ORDER.index(grant.risk)
+        and _is_within(wanted.ruling.risk, grant)
         and fits(grant.constraints, wanted.arguments)
         and has_room(grant.limits.all(), wanted.arguments)
         and says_exactly(grant.constraints, wanted.outside())
+        and (wanted.weighed is None or _is_within(wanted.weighed(), grant))
     )
+
+
+def _is_within(risk: str, grant: Grant) -> bool:
+    """Whether a risk is none above that of the request the grant was made from."""
+    return RISK_ORDER.index(risk) <= RISK_ORDER.index(grant.risk)
 
 
 def fits(constraints: Iterable[Mapping[str, Any]], arguments: Mapping[str, Any]) -> bool:

@@ -78,6 +78,8 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
         return Refusal("not_grantable", "Only calls that can be undone or made good can be allowed for a while.")
     if approval.risk == Risk.CRITICAL:
         return Refusal("not_grantable", "A critical call is decided each time.")
+    if approval.assurance_needed:
+        return Refusal("not_grantable", "Whoever approves this shows who they are each time, so no grant answers.")
     if approval.state not in _STATES:
         return Refusal("not_grantable", "This request came to nothing, so nothing like it is allowed ahead.")
     return None
@@ -135,8 +137,10 @@ def use(grant: Grant, wanted: Wanted, run_id: uuid.UUID, execution_id: uuid.UUID
             if not covers(current, wanted):
                 raise _NoRoom
             for limit in current.limits.all():
-                limit.used += takes(limit, wanted.arguments) or 0
-                limit.save(update_fields=["used"])
+                # A tool under way counts on its own, without this grant's lock: what it has counted stays.
+                if taken := takes(limit, wanted.arguments):
+                    GrantLimit.objects.filter(pk=limit.pk).update(used=F("used") + taken)
+                    limit.used += taken
             left = {str(limit): str(limit.left) for limit in current.limits.all()}
             data = {"grant": str(grant.pk), "execution": str(execution_id), "hits": current.hits, "left": left}
             ledger.record(ledger.run_chain(run_id), "grant.used", data)

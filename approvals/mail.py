@@ -1,8 +1,11 @@
 """Mail through Django's mailer, with the two ways it can fail: for now, and for good."""
 
 import smtplib
+import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.mail import EmailMessage
@@ -12,21 +15,49 @@ from approvals.channels.base import ChannelError
 from approvals.models import Approval
 
 
+@dataclass(frozen=True)
+class Thread:
+    """By what name a mail is known, which one it answers, and the template whose subject it then repeats."""
+
+    id: str = ""
+    answers: str = ""
+    subject: str = ""
+
+
 def link_to(approval: Approval) -> str:
     """Where the request is decided, by somebody who is signed in."""
     return f"{settings.BASE_URL}/approvals/{approval.pk}/"
 
 
-def send(template: str, context: dict[str, Any], to: Sequence[str], bcc: Sequence[str] = ()) -> None:
-    """Send the two templates of this name as subject and body. Raises ChannelError."""
+def inbox() -> str:
+    """Where requests wait, for somebody who is signed in."""
+    return f"{settings.BASE_URL}/inbox/"
+
+
+def own_id(key: uuid.UUID | str) -> str:
+    """The Message-ID of what is sent under this key: the same with each attempt, so that one mail stays one."""
+    return f"<{key}@{urlsplit(settings.BASE_URL).hostname or 'countersign'}>"
+
+
+def send(
+    template: str, context: dict[str, Any], to: Sequence[str], bcc: Sequence[str] = (), thread: Thread | None = None
+) -> str:
+    """Send the two templates of this name as subject and body. Returns its Message-ID. Raises ChannelError."""
     context = {"workspace": settings.WORKSPACE_NAME, **context}
+    thread = thread or Thread()
+    answers = thread.answers if thread.subject else ""
+    subject = line(f"{thread.subject if answers else template}_subject", context)
+    headers = {"Auto-Submitted": "auto-generated"}
+    if thread.id:
+        headers["Message-ID"] = thread.id
+    if answers:
+        headers |= {"In-Reply-To": answers, "References": answers}
     message = EmailMessage(
-        # A line break in a name would start another header.
-        subject=" ".join(render_to_string(f"notifications/{template}_subject.txt", context).split()),
+        subject=f"Re: {subject}" if answers else subject,
         body=render_to_string(f"notifications/{template}.txt", context),
         to=to,
         bcc=bcc,
-        headers={"Auto-Submitted": "auto-generated"},
+        headers=headers,
     )
     try:
         message.send()
@@ -34,6 +65,12 @@ def send(template: str, context: dict[str, Any], to: Sequence[str], bcc: Sequenc
         raise ChannelError(f"Every address was refused: {error}", permanent=_all_permanent(error)) from error
     except (smtplib.SMTPException, OSError) as error:
         raise ChannelError(f"The mail server did not take it: {error}") from error
+    return thread.id
+
+
+def line(template: str, context: dict[str, Any]) -> str:
+    """A template as one line. A line break in a name would start another header."""
+    return " ".join(render_to_string(f"notifications/{template}.txt", context).split())
 
 
 def _all_permanent(error: smtplib.SMTPRecipientsRefused) -> bool:

@@ -11,16 +11,41 @@ from importlib import import_module
 from django.conf import settings
 from django.utils import timezone
 
+# The ways to reach one person that are sent from here.
+MAIL, CHAT = "mail", "chat"
+AT_ONCE, HOURLY, DAILY = "at_once", "hourly", "daily"
+
 
 @dataclass(frozen=True)
 class Manners:
-    """Of what one person is told by mail, when not, and whether a message names what would happen."""
+    """Of what one person is told, in which ways, when not, and whether a message names what would happen."""
 
     mailed: frozenset[str] = field(default_factory=frozenset)
     quiet: tuple[time, time] | None = None
     shows_arguments: bool = False
     least_risk: str = "low"
     """From which risk on they are told of what waits for a team."""
+    chatted: frozenset[str] = field(default_factory=frozenset)
+    chat_name: str = ""
+    """Their name where the channel for single people leads to."""
+    rhythm: str = AT_ONCE
+    """How often mail about what waits for a team is sent; and, once a day, at what time."""
+    rhythm_at: time | None = None
+    follow_ups: bool = False
+    """Whether a second message says what became of a request they were told of."""
+
+    def ways(self, kind: str) -> frozenset[str]:
+        """How they are told of this kind of news."""
+        chats = kind in self.chatted and self.chat_name
+        return frozenset(way for way, told in ((MAIL, kind in self.mailed), (CHAT, chats)) if told)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """In which ways somebody wants to be told of a kind of news, and from which risk on."""
+
+    ways: frozenset[str]
+    least_risk: str
 
 
 def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
@@ -29,10 +54,22 @@ def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
     return found
 
 
-def wanting(kind: str) -> dict[int, str]:
-    """The people who have asked to be told of this kind by mail, each with the least risk they are told of."""
-    found: dict[int, str] = import_module(settings.NOTIFICATION_MANNERS).wanting(kind)
+def wanting(kind: str) -> dict[int, Wish]:
+    """The people who have asked to be told of this kind, by mail or chat."""
+    found: dict[int, Wish] = import_module(settings.NOTIFICATION_MANNERS).wanting(kind)
     return found
+
+
+def last_due(one: Manners, now: datetime) -> datetime | None:
+    """The last moment at which their mail about what waits was due. None: it is sent at once. In TIME_ZONE."""
+    local = timezone.localtime(now)
+    if one.rhythm == HOURLY:
+        return local.replace(minute=0, second=0, microsecond=0)
+    if one.rhythm != DAILY:
+        return None
+    at = one.rhythm_at or time(8)
+    today = timezone.make_aware(datetime.combine(local.date(), at))
+    return today if today <= now else timezone.make_aware(datetime.combine(local.date() - timedelta(days=1), at))
 
 
 def quiet_until(one: Manners, now: datetime) -> datetime | None:

@@ -12,11 +12,10 @@ import pydantic
 from django.db.models import F, Q
 from django.utils import timezone
 
-from approvals import people
-from approvals.channels import open_channel
+from approvals import channels, follow_ups, people, roundups, sending
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
-from approvals.models import Approval, Notification
+from approvals.models import Notification
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +42,20 @@ def due() -> Q:
 
 
 def due_ids(limit: int) -> list[uuid.UUID]:
-    """What should be sent now, oldest first. What is for somebody in their quiet hours waits without an attempt."""
-    held = people.in_quiet_hours(timezone.now())
-    queued = Notification.objects.filter(due()).exclude(user__in=held) if held else Notification.objects.filter(due())
+    """What should be sent now, oldest first.
+
+    What is for somebody in their quiet hours waits without an attempt, and so does what they get together with more.
+    """
+    known = people.manners_of_queued()
+    quiet = people.in_quiet_hours(known, timezone.now())
+    queued = Notification.objects.filter(due())
+    if quiet:
+        # A message that is only changed disturbs nobody.
+        changed = Q(follows__isnull=False, channel__kind__in=channels.editing()) & ~Q(follows__receipt="")
+        queued = queued.filter(~Q(user__in=quiet) | Q(user__isnull=True) | changed)
+    together = roundups.wanted_by(known)
+    if together:
+        queued = queued.exclude(pk__in=roundups.rows_of(together).values("pk"))
     return list(queued.order_by("created_at").values_list("pk", flat=True)[:limit])
 
 
@@ -60,25 +70,40 @@ def give_up() -> int:
     return lost.update(state=Notification.State.FAILED, error=error)
 
 
+def queue_again(approval_id: uuid.UUID) -> int:
+    """Queue what was not sent because a request no longer waited: it waits again. Returns how many.
+
+    Belongs into the transaction of that.
+    """
+    kept_back = Notification.objects.filter(
+        approval=approval_id, state=Notification.State.FAILED, follows__isnull=True, error=sending.OVER
+    )
+    return kept_back.update(state=Notification.State.QUEUED, attempts=0, error="")
+
+
 def send(notification_id: uuid.UUID) -> bool:
     """Make one attempt at one notification. False: it is not due, or somebody else makes it, or it failed."""
     claimed = Notification.objects.filter(due(), pk=notification_id).update(attempts=F("attempts") + 1)
     if not claimed:
         return False
-    notification = Notification.objects.select_related("approval", "channel", "user").get(pk=notification_id)
+    read = Notification.objects.select_related("approval", "channel", "user", "comment__author", "follows")
+    notification = read.get(pk=notification_id)
     try:
-        _send(notification)
+        receipt = _send(notification)
     except ChannelError as error:
         _mark_failed(notification, error)
         return False
     sent = Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED)
-    return bool(sent.update(state=Notification.State.SENT, error="", sent_at=Now()))
+    is_sent = bool(sent.update(state=Notification.State.SENT, error="", receipt=receipt, sent_at=Now()))
+    if is_sent and notification.follows is None:
+        follow_ups.catch_up(notification.approval_id)
+    return is_sent
 
 
-def _send(notification: Notification) -> None:
+def _send(notification: Notification) -> str:
     """Raises ChannelError, whatever goes wrong."""
     try:
-        (_send_over_channel if notification.channel_id else people.mail_person)(notification)
+        return sending.send(notification)
     except ChannelError:
         raise
     except (LookupError, pydantic.ValidationError) as error:
@@ -86,15 +111,6 @@ def _send(notification: Notification) -> None:
     except Exception as error:  # a channel can fail in any way its author did not foresee
         logger.exception("%s failed", notification)
         raise ChannelError(f"{type(error).__name__}: {error}") from error
-
-
-def _send_over_channel(notification: Notification) -> None:
-    if notification.approval.state not in Approval.UNDECIDED:
-        raise ChannelError("Not sent: the request no longer waits.", permanent=True)
-    assert notification.channel is not None
-    if not notification.channel.active:
-        raise ChannelError("Not sent: the channel is switched off.", permanent=True)
-    open_channel(notification.channel).send(notification)
 
 
 def _mark_failed(notification: Notification, error: ChannelError) -> None:

@@ -1,4 +1,4 @@
-"""Telling single people of what is theirs, by mail: who is told of what, and what they get to read.
+"""Telling single people of what is theirs, by mail and chat: who is told of what.
 
 Rows are made in the transaction of what they tell of, and sent by `notify` like every other. Who is away has a
 deputy, who is told instead. Nobody is told of a request that they could not open.
@@ -6,46 +6,54 @@ deputy, who is told instead. Nobody is told of a request that they could not ope
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
-from approvals import absences, entitlement, mail
+from approvals import entitlement
 from approvals.cards import Card
-from approvals.channels.base import ChannelError
 from approvals.clock import Now
-from approvals.manners import Manners, manners, quiet_until, wanting
-from approvals.models import Approval, ApprovalKind, Claim, Comment, Decision, DecisionType, Notification
+from approvals.manners import CHAT, MAIL, Manners, manners, quiet_until, wanting
+from approvals.models import Approval, ApprovalKind, Channel, Claim, Comment, Decision, DecisionType, Notification
 from approvals.policy import risks_from
-from approvals.standing import Refusal, Right, may_decide, right_of
 
 Kind = Notification.Kind
 # What is due within this time is due soon.
 DUE_SOON = timedelta(minutes=15)
-# News about a request that waits is none once it no longer does.
-_WHILE_WAITING = (Kind.WAITING, Kind.HANDED, Kind.DUE_SOON, Kind.ANSWERED, Kind.REMINDED, Kind.ESCALATED)
+type Ways = Collection[str]
 
 
-def audience(cards: Sequence[Card]) -> list[list[int]]:
-    """For each card the people who are told that it waits: they want to be, at this risk, and may decide it."""
+def audience(cards: Sequence[Card]) -> list[dict[int, Ways]]:
+    """For each card the people who are told that it waits, and how: they want it, at this risk, and may decide."""
     wanted = wanting(Kind.WAITING)
     if not wanted:
-        return [[] for _ in cards]
-    able = User.objects.with_perm("approvals.decide_approval").filter(pk__in=wanted).exclude(email="")
+        return [{} for _ in cards]
+    able = User.objects.with_perm("approvals.decide_approval").filter(pk__in=wanted)
     lent = Exists(entitlement.delegations().filter(deputy=OuterRef("pk")))
     teams: dict[int, set[int]] = defaultdict(set)
+    ways: dict[int, Ways] = {}
     is_lent = False
-    for user_id, group_id, lends in able.annotate(lent=lent).values_list("pk", "groups", "lent").order_by("pk"):
+    found = able.annotate(lent=lent).values_list("pk", "email", "groups", "lent").order_by("pk")
+    for user_id, email, group_id, lends in found:
         teams[user_id] |= {group_id} - {None}
+        ways[user_id] = _that_reach(wanted[user_id].ways, email)
         is_lent = is_lent or lends
     told = []
     for card in cards:
         deputies = _deputies(card) if is_lent else frozenset()
         asked = [user_id for user_id, groups in teams.items() if _is_asked(card, user_id, groups, deputies)]
-        told.append([user_id for user_id in asked if card.risk in risks_from(wanted[user_id])])
+        told.append(
+            {user_id: ways[user_id] for user_id in asked if card.risk in risks_from(wanted[user_id].least_risk)}
+        )
     return told
+
+
+def _that_reach(ways: Ways, email: str) -> Ways:
+    """Of the ways that somebody wants, those that lead to them."""
+    return [way for way in ways if way != MAIL or email]
 
 
 def _is_asked(card: Card, user_id: int, groups: set[int], deputies: Collection[int]) -> bool:
@@ -68,38 +76,28 @@ def tell(pairs: Sequence[tuple[uuid.UUID, int]], kind: str) -> None:
     Belongs into the transaction of what it tells of.
     """
     known = manners({user_id for _, user_id in pairs})
-    rows = [
-        Notification(approval_id=approval_id, user_id=user_id, kind=kind, created_at=Now())
-        for approval_id, user_id in pairs
-        if kind in known[user_id].mailed
-    ]
-    Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    _queue([(approval_id, user_id, known[user_id].ways(kind)) for approval_id, user_id in pairs], kind=kind)
 
 
-def tell_team(approval: Approval, user_ids: Iterable[int], kind: str, step: int) -> int:
+def tell_team(approval: Approval, users: QuerySet[User], kind: str, step: int) -> int:
     """Queue news of an escalation step to those who want it at this risk. Returns how many.
 
     Belongs into the transaction of what it tells of.
     """
-    rows = [
-        Notification(approval=approval, user_id=user_id, kind=kind, step=step, created_at=Now())
-        for user_id, one in manners(user_ids).items()
-        if kind in one.mailed and approval.risk in risks_from(one.least_risk)
+    emails = dict(users.values_list("pk", "email"))
+    told = [
+        (approval.pk, user_id, _that_reach(one.ways(kind), emails[user_id]))
+        for user_id, one in manners(emails).items()
+        if approval.risk in risks_from(one.least_risk)
     ]
-    return len(Notification.objects.bulk_create(rows, ignore_conflicts=True))
+    return _queue(told, kind=kind, step=step)
 
 
 def tell_of_mention(comment: Comment, user_ids: Sequence[int]) -> None:
     """Queue the news that a comment mentions these people, to those who want it. Each comment is news of its own."""
     known = manners(user_ids) if user_ids else {}
-    rows = [
-        Notification(
-            approval_id=comment.approval_id, user_id=user_id, kind=Kind.MENTIONED, comment=comment, created_at=Now()
-        )
-        for user_id in user_ids
-        if Kind.MENTIONED in known[user_id].mailed
-    ]
-    Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    told = [(comment.approval_id, user_id, known[user_id].ways(Kind.MENTIONED)) for user_id in user_ids]
+    _queue(told, kind=Kind.MENTIONED, comment=comment)
 
 
 def tell_of_failures(approval_ids: Sequence[uuid.UUID]) -> None:
@@ -128,48 +126,37 @@ def tell_of_due(limit: int) -> int:
     return len(found)
 
 
-def in_quiet_hours(now: datetime) -> list[int]:
-    """Of the people that something waits to be sent to, those who are not to be reached now."""
+def manners_of_queued() -> dict[int, Manners]:
+    """How those want to be told that something waits to be sent to."""
     queued = Notification.objects.filter(state=Notification.State.QUEUED, user__isnull=False)
     users = list(queued.values_list("user_id", flat=True).order_by().distinct())
-    return [user_id for user_id, one in manners(users).items() if quiet_until(one, now)] if users else []
+    return manners([user_id for user_id in users if user_id is not None]) if users else {}
 
 
-def mail_person(notification: Notification) -> None:
-    """Mail one piece of news to its person, or to who stands in for them. Raises ChannelError."""
-    approval, user = notification.approval, notification.user
-    assert user is not None
-    if notification.kind in _WHILE_WAITING and approval.state not in Approval.UNDECIDED:
-        raise ChannelError("Not sent: the request no longer waits.", permanent=True)
-    mention = notification.kind == Kind.MENTIONED
-    # A mention is meant for this person, whoever looks after their queue.
-    reader = user if mention else _reader(user, approval)
-    right = right_of(reader, approval) if notification.kind in _WHILE_WAITING else Right()
-    if isinstance(right, Refusal):
-        raise ChannelError(f"Not sent to {reader.get_username()}: {right.message}", permanent=True)
-    if mention and not entitlement.visible(reader).filter(pk=approval.pk).exists():
-        raise ChannelError(f"Not sent: {reader.get_username()} may not see the request any more.", permanent=True)
-    if not reader.is_active or not reader.email:
-        raise ChannelError(f"Not sent: {reader.get_username()} is switched off or has no address.", permanent=True)
-    one = manners([reader.pk]).get(reader.pk, Manners())
-    context = {
-        "approval": approval,
-        "kind": notification.kind,
-        "shows": one.shows_arguments,
-        "instead_of": user if reader != user else None,
-        "lender": right.lender,
-        "comment": notification.comment,
-        "link": mail.link_to(approval),
-    }
-    mail.send("person", context, [reader.email])
+def in_quiet_hours(known: Mapping[int, Manners], now: datetime) -> list[int]:
+    """Of these people, those who are not to be reached now."""
+    return [user_id for user_id, one in known.items() if quiet_until(one, now)]
 
 
-def send_test(user: User) -> None:
-    """Mail somebody that mail reaches them. Raises ChannelError."""
-    mail.send("test", {"person": user}, [user.email])
+def personal_channel() -> Channel | None:
+    """The channel for single people that is in use."""
+    return Channel.objects.filter(personal=True, active=True).first()
 
 
-def _reader(user: User, approval: Approval) -> User:
-    """The person themself, or while they are away their deputy, if that one may decide about it."""
-    deputy = absences.standing_in([user.pk]).get(user.pk)
-    return deputy if deputy is not None and may_decide(deputy, approval) is None else user
+def rows_for(told: Iterable[tuple[uuid.UUID, int, Ways]], chat: Channel | None, **about: Any) -> list[Notification]:
+    """A row for each way that somebody is told of a request. `about`: what of. Not stored yet."""
+    over = {MAIL: None, CHAT: chat}
+    return [
+        Notification(approval_id=approval_id, user_id=user_id, channel=over[way], **about)
+        for approval_id, user_id, ways in told
+        for way in sorted(ways)
+        if way == MAIL or chat is not None
+    ]
+
+
+def _queue(told: Sequence[tuple[uuid.UUID, int, Ways]], **about: Any) -> int:
+    """Queue a piece of news. Returns how many people it is for."""
+    chat = personal_channel() if any(CHAT in ways for _, _, ways in told) else None
+    rows = rows_for(told, chat, created_at=Now(), **about)
+    Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    return len({row.user_id for row in rows})

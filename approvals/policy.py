@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-from approvals import conditions, thresholds, totals
+from approvals import conditions, step_up, thresholds, totals
 from approvals.escalation import Step, steps_of_all
 from approvals.looked_at import looked_at
 from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
@@ -119,6 +119,8 @@ class Ruling:
     """What drafts that watch would have said. They decide nothing; see `shadows`."""
     grants_allowed: bool = False
     """Of a call that asks: whether a grant may answer in a person's place. Only where nothing says that people must."""
+    assurance: str = ""
+    """How whoever approves shows who they are, as the rules ask it. What the installation asks is in `step_up`."""
 
     def without_customer(self) -> "Ruling":
         """The ruling for a call whose customer cannot be asked: people decide in any case."""
@@ -136,6 +138,8 @@ class Ruling:
         kept = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         if not self.shadow:
             del kept["shadow"]
+        if not self.assurance:
+            del kept["assurance"]
         return kept
 
 
@@ -240,6 +244,7 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
     of_people = [one for one in found if one.asks != AnsweredBy.CUSTOMER]
     risk = max((one.rule.risk for one in found), key=RISK_ORDER.index)
     asks_customer = len(of_people) < len(found)
+    assurance = step_up.strictest(one.rule.assurance for one in found)
     terms = of_people or found
     first, reason = terms[0].rule, terms[0].reason
     rules = [one.rule for one in terms]
@@ -265,10 +270,12 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         target_seconds=min(targets, default=None),
         # Where one of them counts every hour, the time is over sooner.
         business_hours=all(rule.business_hours for rule in rules),
-        people=bool(of_people) or call.always_ask or risk in (Risk.HIGH, Risk.CRITICAL),
+        # A customer shows nothing of who they are.
+        people=bool(of_people) or call.always_ask or bool(assurance) or risk in (Risk.HIGH, Risk.CRITICAL),
         customer=asks_customer,
         # Also a rule whose condition could not be evaluated is among them: its answer is for people. As are thresholds.
         grants_allowed=all(one.grants_allowed and not one.rule.thresholds for one in found) and not call.always_ask,
+        assurance=assurance,
         **_condition(first, call),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.core.exceptions import ValidationError
 
-from approvals import thresholds
+from approvals import step_up, thresholds
 from approvals.escalation import Step, steps_of
 from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict
 
@@ -20,6 +20,9 @@ _DECISIONS: dict[str, str] = {
     DecisionType.REJECT: "reject it",
     DecisionType.RESPOND: "answer in its place",
 }
+_SHOWS: dict[str, str] = {
+    level: f"Whoever approves shows {words}." for level, words in step_up.NEEDS.items() if level != step_up.SIGNED
+} | {step_up.SIGNED: "Whoever approves signs that with a passkey."}
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
@@ -63,10 +66,13 @@ def _outcome(rule: Rule, groups: Sequence[str], default_expiry: int | None) -> s
     if rule.verdict != Verdict.ASK:
         return "…"
     if rule.answered_by == AnsweredBy.CUSTOMER:
-        said = [_customer(rule, groups), _until(rule, default_expiry), *while_undecided(rule, groups)]
+        shows = _SHOWS.get(rule.assurance, "")
+        said = [_customer(rule, groups), shows, _until(rule, default_expiry), *while_undecided(rule, groups)]
     else:
         granted = "A grant may answer instead." if rule.grants_allowed else ""
-        said = [_who(rule, groups), _until(rule, default_expiry), *while_undecided(rule, groups), _may(rule), granted]
+        shows = _SHOWS.get(rule.assurance, "")
+        said = [_who(rule, groups), shows, _until(rule, default_expiry), *while_undecided(rule, groups), _may(rule)]
+        said.append(granted)
     return " ".join(each for each in said if each)
 
 
@@ -93,7 +99,7 @@ def _thresholds(rule: Rule) -> str:
 
 def _customer(rule: Rule, groups: Sequence[str]) -> str:
     people = _who(rule, groups).removeprefix("waits for ").removesuffix(".")
-    if rule.risk in (Risk.HIGH, Risk.CRITICAL):
+    if rule.risk in (Risk.HIGH, Risk.CRITICAL) or rule.assurance:
         return f"waits for the customer of the conversation, then for {people}; without such a customer for them alone."
     return f"waits for the customer of the conversation, or where there is none to ask for {people}."
 

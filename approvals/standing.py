@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
-from approvals import counting, entitlement, thresholds
+from approvals import counting, entitlement, step_up, thresholds
 from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.entitlement import deciders
@@ -166,7 +166,9 @@ def meets(approval: Approval, ruling: Ruling) -> bool:
         return False
     risk = max(approval.risk, ruling.risk, key=RISK_ORDER.index)
     given = _counting(approval, risk)
+    needed = step_up.needed(ruling.assurance, risk, approval.effect_class)
     deciding = [each for each in given if each.type in ruling.allowed_decisions and each.user_id is not None]
+    deciding = [each for each in deciding if step_up.is_enough(each.assurance, needed)]
     excluded = {approval.starter_id} - {None} if ruling.starter_excluded else set()
     deciding = [each for each in deciding if not excluded & {each.user_id, each.on_behalf_of_id}]
     if ruling.terms:
@@ -232,6 +234,8 @@ def _counting(approval: Approval, risk: str) -> QuerySet[Decision]:
         type__in=[DecisionType.APPROVE, DecisionType.EDIT],
         action_digest=approval.final_digest,
     )
+    if approval.assurance_needed:
+        given = given.filter(assurance__in=step_up.enough_for(approval.assurance_needed))
     if risk not in (Risk.HIGH, Risk.CRITICAL):
         return given
     given = given.exclude(type=DecisionType.EDIT)
@@ -245,7 +249,8 @@ def final_digest(approval: Approval) -> str:
     """The digest of the call as it would run now, made from the text itself. Empty: the text is no JSON."""
     try:
         return digest_of(
-            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id
-        )
+            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,
+            approval.plan_text,
+        )  # fmt: skip
     except ValueError:
         return ""

@@ -5,7 +5,7 @@ import uuid
 
 from celery import shared_task
 
-from approvals import notify, people
+from approvals import notify, people, roundups
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,15 @@ def send_queued() -> int:
     due = notify.due_ids(BATCH)
     for notification_id in due:
         send_notification.delay(str(notification_id))
+    for user_id in roundups.due_people(BATCH):
+        send_roundup.delay(user_id)
     return len(due)
+
+
+@shared_task
+def send_roundup(user_id: int) -> bool:
+    """Mail one person what waits for them together. Returns whether somebody was mailed."""
+    return roundups.send(user_id)
 
 
 def nudge() -> None:

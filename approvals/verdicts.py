@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.db.models import Q
 
-from approvals import ledger
+from approvals import ledger, step_up
+from approvals.cards import digest_of
 from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.signatures import Assertion, statement_of, verify
 from approvals.standing import Refusal, Right, progress, right_of
 
 
@@ -28,7 +30,9 @@ class Verdict:
     edited_preview: str = ""
     """A dry run of the call as it was edited."""
     assurance: str = ""
-    """How they have just shown anew who they are; empty when they have not."""
+    """How they have just shown who they are; empty when they have not."""
+    assertion: Assertion | None = None
+    """Their passkey's answer, where it signs this very decision."""
     customer: str = ""
     """Who answers, where there is no user: the one who holds the customer's access to the conversation."""
 
@@ -62,6 +66,8 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     closed = no_longer_open(approval)
     if closed:
         return closed
+    if verdict.stop_run and verdict.type != DecisionType.REJECT:
+        return Refusal("not_allowed", "Only a rejection can stop the run.")
     if verdict.version != approval.version:
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
     if verdict.action_digest != (approval.final_digest or approval.action_digest):
@@ -74,9 +80,8 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
                        else "Write the answer the agent gets in the tool's place.")  # fmt: skip
     if verdict.user is None:
         return None
-    if approval.risk == Risk.CRITICAL and verdict.approves and not verdict.assurance:
-        return Refusal("reauthenticate", "Show that it is you: a critical request is approved within five minutes of "
-                       "a sign-in. Nothing was decided.")  # fmt: skip
+    if verdict.approves and (unsure := _unsure(approval, verdict)):
+        return unsure
     changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
     if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
         return Refusal("editor", "You changed these arguments, so somebody else approves them.")
@@ -87,6 +92,51 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     if earlier.on_behalf_of_id == verdict.user.pk:
         return Refusal("decided_for_you", f"{earlier.name} has decided for you; this request needs another person.")
     return Refusal("decided_by_you", "You have already decided; this request needs another person.")
+
+
+def _unsure(approval: Approval, verdict: Verdict) -> Refusal | None:
+    """Why somebody has not shown well enough who they are to approve a locked request."""
+    if verdict.assertion is not None:
+        if not verify(decision_of(approval, verdict, None)):
+            return Refusal("signature", "That signature is not of this decision by a passkey of yours. Sign again. "
+                           "Nothing was decided.")  # fmt: skip
+        return None
+    needed = approval.assurance_needed
+    if needed == step_up.SIGNED:
+        return Refusal("signature", "This is approved by signing it with your passkey. Nothing was decided.")
+    if not step_up.is_enough(decision_of(approval, verdict, None).assurance, needed):
+        words = step_up.NEEDS[needed]
+        return Refusal("reauthenticate", f"Show that it is you: this is approved with {words}. Nothing was decided.")
+    return None
+
+
+def decision_of(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
+    """The decision that a verdict on a request comes to, not stored. An edit that changes nothing is an approval."""
+    current = approval.final_arguments_text or approval.arguments_text
+    edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
+    text = verdict.edited_text if edited else current
+    decision = Decision(
+        pk=verdict.id,
+        approval=approval,
+        user=verdict.user,
+        on_behalf_of=lender,
+        customer=verdict.customer[:200],
+        type=DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type,
+        arguments_text=text,
+        message=verdict.message,
+        stop_run=verdict.stop_run,
+        approval_version=verdict.version,
+        action_digest=digest_of(
+            approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id, approval.plan_text
+        ),
+        view_digest=approval.view_digest,
+        via=verdict.via[:20],
+        assurance=verdict.assurance if step_up.is_claimable(verdict.assurance) else "",
+    )
+    if verdict.assertion is not None and verdict.approves:
+        decision.assurance = step_up.SIGNED
+        decision.signature = verdict.assertion.as_json(statement_of(decision, verdict.assertion.nonce))
+    return decision
 
 
 def _of_no_account(approval: Approval, user: User, right: Right) -> Refusal | None:

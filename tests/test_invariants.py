@@ -23,7 +23,9 @@ from approvals.models import Approval, Channel, Decision, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
+from tests.plans import ANN, BOB, approved_plan, let_plan, made, refund
 from tests.races import race, tries
+from tests.two_views import disagreements
 
 PAY = calls(call("a", "pay", account="ana", amount=20), text="Ana should be paid.")
 
@@ -132,6 +134,16 @@ class TestPromise01AConsequentialCallExecutesOnlyUnderAnApprovalOrAnExactRule:
         by_rule, by_person = clerk.execution(run, "l"), clerk.execution(run, "a")
         assert (by_rule.allowed_by, by_rule.approval) == ("rule:labels", None)
         assert (by_person.allowed_by, by_person.approval.state) == ("", "used")
+
+    def test_under_a_plan_the_row_says_which_and_the_plan_says_which_row(self, clerk, dana, offer, settings):
+        offer(refund)
+        let_plan(clerk, settings)
+        run, approval = approved_plan(clerk, dana, [ANN, BOB], calls(made("x", ANN)), calls(made("y", BOB, amount=9)))
+        planned, other = clerk.execution(run, "x"), clerk.execution(run, "y")
+        assert (planned.allowed_by, planned.approval) == (f"plan:{approval.reference}", None)
+        assert approval.planned_calls.get(position=1).used_by == planned.pk
+        assert (disagreements(planned), disagreements(clerk.execution(run, "plan"))) == ([], [])
+        assert (run.waiting_for, other.state, len(effects_of("refund"))) == ("approval", "waiting", 1)
 
 
 class TestPromise02NoCallExecutesTwice:

@@ -12,7 +12,7 @@ from agentapp.models import ToolExecution
 from approvals import standing
 from approvals.cards import digest_of
 from approvals.digest import sha256
-from approvals.models import Approval, DecisionType, Event
+from approvals.models import Approval, DecisionType, Event, PlannedCall
 
 State = ToolExecution.State
 # What each event leaves a request in. What is asked and answered waits, as does one of two approvals.
@@ -87,6 +87,10 @@ def disagreements(execution: ToolExecution) -> list[str]:
     used = [one for one in asked if one.state == Approval.State.USED]
     if execution.consequential and not execution.allowed_by and len(dispatch.has_run) > len(used):
         found.append("it ran more often than it was approved")
+    if execution.allowed_by.startswith("plan:") and dispatch.has_run:
+        allowed = PlannedCall.objects.filter(used_by=execution.pk, tool=execution.name).values_list("arguments_text")
+        if list(allowed) != [(execution.executed_text,)]:
+            found.append("it ran under a plan that does not have it")
     return found
 
 
@@ -97,7 +101,7 @@ def _of_request(one: Asked, execution: ToolExecution, events: Sequence[Event]) -
     if not moves or one.state not in _LEAVES[moves[-1].type.partition(".")[2]]:
         found.append(f"the row says {one.state}, the ledger {moves[-1].type if moves else 'nothing'}")
     row = Approval.objects.get(pk=one.id)
-    original = digest_of(row.tool, row.tool_version, one.proposed, row.run_id, row.execution_id)
+    original = digest_of(row.tool, row.tool_version, one.proposed, row.run_id, row.execution_id, row.plan_text)
     asked: Any = next((e.data["action_digest"] for e in mine if e.type == "approval.requested"), None)
     if asked != original:
         found.append("what was asked is not what is kept")

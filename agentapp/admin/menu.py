@@ -30,6 +30,7 @@ GROUPS = {
         "Approval",
         "Decision",
         "Grant",
+        "PlannedCall",
         "Comment",
         "Notification",
         "WebhookDelivery",

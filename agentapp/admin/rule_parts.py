@@ -54,6 +54,17 @@ THRESHOLDS_HELP = (
     "who may decide counts. A condition looks at reviewer (name, groups), args, tool, run and customer."
 )
 
+
+def assurance_help() -> str:
+    """What the field for assurance means here, with what the installation asks at least."""
+    least = ", ".join(f"{name} {level}" for name, level in settings.STEP_UP.items())
+    return (
+        "How whoever approves shows who they are. Signed: their passkey signs the decision itself. The strictest of "
+        "the rules that ask counts; critical is a sign-in at least. "
+        + (f"At least, here: {least} (STEP_UP)." if least else "No other minimum is set here (STEP_UP).")
+    )
+
+
 _KINDS = {
     "string": "text",
     "number": "number; compare it with one, as in 100.0",

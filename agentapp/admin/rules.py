@@ -85,6 +85,7 @@ class RuleForm(forms.ModelForm):
                 if settings.BUSINESS_HOURS.week
                 else "No business hours are set here (BUSINESS_HOURS), so every hour counts all the same."
             ),
+            "assurance": rule_parts.assurance_help(),
             "hold_seconds": "For how many seconds a decision can be undone before it takes effect, 60 at most. 0 runs "
             f"at once. Empty means {settings.UNDO_HOLD_SECONDS}.",
         }
@@ -202,6 +203,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
                     "approvals_needed",
                     "thresholds",
                     "starter_excluded",
+                    "assurance",
                     "grants_allowed",
                     "allowed_decisions",
                     "expires_seconds",

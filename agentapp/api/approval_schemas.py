@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, String
 
 from agentapp.api.escalation import EscalationStepOut
 from agentapp.api.paging import Page
+from agentapp.api.plans import PlannedCallOut
 from agentapp.api.tool_executions import DecisionOut, Person
 
 
@@ -50,7 +51,10 @@ class ApprovalOut(BaseModel):
 
     id: uuid.UUID
     reference: str
-    kind: str = Field(description="`authorization`, by people; or `confirmation`, by the customer of the conversation.")
+    kind: str = Field(
+        description="`authorization`, by people; `plan`, by people of several calls at once; or "
+        "`confirmation`, by the customer of the conversation."
+    )
     run: uuid.UUID
     agent: str
     route: str | None
@@ -177,6 +181,7 @@ class ApprovalDetail(ApprovalOut):
         "are none. Null: the tool makes none."
     )
     second_look: SecondLookOut | None = Field(description="Null: none was wanted, see `SECOND_LOOK_MODEL`.")
+    plan: list[PlannedCallOut] = Field(description="Of a plan: its calls, in their order. Else empty.")
     condition: str | None = Field(description="What the rule looked at.")
     rule_values: list[RuleValue] = Field(description="What it found there; secrets are masked.")
     risk_factors: list[RiskFactor] = Field(description="What speaks for its risk. They raise what a rule says.")
@@ -193,6 +198,10 @@ class ApprovalDetail(ApprovalOut):
         description="The ways in which each rule that asked can be satisfied; of every rule one is needed."
     )
     groups: list[str] = Field(description="Who may decide. Empty means everybody with the right to decide.")
+    assurance_needed: str | None = Field(
+        description="How whoever approves shows who they are: `password`, `totp`, `passkey` or `signed`, in the "
+        "console. A token shows nothing, so with it such a request can only be rejected or answered."
+    )
     starter: Person | None
     starter_excluded: bool
     you_may_decide: bool

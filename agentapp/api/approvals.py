@@ -32,6 +32,7 @@ from agentapp.api.errors import ApiProblem, not_found, problems
 from agentapp.api.escalation import step_out
 from agentapp.api.masking import unmasked
 from agentapp.api.paging import Listing, page_of
+from agentapp.api.plans import plan_out
 from agentapp.api.runs import REPLAY_HEADER
 from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
@@ -150,6 +151,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         evidence=approval.evidence,
         difference=approval.difference,
         preview=json.loads(approval.shown_preview_text) if approval.shown_preview_text else None,
+        plan=plan_out(approval),
         condition=approval.condition or None,
         rule_values=[RuleValue(**value) for value in approval.rule_values],
         risk_factors=[RiskFactor(**factor) for factor in approval.risk_factors],
@@ -171,6 +173,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
             for rule in terms.rules
         ],
         groups=[group.name for group in approval.groups.all()],
+        assurance_needed=approval.assurance_needed or None,
         starter=_person(starter),
         starter_excluded=approval.starter_excluded,
         you_may_decide=refusal is None,

@@ -35,6 +35,9 @@ class DecisionOut(BaseModel):
     message: str
     stop_run: bool
     via: str
+    assurance: str | None = Field(
+        description="How they had just shown who they are: `password`, `totp`, `passkey`, or `signed` with a passkey."
+    )
     decided_at: datetime
     undone_at: datetime | None
 
@@ -98,7 +101,9 @@ class ToolExecutionOut(BaseModel):
     )
     trust: str
     evidence_ref: str | None
-    allowed_by: str | None = Field(description="What let it run without a person.")
+    allowed_by: str | None = Field(
+        description="What let it run without a person of its own: `rule:…`, `grant:…`, `plan:…`, `read`."
+    )
     approval: CallApproval | None
     evaluation: EvaluationOut | None = Field(description="Of an agent that follows guidelines: why it was proposed.")
     subrun: SubrunOut | None = Field(description="The run that answers it, when the call asks another agent.")
@@ -241,6 +246,7 @@ def decision_out(decision: Decision) -> DecisionOut:
         message=decision.message,
         stop_run=decision.stop_run,
         via=decision.via,
+        assurance=decision.assurance or None,
         decided_at=decision.decided_at,
         undone_at=decision.undone_at,
     )

@@ -15,7 +15,7 @@ from agentapp.models import Agent, Guideline, Tool
 from agentapp.models.webhooks import WEBHOOK_EVENTS
 from approvals import escalation, policy, thresholds
 from approvals.digest import canonical, parse, storable
-from approvals.models import AnsweredBy, EffectClass, Risk, Rule, Verdict
+from approvals.models import AnsweredBy, Assurance, EffectClass, Risk, Rule, Verdict
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,7 @@ class RuleEntry(TypedDict, total=False):
     allowed_decisions: Annotated[list[str], AfterValidator(_are_decisions)]
     risk: Annotated[str, _among(Risk.values)]
     hold_seconds: int | None
+    assurance: Annotated[str, _among(["", *Assurance.values])]
     grants_allowed: bool
 
 
@@ -250,6 +251,8 @@ class ChannelEntry(TypedDict, total=False):
     kind: Annotated[str, _known("channel_kinds", "channel kind")]
     config: Json
     groups: list[GroupName]
+    personal: bool
+    follows_up: bool
     active: bool
 
 

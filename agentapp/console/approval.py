@@ -2,23 +2,25 @@
 
 import contextlib
 import uuid
+from dataclasses import replace
 from typing import Any
 
-from allauth.mfa.models import Authenticator
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import assurance, beside, card, inbox
+from agentapp.console import assurance, beside, card, inbox, signing
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.tools.schema import check_arguments
 from approvals.digest import parse
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType
+from approvals.step_up import NEEDS, SIGNED
 
 VIEWS = ("form", "diff", "json")
 DIALOGS = ("reject", "respond", "ask", "approve")
@@ -39,6 +41,8 @@ STATUS = {
     "decision_id_reused": 409,
     "too_late": 409,
     "reauthenticate": 403,
+    "needs_person": 403,
+    "signature": 403,
     "already_asked": 409,
     "already_answered": 409,
 }
@@ -73,9 +77,9 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 @never_cache
 @require_safe
 def assured(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """What a critical approval still needs of its reader, in words; `was`: it needed nothing when last asked."""
+    """What an approval still needs of its reader, in words; `was`: it needed nothing when last asked."""
     found = card.visible_or_404(signed_in(request), approval_id)
-    context = {"approval": found, "ended": "was" in request.GET, **_assurance(request)}
+    context = {"approval": found, "ended": "was" in request.GET, **_assurance(request, found)}
     return render(request, "console/_card.html#assurance", context)
 
 
@@ -100,33 +104,32 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     user = signed_in(request)
     found = card.visible_or_404(user, approval_id)
     typed = _draft(request, found)
-    kind, arguments_text = request.POST.get("type", ""), ""
-    if kind == DecisionType.APPROVE and card.context(found, user)["may_edit"]:
-        shown = card.show(found, typed.posted)
-        if shown.form.errors:
-            refused = actions.Refused("invalid_arguments", "Some fields need another look. Nothing was decided.")
-            return _refused(request, found, typed, refused)
-        current = found.final_arguments_text or found.arguments_text
-        if shown.text != card.show(found, None).text:
-            kind, arguments_text = DecisionType.EDIT, shown.text or current
-    new = actions.NewDecision(
-        typed=typed.word,
-        assurance=assurance.level(request),
-        id=typed.decision_id,
-        type=str(kind),
-        version=typed.version,
-        action_digest=typed.action_digest,
-        arguments_text=arguments_text,
-        message=typed.message,
-        stop_run=typed.stop_run,
-    )
     try:
+        new = _answer(request, found, user, typed)
+        signed = signing.presented(request, user, new.id)
+        if signed is not None:
+            new = replace(new, assertion=signed[0])
         actions.decide(approval_id, new, user)
     except actions.Refused as refused:
         return _refused(request, found, typed, refused)
+    if signed is not None:
+        signed[1].record_usage()
     if request.POST.get("next") == "chat":
         return redirect("run_chat", run_id=found.run_id)
     return redirect(inbox.after(request.POST, approval_id))
+
+
+@never_cache
+@require_POST
+def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
+    """What a passkey is asked for, to sign what the form amounts to. Checked like a decision; decides nothing."""
+    user = signed_in(request)
+    found = card.visible_or_404(user, approval_id)
+    try:
+        asked = signing.options(request, found, _answer(request, found, user, _draft(request, found)), user)
+    except actions.Refused as refused:
+        return JsonResponse({"code": refused.code, "message": refused.message}, status=STATUS.get(refused.code, 422))
+    return JsonResponse({"request_options": asked})
 
 
 @require_POST
@@ -158,17 +161,42 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, found.secret_fields)
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
-    if context["word"] and context["may_decide"]:
-        context |= _assurance(request)
+    if found.assurance_needed and context["may_decide"]:
+        context |= _assurance(request, found)
     context["anyway"] = "anyway" in asked or not context["claimed_by_other"]
     return context
 
 
-def _assurance(request: HttpRequest) -> dict[str, Any]:
-    """Whether its reader has just shown who they are, and whether they could by a passkey."""
-    shown = assurance.shown(request)
-    passkeys = Authenticator.objects.filter(user=signed_in(request), type=Authenticator.Type.WEBAUTHN)
-    return {"assured": shown, "has_passkey": shown is None and passkeys.exists()}
+def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:
+    """Whether its reader has just shown who they are as it is asked here; else whether they could, and by a passkey."""
+    needed = found.assurance_needed
+    shown = assurance.shown(request, needed) if needed != SIGNED else None
+    has_passkey, lacks = (False, "") if shown else assurance.lacks(signed_in(request), needed)
+    words = {"needs": NEEDS.get(needed, ""), "lacks": lacks}
+    return {"assured": shown, "has_passkey": has_passkey, "signs": needed == SIGNED, **words}
+
+
+def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft) -> actions.NewDecision:
+    """The decision that was posted. An approval of other arguments than those that wait is an edit. Raises Refused."""
+    kind, arguments_text = request.POST.get("type", ""), ""
+    if kind == DecisionType.APPROVE and card.context(found, user)["may_edit"]:
+        shown = card.show(found, typed.posted)
+        if shown.form.errors:
+            raise actions.Refused("invalid_arguments", "Some fields need another look. Nothing was decided.")
+        current = found.final_arguments_text or found.arguments_text
+        if shown.text != card.show(found, None).text:
+            kind, arguments_text = DecisionType.EDIT, shown.text or current
+    return actions.NewDecision(
+        typed=typed.word,
+        assurance=assurance.level(request),
+        id=typed.decision_id,
+        type=str(kind),
+        version=typed.version,
+        action_digest=typed.action_digest,
+        arguments_text=arguments_text,
+        message=typed.message,
+        stop_run=typed.stop_run,
+    )
 
 
 def _draft(request: HttpRequest, found: Approval) -> card.Draft:
@@ -231,7 +259,8 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
         typed_text = card.show(found, typed.posted).text if typed.posted else decided_text
         context["differs"] = parse(decided_text) != parse(typed_text)
         context["difference"] = differences(typed_text, decided_text, found.secret_fields)
-    kind = "approve" if refused.code in ("confirmation", "reauthenticate") else request.POST.get("type", "")
-    if refused.code in ("confirmation", "reauthenticate") or (status == 422 and kind in ("reject", "respond")):
+    unsure = refused.code in ("confirmation", "reauthenticate", "signature")
+    kind = "approve" if unsure else request.POST.get("type", "")
+    if unsure or (status == 422 and kind in ("reject", "respond")):
         context["dialog"] = kind
     return render(request, "console/approval.html", context, status=status)

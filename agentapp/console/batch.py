@@ -100,6 +100,8 @@ def too_much(picked: Sequence[Approval]) -> str:
     """What rules out a batch whoever asks, and whatever has happened meanwhile."""
     if len(picked) > MOST:
         return f"{len(picked)} are selected: {MOST} at most."
+    if any(row.is_plan for row in picked):
+        return "A plan is read call by call: decide it by itself."
     final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
     if final:
         return f"{final} cannot be taken back: decide {'it by itself' if final == 1 else 'them one by one'}."
@@ -108,6 +110,10 @@ def too_much(picked: Sequence[Approval]) -> str:
         level = " or ".join(sorted({row.risk for row in risky}, reverse=True))
         verb, them = ("is", "it by itself") if len(risky) == 1 else ("are", "them one by one")
         return f"{len(risky)} {verb} {level} risk: decide {them}."
+    shown = sum(bool(row.assurance_needed) for row in picked)
+    if shown:
+        verb, them = ("needs", "it by itself") if shown == 1 else ("need", "them one by one")
+        return f"{shown} {verb} whoever approves to show who they are: decide {them}."
     tools = {row.tool for row in picked}
     if len(tools) > 1:
         return f"They are calls of {len(tools)} tools: select those of one."

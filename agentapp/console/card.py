@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage
 from agentapp.cards import words_of
-from agentapp.console import dry_run, edits, evidence, origins, say, schema_form, times, undoing
+from agentapp.console import dry_run, edits, evidence, origins, plan_lines, say, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
@@ -162,6 +162,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         **times.of(approval),
         "may_ask_again": actions.can_be_asked_again(approval, executed, user),
         "offered": tool_questions(shown.tool),
+        "plan": plan_lines.plan_of(approval, user),
         "claim": claim,
         "claimed_by_other": claim is not None and not _is_mine(claim, user),
         "dry_run": dry_run.of(approval, executed),

@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from approvals import ledger
 from approvals.models import Approval, DecisionType, Event
+from approvals.step_up import SHOWN
 
 MAX_LINES = 40
 # So many events are read for them: some are folded into one line.
@@ -74,6 +75,7 @@ def _entries(event: Event, data: dict[str, Any], who: str, folded: bool = False)
 
 def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
     changed = " with changes" if data.get("edited") else ""
+    by = f", {how}" if (how := SHOWN.get(str(data.get("assurance", "")))) else ""
     status = str(data.get("status", ""))
     rule = data.get("rule") or "policy"
     ended = (
@@ -83,8 +85,8 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         return "x", f"{who} rejected it; more people are needed to end it"
     return {
         "approval.requested": ("flag", f"Stopped by {rule}"),
-        "approval.changed": ("check", f"{who} approved{changed}; another person is needed"),
-        "approval.approved": ("check", f"{who} approved{changed}"),
+        "approval.changed": ("check", f"{who} approved{changed}{by}; another person is needed"),
+        "approval.approved": ("check", f"{who} approved{changed}{by}"),
         "approval.rejected": ("x", f"{who} rejected it"),
         "approval.responded": ("msg", f"{who} answered in the tool's place"),
         "approval.undone": ("undo", f"{who} took the decision back"),

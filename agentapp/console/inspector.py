@@ -92,6 +92,8 @@ class Inspected:
     dry_run: DryRun | None = None
     undoing: Undoing | None = None
     allowed_by: str = ""
+    plan: str = ""
+    """The reference of the plan it ran under."""
     reason: str = ""
     tab: str = "summary"
     raw: Sequence[tuple[str, JSON]] = ()
@@ -149,6 +151,7 @@ def inspect(run: Run, line: Timeline, row: Row, viewer: User, tab: str = "") -> 
         dry_run=dry_run.of(approval, call),
         undoing=undoing.of(call, viewer),
         allowed_by=words.allowed_by(call),
+        plan=call.allowed_by.removeprefix("plan:") if call.allowed_by.startswith("plan:") else "",
         reason=words.reason(call.reason) if call.reason else "",
     )
 

@@ -40,7 +40,7 @@ _HEAVY = (
 )
 
 
-_FOR_PEOPLE = Q(kind=ApprovalKind.AUTHORIZATION)
+_FOR_PEOPLE = Q(kind__in=(ApprovalKind.AUTHORIZATION, ApprovalKind.PLAN))
 
 
 @dataclass

@@ -41,6 +41,7 @@ _REASONS: dict[str, str] = {
     Reason.DECISION_EXTRACTION: "no decision could be read from the reply",
     Reason.DECISION_VALIDATION: "the decision was not valid",
     Reason.DUPLICATE_CALL: "the same call stands earlier in the step",
+    Reason.PLAN_REFUSED: "not all of its calls can be planned",
     Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
     Reason.APPROVAL_REJECTED: "a person rejected it",
     Reason.APPROVAL_EXPIRED: "no one decided in time",
@@ -119,6 +120,8 @@ def allowed_by(execution: ToolExecution) -> str:
         return f"The rule {name}"
     if kind == "grant":
         return f"The grant {name}"
+    if kind == "plan":
+        return f"The plan {name}"
     return "Reads run freely" if kind == "read" else execution.allowed_by
 
 

@@ -140,6 +140,53 @@ LATE_PARCELS = Scenario(
     ],
 )  # fmt: skip
 
+_LATE_CREDITS = [
+    {"customer_id": number, "amount": 8.0, "reason": "Halden Freight was late again"}
+    for number in ("40117", "40310", "40552")
+]
+PLANNED_CREDITS = Scenario(
+    name="planned-credits",
+    agent="support",
+    route="order_status",
+    input=(
+        "Halden Freight was late again. Ana Pereira (40117), Lena Fischer (40310) and Priya Nair (40552) waited: "
+        "see what we can do."
+    ),
+    customer="",
+    conversation="",
+    script=[
+        reply(
+            "I look at what we may offer for a late delivery.",
+            ("call_policy", "search_policy", {"text": "store credit late delivery"}),
+            tokens=(2890, 0, 62),
+        ),
+        reply(
+            "Section 5.2 allows a small credit for a late delivery. I propose all three as one plan.",
+            (
+                "call_plan",
+                "propose_plan",
+                {
+                    "purpose": "$8.00 of store credit for each customer whose parcel was late.",
+                    "calls": [{"tool": "issue_store_credit", "arguments": credit} for credit in _LATE_CREDITS],
+                },
+            ),
+            tokens=(3402, 2848, 214),
+        ),
+        reply(
+            "The plan is approved: Ana and Lena first.",
+            ("call_ana", "issue_store_credit", _LATE_CREDITS[0]),
+            ("call_lena", "issue_store_credit", _LATE_CREDITS[1]),
+            tokens=(3811, 3328, 96),
+        ),
+        reply(
+            "Priya has waited longest, so I give her $18.00.",
+            ("call_priya", "issue_store_credit", _LATE_CREDITS[2] | {"amount": 18.0}),
+            tokens=(3984, 3712, 71),
+        ),
+        reply("What was decided about the three credits stands in this run.", tokens=(4105, 3904, 29)),
+    ],
+)
+
 MOVED_OFFICE = Scenario(
     name="moved-office",
     agent="support",
@@ -212,6 +259,7 @@ SCENARIOS = (
     CREDIT_SMALL,
     CREDIT_LARGE,
     LATE_PARCELS,
+    PLANNED_CREDITS,
     MOVED_OFFICE,
     CHANGED_MIND,
     CREDIT_TO_UNDO,

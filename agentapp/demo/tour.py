@@ -146,6 +146,20 @@ def batch(stage: Stage) -> list[Sight]:
     ]
 
 
+def plan(stage: Stage) -> list[Sight]:
+    run = stage.start(situations.PLANNED_CREDITS)
+    [whole] = stage.asked(run)
+    stage.approve(whole, "dana")
+    [other] = stage.asked(run)
+    return [
+        Sight(
+            "dana", _page(whole), "One plan of three credits, approved: two are made. End what is left, if you like."
+        ),
+        Sight("ada", _run_page(run.pk), "The two calls name the plan; the third is $18.00 and not $8.00, so it waits."),
+        Sight("dana", _page(other), "What was not planned is asked about like any other call: decide it."),
+    ]
+
+
 def stale_world(stage: Stage) -> list[Sight]:
     [asked] = stage.asked(stage.start(situations.MOVED_OFFICE))
     stage.approve(asked, "marco")
@@ -222,6 +236,7 @@ PARTS = (
     Part("escalation", "nobody decides: a target, a reminder, a second group", escalation),
     Part("grant", "calls like this are allowed for a while, larger ones ask", grant),
     Part("batch", "three like requests decided together", batch),
+    Part("plan", "three calls approved as one plan, and one that is not in it", plan),
     Part("stale-world", "the shop changes between approval and act: asked again", stale_world),
     Part("outside-account", "an account number that a ticket planted", outside_account),
     Part("ask", "a question, and another proposal for an answer", ask),

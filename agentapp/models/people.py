@@ -19,6 +19,11 @@ class Preferences(models.Model):
         ROOMY = "roomy", "Roomy"
         DENSE = "dense", "Dense"
 
+    class Rhythm(models.TextChoices):
+        AT_ONCE = "at_once", "At once"
+        HOURLY = "hourly", "Together, every hour"
+        DAILY = "daily", "Together, once a day"
+
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="preferences")
     theme = models.CharField(max_length=10, choices=Theme, default=Theme.SYSTEM)
     density = models.CharField(max_length=10, choices=Density, default=Density.ROOMY)
@@ -26,7 +31,9 @@ class Preferences(models.Model):
         default=True, help_text="Single keys such as A and R act. Off: the palette still reaches everything."
     )
     notifications = models.JSONField(
-        default=dict, blank=True, help_text="Kind of news to the ways it is told: browser, mail. Missing: the default."
+        default=dict,
+        blank=True,
+        help_text="Kind of news to the ways it is told: browser, mail, chat. Missing: the default.",
     )
     least_risk = models.CharField(
         max_length=10, choices=Risk, default=Risk.LOW, help_text="Requests below this risk wait without a word."
@@ -36,9 +43,29 @@ class Preferences(models.Model):
     shows_arguments = models.BooleanField(
         default=False, help_text="Notifications name what would happen, also on a locked screen."
     )
+    chat_name = models.CharField(
+        max_length=64, blank=True, help_text="Their name where the channel for single people leads to."
+    )
+    follow_ups = models.BooleanField(
+        default=False, help_text="A second message says what became of a request they were told of."
+    )
+    rhythm = models.CharField(
+        max_length=10,
+        choices=Rhythm,
+        default=Rhythm.AT_ONCE,
+        help_text="How often mail says what waits for their team.",
+    )
+    rhythm_at = models.TimeField(null=True, blank=True, help_text="At what time, once a day.")
 
     class Meta:
         verbose_name_plural = "preferences"
+        constraints = [
+            models.CheckConstraint(
+                condition=~models.Q(rhythm="daily") | models.Q(rhythm_at__isnull=False),
+                name="preferences_daily_has_time",
+                violation_error_message="What is mailed once a day is mailed at some time.",
+            )
+        ]
 
     def __str__(self) -> str:
         return f"Preferences of {self.user}"

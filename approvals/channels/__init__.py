@@ -11,6 +11,7 @@ CHANNELS: dict[str, str] = {
     "apprise": "approvals.channels.apprise.AppriseChannel",
     "email": "approvals.channels.email.EmailChannel",
     "memory": "approvals.channels.memory.MemoryChannel",
+    "slack": "approvals.channels.slack.SlackChannel",
 }
 
 
@@ -24,10 +25,23 @@ def kind_of(name: str) -> type[Channel]:
 
 def open_channel(row: models.Channel) -> Channel:
     """The channel a row describes, ready to send. Raises LookupError, or pydantic.ValidationError."""
-    return make(row.kind, row.config)
+    return make(row.kind, row.config, row.personal)
 
 
-def make(kind: str, config: Any) -> Channel:
-    """A channel of this kind. Raises LookupError for an unknown kind, pydantic.ValidationError for a bad config."""
+def make(kind: str, config: Any, personal: bool = False) -> Channel:
+    """A channel of this kind, for single people if `personal`.
+
+    Raises LookupError for an unknown kind, pydantic.ValidationError for a bad config.
+    """
     channel = kind_of(kind)
-    return channel(channel.config_model.model_validate(config))
+    return channel(channel.config_model.model_validate(config, context={"personal": personal}))
+
+
+def edits(kind: str | None) -> bool:
+    """Whether channels of this kind can change what they have sent."""
+    return kind in CHANNELS and kind_of(str(kind)).edits
+
+
+def editing() -> list[str]:
+    """The kinds that can change what they have sent."""
+    return [kind for kind in CHANNELS if edits(kind)]

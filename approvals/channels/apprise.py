@@ -3,58 +3,58 @@
 The address of such a service holds a token, so that it is a secret: it stands in the environment, and the row names it.
 """
 
-import os
-from typing import Annotated, ClassVar
+from typing import ClassVar
+from urllib.parse import quote
 
 from apprise import Apprise, NotifyType
-from django.conf import settings
-from django.template.loader import render_to_string
-from pydantic import Field
 
-from approvals import mail
-from approvals.channels.base import ChannelConfig, ChannelError
-from approvals.models import Notification
+from approvals.channels import credentials
+from approvals.channels.base import ChannelConfig, ChannelError, Message
 
-# As the credentials of tools.
-PREFIX = "CREDENTIAL_"
+# Where the address names the person, in a channel for single people.
+PERSON = "{to}"
 
 
 class AppriseConfig(ChannelConfig):
     """The credential that holds the service's address, or several with spaces between them."""
 
-    credential: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,79}$")]
+    for_people: ClassVar[bool] = True
+    credential: credentials.CredentialName
 
 
 class AppriseChannel:
     config_model: ClassVar[type[ChannelConfig]] = AppriseConfig
+    edits: ClassVar[bool] = False
 
     def __init__(self, config: AppriseConfig) -> None:
         self.config = config
 
-    def send(self, notification: Notification) -> None:
+    def send(self, message: Message) -> str:
         """What Apprise says of a failure can quote the address, so that none of it is kept."""
-        context = {
-            "approval": notification.approval,
-            "link": mail.link_to(notification.approval),
-            "workspace": settings.WORKSPACE_NAME,
-        }
-        services = self._services()
-        title = " ".join(render_to_string("notifications/chat_subject.txt", context).split())
-        body = render_to_string("notifications/chat.txt", context).strip()
+        services = self._services(message.to)
+        body = "\n".join(filter(None, (message.became, message.body, message.link)))
         try:
             # As it is: a name that looks like markup, or like an escape, is none.
-            taken = services.notify(body=body, title=title, notify_type=NotifyType.INFO, interpret_escapes=False)
+            taken = services.notify(
+                body=body, title=message.title, notify_type=NotifyType.INFO, interpret_escapes=False
+            )
         except Exception as error:
             raise ChannelError(f"The service could not be asked ({type(error).__name__}).") from None
         if not taken:
             raise ChannelError("The service did not take it.")
+        return ""
 
-    def _services(self) -> Apprise:
-        name = f"{PREFIX}{self.config.credential}"
-        addresses = os.environ.get(name, "").split()
-        if not addresses:
-            raise ChannelError(f"{name} is not set here, so nothing was sent. A person must set it.")
+    def edit(self, message: Message, receipt: str) -> None:
+        raise NotImplementedError
+
+    def _services(self, to: str) -> Apprise:
+        name = f"{credentials.PREFIX}{self.config.credential}"
+        address = credentials.read(self.config.credential)
+        if to and PERSON not in address:
+            raise ChannelError(f"{name} has no {PERSON} in its address, so that nobody is named. Nothing was sent.")
+        if not to and PERSON in address:
+            raise ChannelError(f"{name} holds an address for single people. Nothing was sent.", permanent=True)
         services = Apprise()
-        if not all(services.add(address) for address in addresses):
+        if not all(services.add(each.replace(PERSON, quote(to, safe=""))) for each in address.split()):
             raise ChannelError(f"{name} holds no address of a service that Apprise knows. Nothing was sent.")
         return services

@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 from django.core.validators import validate_email
 from pydantic import Field, field_validator, model_validator
 
-from approvals import claims, mail
-from approvals.channels.base import ChannelConfig, ChannelError
-from approvals.models import Approval, Notification
+from approvals import claims, mail, outcomes
+from approvals.channels.base import ChannelConfig, ChannelError, Message
+from approvals.models import Approval
 from approvals.standing import may_decide
 
 
@@ -36,19 +36,29 @@ class EmailConfig(ChannelConfig):
 
 class EmailChannel:
     config_model: ClassVar[type[ChannelConfig]] = EmailConfig
+    edits: ClassVar[bool] = False
 
     def __init__(self, config: EmailConfig) -> None:
         self.config = config
 
-    def send(self, notification: Notification) -> None:
-        approval = notification.approval
-        deciders = _deciders(approval) if self.config.deciders else []
+    def send(self, message: Message) -> str:
+        approval = message.notification.approval
+        deciders = _deciders(approval, bool(message.became)) if self.config.deciders else []
         if not self.config.to and not deciders:
-            raise ChannelError("Nobody who may decide this has an address.", permanent=True)
-        mail.send("approval", {"approval": approval, "link": mail.link_to(approval)}, self.config.to, deciders)
+            who = "Not sent: nobody else" if message.became else "Nobody"
+            raise ChannelError(f"{who} who may decide this has an address.", permanent=True)
+        context = {"approval": approval, "link": message.link, "became": message.became}
+        thread = mail.Thread(mail.own_id(message.notification.pk), message.answers, "approval")
+        template = "became" if message.became else "approval"
+        return mail.send(template, context, self.config.to, deciders, thread)
+
+    def edit(self, message: Message, receipt: str) -> None:
+        raise NotImplementedError
 
 
-def _deciders(approval: Approval) -> list[str]:
-    """The addresses of those who may decide this request now."""
+def _deciders(approval: Approval, without_those_who_did: bool) -> list[str]:
+    """The addresses of those who may decide this request now. What somebody decided is no news to them."""
     users = claims.deciders(approval).exclude(email="").order_by("pk")
+    if without_those_who_did:
+        users = users.exclude(pk__in=outcomes.deciders(approval))
     return [user.email for user in users if may_decide(user, approval) is None]

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import ClassVar, Literal
 
-from approvals.channels.base import ChannelConfig, ChannelError
+from approvals.channels.base import ChannelConfig, ChannelError, Message
 from approvals.models import Notification
 
 # What this process sent last, oldest first.
@@ -18,11 +18,16 @@ class MemoryConfig(ChannelConfig):
 
 class MemoryChannel:
     config_model: ClassVar[type[ChannelConfig]] = MemoryConfig
+    edits: ClassVar[bool] = False
 
     def __init__(self, config: MemoryConfig) -> None:
         self.config = config
 
-    def send(self, notification: Notification) -> None:
+    def send(self, message: Message) -> str:
         if self.config.fails:
             raise ChannelError("This channel is set to fail.", permanent=self.config.fails == "for_good")
-        outbox.append(notification)
+        outbox.append(message.notification)
+        return str(message.notification.pk)
+
+    def edit(self, message: Message, receipt: str) -> None:
+        raise NotImplementedError

@@ -8,7 +8,7 @@ from django.db.models import F, Q
 
 from approvals import ledger, questions
 from approvals.clock import Now
-from approvals.decisions.rows import close
+from approvals.decisions.rows import close, tell
 from approvals.models import Approval
 
 
@@ -23,6 +23,7 @@ def expire(approval_id: uuid.UUID) -> bool:
     else:
         return False
     questions.close([approval_id])
+    tell([approval_id])
     approval = Approval.objects.only("run_id").get(pk=approval_id)
     ledger.record(ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why})
     return True
@@ -35,6 +36,7 @@ def ask_again(approval: Approval, actor: str) -> bool:
     )
     if not close(untold, Approval.State.SUPERSEDED):
         return False
+    # Nobody is told: the request expired, as they know, and they are asked anew.
     reason = "no one decided in time, and a person asks again"
     data = {"approval": str(approval.pk), "reason": reason}
     ledger.record(ledger.run_chain(approval.run_id), "approval.superseded", data, actor)
@@ -52,6 +54,7 @@ def withdraw(run_id: uuid.UUID, reason: str) -> int:
         return 0
     Approval.objects.filter(pk__in=open_ids).update(state=Approval.State.WITHDRAWN, version=F("version") + 1)
     questions.close(open_ids)
+    tell(open_ids)
     for approval_id in open_ids:
         ledger.record(ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason})
     return len(open_ids)
@@ -83,6 +86,7 @@ def supersede(approval: Approval, reason: str) -> bool:
     if not close(found, Approval.State.SUPERSEDED):
         return False
     questions.close([approval.pk])
+    tell([approval.pk])
     ledger.record(
         ledger.run_chain(approval.run_id), "approval.superseded", {"approval": str(approval.pk), "reason": reason}
     )

@@ -8,14 +8,14 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals import ledger, questions
-from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
-from approvals.decisions.rows import locked
+from approvals.decisions.rows import locked, tell, tell_anew
 from approvals.models import Approval, Decision, DecisionType
+from approvals.signatures import digest_of
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
-from approvals.verdicts import Verdict, refusal, right_to, says
+from approvals.verdicts import Verdict, decision_of, refusal, right_to, says
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
         let_clock_go_on(approval, questions.open_about([approval.pk]).get())
     approval.version = approval.version + 1
     approval.save()
+    if approval.state not in Approval.UNDECIDED:
+        tell([approval.pk], verdict.user.pk if verdict.user else None)
     ledger.record(
         ledger.run_chain(approval.run_id),
         f"approval.{'changed' if approval.state in Approval.UNDECIDED else approval.state}",
@@ -68,6 +70,7 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
             "edited": approval.is_edited,
             "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
             **({"assurance": decision.assurance} if decision.assurance else {}),
+            **({"signature": digest_of(decision.signature)} if decision.signature else {}),
             **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
             **marks_of(approval),
         },
@@ -80,7 +83,7 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     """Take back one's own decision: while it is held, or while it waits for other people's.
 
     Refused once the worker has acted on it. Without an edit the call stands as it was proposed, and
-    whoever approved the edited one has not approved that.
+    whoever approved the edited one has not approved that. What others have rejected or answered stays so.
     """
     approval = locked(approval_id)
     if approval is None:
@@ -90,17 +93,21 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         return Refusal("not_yours", "Only the person who decided can undo it.")
     if approval.used_at is not None or approval.state not in (*Approval.UNDECIDED, *Approval.DECIDED):
         return Refusal("too_late", "It has already taken effect and cannot be undone.")
-    undone = Q(pk=mine.pk)
-    if mine.type == DecisionType.EDIT:
+    undone, stands = Q(pk=mine.pk), _is_ended_by_others(approval, mine)
+    if mine.type == DecisionType.EDIT and not stands:
         undone |= Q(approval=approval, undone_at__isnull=True) & ~Q(type=DecisionType.REJECT)
         approval.final_arguments_text = approval.final_digest = approval.final_title = ""
         approval.final_preview_text = ""
     Decision.objects.filter(undone).update(undone_at=Now())
-    if approval.state != Approval.State.ASKED:
-        approval.state = Approval.State.PENDING
-    approval.decided_at = approval.runs_at = approval.use_by = None
+    was_decided = approval.state in Approval.DECIDED and not stands
+    if not stands:
+        if approval.state != Approval.State.ASKED:
+            approval.state = Approval.State.PENDING
+        approval.decided_at = approval.runs_at = approval.use_by = None
     approval.version += 1
     approval.save()
+    if was_decided:
+        tell_anew(approval.pk, user.pk)
     ledger.record(
         ledger.run_chain(approval.run_id),
         "approval.undone",
@@ -110,6 +117,16 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     return approval
 
 
+def _is_ended_by_others(approval: Approval, mine: Decision) -> bool:
+    """Whether a rejection or an answer of others has ended the request, and does so without this decision."""
+    others = approval.decisions.filter(undone_at__isnull=True).exclude(pk=mine.pk)
+    if approval.state == Approval.State.RESPONDED:
+        return others.filter(type=DecisionType.RESPOND).exists()
+    # It was ended by the rejection that was one too many, so without any of them it would not be.
+    rejected = approval.state == Approval.State.REJECTED and mine.type != DecisionType.REJECT
+    return rejected and others.filter(type=DecisionType.REJECT).exists()
+
+
 def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
     if not says(decision, approval_id, verdict):
         return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
@@ -117,32 +134,14 @@ def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Tak
 
 
 def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
-    current = approval.final_arguments_text or approval.arguments_text
-    edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
-    type_ = DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type
-    text = verdict.edited_text if edited else current
-    digest = digest_of(approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
-    if edited:
+    decision = decision_of(approval, verdict, lender)
+    decision.decided_at = approval.db_now  # type: ignore[attr-defined]
+    if decision.type == DecisionType.EDIT:
         # Whoever approved the call as it was has not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
         agreed.update(undone_at=Now())
-    return Decision.objects.create(
-        pk=verdict.id,
-        approval=approval,
-        user=verdict.user,
-        on_behalf_of=lender,
-        customer=verdict.customer[:200],
-        type=type_,
-        arguments_text=text,
-        message=verdict.message,
-        stop_run=verdict.stop_run,
-        approval_version=verdict.version,
-        action_digest=digest,
-        view_digest=approval.view_digest,
-        via=verdict.via[:20],
-        assurance=verdict.assurance[:20],
-        decided_at=approval.db_now,  # type: ignore[attr-defined]
-    )
+    decision.save(force_insert=True)
+    return decision
 
 
 def _count_approval(

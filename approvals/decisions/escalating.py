@@ -65,8 +65,8 @@ def _is_due(approval: Approval) -> bool:
 
 def _remind(approval: Approval, step: dict[str, Any], number: int, now: datetime) -> None:
     decided = approval.decisions.filter(undone_at__isnull=True).values("user")
-    still = claims.deciders(approval).exclude(email="").exclude(pk__in=decided)
-    told = people.tell_team(approval, still.values_list("pk", flat=True), Notification.Kind.REMINDED, number)
+    still = claims.deciders(approval).exclude(pk__in=decided)
+    told = people.tell_team(approval, still, Notification.Kind.REMINDED, number)
     every = Q(groups__isnull=True) | Q(groups__in=approval.groups.all())
     _tell_channels(approval, every, Notification.Kind.REMINDED, number, now)
     _record(approval, "reminded", step, told=told)
@@ -81,14 +81,14 @@ def _let_decide(approval: Approval, step: dict[str, Any], number: int, now: date
     is_added = approval.groups.exists()
     if is_added:
         approval.groups.add(group)
-    able = claims.deciders(approval).exclude(email="").filter(groups=group)
-    told = people.tell_team(approval, able.values_list("pk", flat=True), Notification.Kind.ESCALATED, number)
+    able = claims.deciders(approval).filter(groups=group)
+    told = people.tell_team(approval, able, Notification.Kind.ESCALATED, number)
     _tell_channels(approval, Q(groups=group), Notification.Kind.ESCALATED, number, now)
     _record(approval, "escalated", step, told=told, added=is_added)
 
 
 def _tell_channels(approval: Approval, those: Q, kind: str, number: int, now: datetime) -> None:
-    channels = Channel.objects.filter(those, active=True).distinct()
+    channels = Channel.objects.filter(those, active=True, personal=False).distinct()
     rows = [
         Notification(approval=approval, channel=channel, kind=kind, step=number, created_at=now) for channel in channels
     ]

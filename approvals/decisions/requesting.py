@@ -1,24 +1,27 @@
 """Asking people: pending requests, with what tells people of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db.models import prefetch_related_objects
 
-from approvals import ledger
+from approvals import ledger, people
 from approvals.cards import Card, concerns, pending
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import marks_of
 
 
 def request(
-    cards: Sequence[Card], now: datetime, channels: Sequence[Channel] = (), audience: Sequence[Sequence[int]] = ()
+    cards: Sequence[Card],
+    now: datetime,
+    channels: Sequence[Channel] = (),
+    audience: Sequence[Mapping[int, people.Ways]] = (),
 ) -> list[Approval]:
     """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience.
 
-    `audience` has the people for each card, as `people.audience` finds them.
+    `audience` has the people for each card, and how they are told, as `people.audience` finds them.
     """
     approvals = [pending(card, now) for card in cards]
     _name_groups(approvals)
@@ -37,11 +40,13 @@ def request(
         for channel in channels
         if concerns(channel, card)
     ]
-    notifications += [
-        Notification(approval=approval, user_id=user_id, created_at=now)
-        for approval, user_ids in zip(approvals, audience, strict=False)
-        for user_id in user_ids
+    told = [
+        (approval.pk, user_id, ways)
+        for approval, them in zip(approvals, audience, strict=False)
+        for user_id, ways in them.items()
     ]
+    chat = next((channel for channel in channels if channel.personal), None)
+    notifications += people.rows_for(told, chat, created_at=now)
     Notification.objects.bulk_create(notifications)
     for approval in approvals:
         ledger.record(
@@ -59,7 +64,11 @@ def request(
                 "risk": approval.risk,
                 "expires_at": approval.expires_at.isoformat(),
                 "supersedes": str(approval.supersedes_id or ""),
-                "told": [n.channel.name for n in notifications if n.channel and n.approval_id == approval.pk],
+                "told": [
+                    n.channel.name
+                    for n in notifications
+                    if n.channel and n.user_id is None and n.approval_id == approval.pk
+                ],
                 **_times_of(approval),
                 **marks_of(approval),
             },

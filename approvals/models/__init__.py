@@ -8,6 +8,7 @@ from approvals.models.attention import Absence, Claim, Snooze, Viewer
 from approvals.models.choices import (
     AnsweredBy,
     ApprovalKind,
+    Assurance,
     DecisionType,
     EffectClass,
     Risk,
@@ -16,8 +17,9 @@ from approvals.models.choices import (
 )
 from approvals.models.events import Event
 from approvals.models.grants import Grant, GrantLimit
-from approvals.models.notifications import Channel, Notification
+from approvals.models.notifications import Channel, Notification, Roundup
 from approvals.models.people import Comment, Delegation
+from approvals.models.plans import PlannedCall
 from approvals.models.rules import Rule, RuleVersion
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "AnsweredBy",
     "Approval",
     "ApprovalKind",
+    "Assurance",
     "Channel",
     "Claim",
     "Comment",
@@ -36,8 +39,10 @@ __all__ = [
     "Grant",
     "GrantLimit",
     "Notification",
+    "PlannedCall",
     "Question",
     "Risk",
+    "Roundup",
     "Rule",
     "RuleVersion",
     "Snooze",

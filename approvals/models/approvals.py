@@ -7,7 +7,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 
 from approvals.ids import uuid7
-from approvals.models.choices import ApprovalKind, DecisionType, EffectClass, Risk, every_decision
+from approvals.models.choices import ApprovalKind, Assurance, DecisionType, EffectClass, Risk, every_decision
 from approvals.models.rules import Rule
 
 
@@ -62,6 +62,9 @@ class Approval(models.Model):
     explanation = models.TextField(blank=True, help_text="The model's words: a claim, not a fact.")
     snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
     preview_text = models.TextField(blank=True, help_text="A dry run of the call, as canonical JSON.")
+    plan_text = models.TextField(
+        blank=True, help_text="Of a plan: each of its calls as people are shown it, as canonical JSON."
+    )
     final_preview_text = models.TextField(blank=True, help_text="The same of the call as a person changed it.")
     difference = models.JSONField(default=list, help_text="What changed since the request this one replaces.")
     view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
@@ -97,6 +100,9 @@ class Approval(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="Who made these arguments of the model's, on the request this one replaces.",
     )  # fmt: skip
+    assurance_needed = models.CharField(
+        max_length=10, blank=True, choices=Assurance, help_text="How whoever approves it shows who they are."
+    )
     hold_seconds = models.PositiveSmallIntegerField(default=0)
     on_expiry = models.CharField(max_length=10, choices=Rule.OnExpiry, default=Rule.OnExpiry.REJECT)
     groups = models.ManyToManyField(Group, blank=True)
@@ -183,9 +189,24 @@ class Approval(models.Model):
                 violation_error_message="What nobody decided in time is rejected. It is never approved.",
             ),
             models.CheckConstraint(
+                condition=Q(plan_text="") | Q(kind="plan"),
+                name="approval_plan_says_so",
+                violation_error_message="Only a plan has planned calls.",
+            ),
+            models.CheckConstraint(
                 condition=Q(breached_at__isnull=True) | Q(target_at__isnull=False),
                 name="approval_breach_has_target",
                 violation_error_message="Only a request with a target can miss it.",
+            ),
+            models.CheckConstraint(
+                condition=Q(assurance_needed="") | Q(assurance_needed__in=Assurance.values, kind="authorization"),
+                name="approval_assurance_of_people",
+                violation_error_message="What people show to approve is a level that there is; customers show none.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(risk="critical", kind="authorization") | ~Q(assurance_needed=""),
+                name="approval_critical_asks_assurance",
+                violation_error_message="What is critical is approved by somebody who shows who they are.",
             ),
         ]
 
@@ -204,6 +225,10 @@ class Approval(models.Model):
     @property
     def asks_customer(self) -> bool:
         return self.kind == ApprovalKind.CONFIRMATION
+
+    @property
+    def is_plan(self) -> bool:
+        return self.kind == ApprovalKind.PLAN
 
     @property
     def is_proposed_anew(self) -> bool:
@@ -245,8 +270,13 @@ class Decision(models.Model):
     view_digest = models.CharField(max_length=64)
     via = models.CharField(max_length=20)
     assurance = models.CharField(
-        max_length=20, blank=True, help_text="How the person had shown anew who they are, where that was asked."
+        max_length=20, blank=True, choices=Assurance, help_text="How the person had just shown who they are."
     )
+    signature = models.JSONField(
+        null=True, blank=True,
+        help_text="Of a signed one: {statement, credential_id, authenticator_data, client_data, signature, public_key, "
+        "rp_id}. Written once.",
+    )  # fmt: skip
     decided_at = models.DateTimeField()
     undone_at = models.DateTimeField(null=True, blank=True)
 
@@ -282,6 +312,17 @@ class Decision(models.Model):
                 condition=Q(user__isnull=False, customer="") | Q(user__isnull=True) & ~Q(customer=""),
                 name="decision_has_somebody",
                 violation_error_message="A decision is a person's, or a customer's.",
+            ),
+            models.CheckConstraint(
+                condition=Q(assurance="") | Q(assurance__in=Assurance.values, user__isnull=False),
+                name="decision_assurance_is_known",
+                violation_error_message="A person shows who they are at a level that there is; a customer does not.",
+            ),
+            models.CheckConstraint(
+                condition=Q(assurance="signed", signature__isnull=False, type__in=["approve", "edit"])
+                | ~Q(assurance="signed") & Q(signature__isnull=True),
+                name="decision_signed_has_signature",
+                violation_error_message="A signed decision approves and holds its signature; no other holds one.",
             ),
         ]
 

@@ -31,6 +31,16 @@ class AnsweredBy(models.TextChoices):
 class ApprovalKind(models.TextChoices):
     AUTHORIZATION = "authorization", "Authorization by people"
     CONFIRMATION = "confirmation", "Confirmation by the customer"
+    PLAN = "plan", "Authorization of several calls as one plan"
+
+
+class Assurance(models.TextChoices):
+    """How sure one is of who approves. Empty, where it may be: nothing is asked."""
+
+    PASSWORD = "password", "A sign-in of the last five minutes"
+    TOTP = "totp", "A second step of the last five minutes"
+    PASSKEY = "passkey", "A passkey, shown in the last five minutes"
+    SIGNED = "signed", "A passkey that signs this very decision"
 
 
 class DecisionType(models.TextChoices):

@@ -1,4 +1,4 @@
-"""How people are told that something waits. Outcomes are written by `notify`."""
+"""How people are told that something waits, and what became of it. Outcomes are written by `notify`."""
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -20,17 +20,38 @@ class Channel(models.Model):
     groups = models.ManyToManyField(
         Group, blank=True, help_text="Told about requests these groups may decide. Empty means every request."
     )
+    personal = models.BooleanField(
+        default=False,
+        help_text="For single people: each gives their own name there under Settings, Notifications. No group is told.",
+    )
+    follows_up = models.BooleanField(
+        "follow-ups",
+        default=True,
+        help_text="Where a message cannot be changed, a second one says what became of its request.",
+    )
     active = models.BooleanField(default=True)
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["personal"],
+                condition=Q(personal=True, active=True),
+                name="channel_one_for_people",
+                violation_error_message="One channel at most is for single people. Switch the other one off first.",
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
 
 
 class Notification(models.Model):
-    """One sending over one channel, or to one person, and its outcome."""
+    """One sending over one channel, or to one person, and its outcome.
+
+    To a person it goes by mail, or over the channel for single people. One that follows another says what became of
+    its request since: it changes that message, or comes after it.
+    """
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
@@ -46,6 +67,7 @@ class Notification(models.Model):
         REMINDED = "reminded", "A request still waits"
         ESCALATED = "escalated", "My group may decide now, too"
         MENTIONED = "mentioned", "I was mentioned in a comment"
+        FOLLOWED = "followed", "What became of a request"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="notifications")
@@ -53,7 +75,7 @@ class Notification(models.Model):
     channel = models.ForeignKey(Channel, null=True, blank=True, on_delete=models.PROTECT, related_name="notifications")
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="notifications",
-        help_text="Told by mail, as their own settings say.",
+        help_text="Told by mail or over the channel, as their own settings say.",
     )  # fmt: skip
     step = models.PositiveSmallIntegerField(
         default=0, help_text="The escalation step it belongs to. 0: it belongs to none."
@@ -62,6 +84,17 @@ class Notification(models.Model):
         Comment, null=True, blank=True, on_delete=models.PROTECT, related_name="notifications",
         help_text="Which comment mentions them, where one does.",
     )  # fmt: skip
+    follows = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="follow_ups",
+        help_text="The message it changes, or comes after.",
+    )  # fmt: skip
+    outcome = models.CharField(
+        max_length=12, choices=Approval.State, blank=True, help_text="What became of the request, where that is told."
+    )
+    version = models.PositiveIntegerField(default=0, help_text="The version of the request that this became of it in.")
+    receipt = models.CharField(
+        max_length=200, blank=True, help_text="By what name the message is known where it was sent to."
+    )
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempts = models.PositiveSmallIntegerField(default=0)
     error = models.TextField(blank=True)
@@ -74,19 +107,43 @@ class Notification(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["approval", "channel", "step"],
+                condition=Q(user__isnull=True, follows__isnull=True),
                 name="notification_once_per_channel",
                 violation_error_message="A channel is told once about a request, and once of each step.",
             ),
             models.UniqueConstraint(
                 fields=["approval", "user", "kind", "step"],
-                condition=Q(comment__isnull=True),
+                condition=Q(comment__isnull=True, channel__isnull=True, follows__isnull=True),
                 name="notification_once_per_person",
-                violation_error_message="A person is told once of one thing about a request.",
+                violation_error_message="A person is mailed once of one thing about a request.",
+            ),
+            models.UniqueConstraint(
+                fields=["approval", "user", "channel", "kind", "step"],
+                condition=Q(comment__isnull=True, follows__isnull=True),
+                name="notification_once_per_chat",
+                violation_error_message="A person is told once over a channel of one thing about a request.",
             ),
             models.UniqueConstraint(
                 fields=["comment", "user"],
+                condition=Q(channel__isnull=True),
                 name="notification_once_per_comment",
-                violation_error_message="A person is told once of a comment.",
+                violation_error_message="A person is mailed once of a comment.",
+            ),
+            models.UniqueConstraint(
+                fields=["comment", "user", "channel"],
+                name="notification_once_per_comment_chat",
+                violation_error_message="A person is told once over a channel of a comment.",
+            ),
+            models.UniqueConstraint(
+                fields=["follows", "version"],
+                name="notification_once_per_outcome",
+                violation_error_message="A message is followed once by each thing that becomes of its request.",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="followed", follows__isnull=False) & ~Q(outcome="")
+                | ~Q(kind="followed") & Q(follows__isnull=True, outcome=""),
+                name="notification_follow_up_has_outcome",
+                violation_error_message="What follows another message says what became of the request.",
             ),
             models.CheckConstraint(
                 condition=Q(kind="mentioned", comment__isnull=False, user__isnull=False)
@@ -95,11 +152,26 @@ class Notification(models.Model):
                 violation_error_message="A mention is one person's, in one comment.",
             ),
             models.CheckConstraint(
-                condition=Q(channel__isnull=False, user__isnull=True) | Q(channel__isnull=True, user__isnull=False),
+                condition=Q(channel__isnull=False) | Q(user__isnull=False),
                 name="notification_is_for_somebody",
-                violation_error_message="A notification goes over one channel or to one person.",
+                violation_error_message="A notification goes over a channel, to one person, or to one over the other.",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.approval} over {self.channel}" if self.channel else f"{self.approval} to {self.user}"
+        over = f" over {self.channel}" if self.channel else ""
+        to = f" to {self.user}" if self.user else ""
+        return f"{self.approval}{to}{over}"
+
+
+class Roundup(models.Model):
+    """One mail to a person about all that has waited since the last. Written by `roundups`."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="roundup")
+    period = models.DateTimeField(null=True, blank=True, help_text="The moment the last one was due.")
+    sending_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until then a worker is at it, and no other begins."
+    )
+
+    def __str__(self) -> str:
+        return f"Roundup of {self.user}"

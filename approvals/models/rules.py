@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from approvals.escalation import validate_steps
 from approvals.ids import uuid7
-from approvals.models.choices import AnsweredBy, EffectClass, Risk, Verdict, every_decision
+from approvals.models.choices import AnsweredBy, Assurance, EffectClass, Risk, Verdict, every_decision
 
 
 class Rule(models.Model):
@@ -86,6 +86,12 @@ class Rule(models.Model):
     hold_seconds = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="How long a decision can be undone before it takes effect. 0 runs at once."
     )
+    assurance = models.CharField(
+        max_length=10,
+        blank=True,
+        choices=Assurance,
+        help_text="How whoever approves shows who they are. Empty: nothing, or what the installation asks at least.",
+    )
     grants_allowed = models.BooleanField(
         default=False,
         help_text="Of a rule that asks one person: a grant may answer in their place. Never at critical risk.",
@@ -135,6 +141,16 @@ class Rule(models.Model):
                 | Q(verdict=Verdict.ASK, answered_by=AnsweredBy.PEOPLE, approvals_needed=1) & ~Q(risk=Risk.CRITICAL),
                 name="rule_grants_for_one_person",
                 violation_error_message="Grants can answer for a rule that asks one person, and not at critical risk.",
+            ),
+            models.CheckConstraint(
+                condition=Q(assurance="") | Q(assurance__in=Assurance.values),
+                name="rule_assurance_is_known",
+                violation_error_message="What its approvals need is a level of assurance that there is.",
+            ),
+            models.CheckConstraint(
+                condition=Q(grants_allowed=False) | Q(assurance=""),
+                name="rule_grants_show_nobody",
+                violation_error_message="A grant does not show who approves, so none answers where a rule asks that.",
             ),
         ]
 

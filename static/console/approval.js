@@ -7,7 +7,7 @@
   const doing = () => (document.hidden ? "away" : typing() || document.querySelector("#request .was") ? "editing" : "viewing");
 
   // Of the form, what is of the page and not of its reader.
-  const OWN = new Set(["csrfmiddlewaretoken", "decision_id", "version", "action_digest", "now", "anyway"]);
+  const OWN = new Set(["csrfmiddlewaretoken", "decision_id", "version", "action_digest", "now", "anyway", "assertion"]);
   const form = () => document.getElementById("decide");
   const typed = () => [...new FormData(form())].filter(([name]) => !OWN.has(name));
   const key = () => `form:${document.body.dataset.user}:${form().getAttribute("action")}`;

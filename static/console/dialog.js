@@ -17,20 +17,23 @@
     const link = event.target.closest("[data-dialog]");
     if (link && open(link.dataset.dialog)) return event.preventDefault();
     const close = event.target.closest("[data-close]");
-    const dialog = close?.closest("dialog");
-    if (dialog?.open && dialog.id !== "conflict") { event.preventDefault(); dialog.close(); }
-    if (event.target instanceof HTMLDialogElement && event.target.id !== "signed-out") event.target.close();
+    const dialog = close?.closest("dialog:not(#conflict)");
+    if (dialog?.open) { event.preventDefault(); dialog.close(); }
+    if (event.target.matches("dialog:not(#signed-out)")) event.target.close();
   });
 
   const draftOf = (form) => `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
   const keyOf = (field) => draftOf(field.form) + field.id;
 
-  document.addEventListener("input", ({ target }) => { if (target.matches("[data-draft]")) store[keyOf(target)] = target.value; });
+  document.addEventListener("input", ({ target: field }) => { if (field.matches("[data-draft]")) store[keyOf(field)] = field.value; });
   document.addEventListener("submit", ({ target }) => { if (target.querySelector("[data-draft]")) store.sent = draftOf(target); });
 
   // What was typed before this script was there is kept too.
   function restore() {
-    for (const field of $$("[data-draft]")) store[keyOf(field)] = field.value ||= store[keyOf(field)] ?? "";
+    for (const field of $$("[data-draft]")) {
+      if (field.value !== field.defaultValue) store[keyOf(field)] = field.value;
+      field.value ||= store[keyOf(field)] ?? "";
+    }
   }
 
   // What was sent and is not asked for again has been decided; what is, was refused or never arrived. Only the box of

@@ -1,7 +1,6 @@
-// Tells of new requests while the inbox is in a hidden tab, if its reader allowed that.
+// Tells of new requests while the inbox is in a hidden tab, if its reader allowed that; takes back what waits no longer.
 "use strict";
 (() => {
-  const MANY = 3, TOGETHER_MS = 30_000;
   const banner = document.getElementById("notify");
   if (!banner || !("Notification" in window)) return;
   banner.hidden = Notification.permission !== "default" || "notify" in localStorage;
@@ -13,11 +12,12 @@
     if (choice === "ask") Notification.requestPermission();
   });
 
-  let known = null, lately = [];
+  let known, lately = [], shown = [];
 
   function tell({ id, title, body, url }) {
     const told = new Notification(title, { body, tag: id });
-    told.onclick = () => { window.focus(); location.assign(url); };
+    told.onclick = () => { focus(); location = url; };
+    return told;
   }
 
   async function look() {
@@ -25,12 +25,15 @@
     const answer = await fetch(banner.dataset.notices, { redirect: "error" }).catch(() => null);
     if (!answer?.ok) return;
     const { notices } = await answer.json();
-    const fresh = known && document.hidden ? notices.filter(({ id }) => !known.has(id)) : [];
-    known = new Set([...(known ?? []), ...notices.map(({ id }) => id)]);
+    const ids = notices.map(({ id }) => id);
+    shown.forEach((told) => ids.includes(told.tag) || told.close());
+    const fresh = notices.filter(({ id }) => document.hidden && known?.has(id) === false);
+    known = new Set([...(known ?? []), ...ids]);
     if (!fresh.length) return;
-    lately = [...lately.filter((at) => Date.now() - at < TOGETHER_MS), ...fresh.map(() => Date.now())];
-    if (lately.length > MANY) tell({ id: "many", title: `${lately.length} new requests are waiting`, url: "/inbox/" });
-    else fresh.forEach(tell);
+    // More than three in half a minute are told of together.
+    lately = [...lately, ...fresh.map(Date.now)].filter((at) => Date.now() - at < 30_000);
+    if (lately.length > 3) tell({ id: "many", title: `${lately.length} new requests are waiting`, url: "/inbox/" });
+    else shown.push(...fresh.map(tell));
   }
 
   document.addEventListener("inbox-changed", look);

@@ -9,7 +9,7 @@ from django.db.models.deletion import ProtectedError
 
 from agentapp import actions, preferences
 from agentapp.actions import Refused
-from approvals import comments, ledger, people
+from approvals import comments, ledger, sending
 from approvals.channels.base import ChannelError
 from approvals.digest import sha256
 from approvals.models import Approval, Comment, Event, Notification
@@ -103,12 +103,12 @@ def test_a_mention_is_mailed_without_its_words_unless_wanted(dana: User, marco: 
     approval = a_request()
     said(approval, dana, "@marco, the kettle is a fake")
     notification = Notification.objects.select_related("approval", "user", "comment__author").get()
-    people.mail_person(notification)
+    sending.to_person(notification)
     assert mail.outbox[-1].to == ["marco@example.test"]
     assert "Dana Whitfield mentions you" in mail.outbox[-1].body
     assert "kettle" not in mail.outbox[-1].body
     preferences.set_notifications(marco, {"mentioned": ["mail"]}, None, True)
-    people.mail_person(notification)
+    sending.to_person(notification)
     assert "the kettle is a fake" in mail.outbox[-1].body
 
 
@@ -117,7 +117,7 @@ def test_who_may_not_see_the_request_by_then_is_not_mailed(dana: User, marco: Us
     said(approval, dana, "@marco?")
     marco.groups.clear()
     with pytest.raises(ChannelError) as error:
-        people.mail_person(Notification.objects.select_related("approval", "user").get())
+        sending.to_person(Notification.objects.select_related("approval", "user").get())
     assert error.value.permanent
     assert not mail.outbox
 

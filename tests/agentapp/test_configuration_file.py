@@ -67,12 +67,18 @@ rules:
     allowed_decisions: [approve, reject]
     risk: high
     hold_seconds: 0
+    assurance: signed
 
 channels:
   desk:
     kind: email
     config: {to: [desk@example.test]}
     groups: [leads]
+    follows_up: false
+  people:
+    kind: slack
+    config: {credential: SLACK}
+    personal: true
 webhooks:
   ticket-desk:
     url: https://tickets.example.test/in
@@ -112,8 +118,10 @@ def test_a_file_makes_what_it_says() -> None:
     rule = Rule.objects.get(name="pay-large")
     assert {group.name for group in rule.groups.all()} == {"leads", "approver"}
     assert (rule.approvals_needed, rule.allowed_decisions, rule.hold_seconds) == (2, ["approve", "reject"], 0)
-    assert rule.starter_excluded is True
-    assert Channel.objects.get().config == {"to": ["desk@example.test"]}
+    assert (rule.starter_excluded, rule.assurance) == (True, "signed")
+    desk, people = Channel.objects.order_by("name")
+    assert (desk.config, desk.follows_up, desk.personal) == ({"to": ["desk@example.test"]}, False, False)
+    assert (people.kind, people.follows_up, people.personal) == ("slack", True, True)
     leads = Group.objects.get(name="leads")
     assert set(leads.permissions.values_list("codename", flat=True)) == {"decide_approval", "view_run"}
 
@@ -266,6 +274,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "rules.a.approvals_needed: Input should be a valid integer",
         ),
         ("rules: {a: {verdict: ask, approvals_needed: -1}}", "rules.a.approvals_needed: Ensure this value is greater"),
+        ("rules: {a: {verdict: ask, assurance: finger}}", "rules.a.assurance: 'finger' is not one of"),
         ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
@@ -307,6 +316,10 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
         ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
         ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
+        (
+            "channels: {c: {kind: email, config: {to: [a@b.example]}, personal: true}}",
+            "channels.c.config: a channel of this kind cannot be for single people",
+        ),
         ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
         ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
         ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),

@@ -1,5 +1,6 @@
 """Calls that run because a person has allowed calls like them for a while, and those that ask all the same."""
 
+import threading
 from datetime import timedelta
 from decimal import Decimal
 
@@ -12,7 +13,7 @@ from django.utils import timezone
 from agentapp import actions, grant_use
 from agentapp.models import Tool
 from agentapp.tools.base import LimitReached, ToolContext, tool
-from approvals import delegations, grants, ledger, standing
+from approvals import delegations, granted, grants, ledger, standing
 from approvals.delegations import Scope
 from approvals.models import Approval, Delegation, Event, Grant, GrantLimit, Rule
 from approvals.policy import Ruling
@@ -493,3 +494,61 @@ def test_a_right_that_was_lent_makes_no_grant(clerk, dana, marco):
         grant_from(request, dana)
     assert clerk.decide(request, dana).decision.on_behalf_of == lent.lender
     assert not Grant.objects.exists()
+
+
+def test_a_call_that_facts_make_riskier_than_the_request_was_asks(clerk, dana, offer):
+    @tool(effect="reversible")
+    def credit(to: str, amount: float) -> str:
+        """Credit an account."""
+        return to
+
+    offer(credit)
+    rule = Rule.objects.create(name="credits", tool="credit", verdict="allow")
+    for number in range(10):
+        clerk.run(calls(call("c", "credit", to="ann", amount=10 + number)), says("done"))
+    rule.delete()
+
+    terms = {"rules": {"to": "any", "amount": "at_most"}, "most": {"amount": "1000"}}
+    asks = clerk.run(calls(call("a", "credit", to="ann", amount=5)), says("done"))
+    [request] = clerk.open(asks)
+    # Beside it, what the same call would be asked about without a grant.
+    big = clerk.run(calls(call("b", "credit", to="mallory", amount=900)), says("done"))
+    [weighty] = clerk.open(big)
+    assert request.risk == "low" != weighty.risk  # medium at work, high at night
+    grant_from(request, dana, **terms)
+    run = clerk.run(calls(call("d", "credit", to="mallory", amount=901)), says("done"))
+    assert run.waiting_for == "approval", clerk.execution(run, "d").allowed_by
+
+
+@pytest.mark.postgresql
+def test_what_a_tool_counts_while_another_call_begins_is_not_lost(clerk, dana, offer, monkeypatch):
+    @tool(effect="compensable", limits={"recipients": 100})
+    def mail_all(names: list[str], context: ToolContext) -> list[str]:
+        """Write to many people."""
+        for _ in names:
+            context.count("recipients")
+        return names
+
+    offer(mail_all)
+    grant = a_grant(clerk, dana, "mail_all", {"names": list("abc")}, counts={"recipients": "50"})
+    covers, counted = granted.covers, []
+
+    def slowly(current, wanted):
+        """The tool of another call, that began before, counts while this one looks at what is left."""
+        if not counted:
+            counted.append(True)
+
+            def count():
+                assert grants.count(grant.pk, "recipients", 40)
+                connection.close()
+
+            other = threading.Thread(target=count)
+            other.start()
+            other.join(20)
+            assert not other.is_alive()
+        return covers(current, wanted)
+
+    monkeypatch.setattr(grants, "covers", slowly)
+    run = clerk.run(calls(call("m", "mail_all", names=list("abc"))), says("done"))
+    assert (run.state, counted) == ("succeeded", [True])
+    assert GrantLimit.objects.get(grant=grant).used == Decimal(43)

@@ -1,21 +1,20 @@
 """Review: a rejection that has not been told yet, and a contract that changes; what the batch decides."""
 
-import json
-from typing import Any
-
 import pytest
 
-from agentapp import actions, contracts, runs
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp import contracts
+from agentapp.models import Tool
 from approvals.models import Approval, Rule
 from tests.clerk_tools import effects_of
-from tests.conftest import call, calls, make_user, says
+from tests.conftest import call, calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_rejection_stands_though_the_contract_changes_before_it_is_told(clerk, dana, marco):
-    run = clerk.run(calls(call("p", "pay", account="ana", amount=5), call("q", "pay_once", account="bo", amount=6)), says("done"))
+    run = clerk.run(
+        calls(call("p", "pay", account="ana", amount=5), call("q", "pay_once", account="bo", amount=6)), says("done")
+    )
     first, second = clerk.open(run)
     assert second.tool == "pay_once"
     clerk.decide(second, marco, "reject", message="Bo is a fraud.")
@@ -33,8 +32,19 @@ def test_what_an_edit_that_changes_nothing_comes_to(clerk, dana):
     (approval,) = clerk.open(run)
     clerk.decide(approval, dana, "edit", arguments_text=approval.arguments_text)
     clerk.drive(run)
-    print(effects_of("pay"), run.state, [(a.state, a.reason, a.difference) for a in Approval.objects.order_by("created_at")])
-    print([e for e in __import__("approvals.models").models.Event.objects.filter(type="approval.superseded").values_list("body", flat=True)])
+    print(
+        effects_of("pay"),
+        run.state,
+        [(a.state, a.reason, a.difference) for a in Approval.objects.order_by("created_at")],
+    )
+    print(
+        [
+            e
+            for e in __import__("approvals.models")
+            .models.Event.objects.filter(type="approval.superseded")
+            .values_list("body", flat=True)
+        ]
+    )
     assert run.state == "succeeded"
 
 

@@ -1,19 +1,16 @@
 """Review: origins of what is taken back, amounts as texts, secrets in results, a changed secret, long histories."""
 
-import json
-import re
 from typing import Any
 
 import pytest
 
-from agentapp import actions, weighing
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp import actions
+from agentapp.models import Tool, ToolExecution
 from agentapp.tools.base import tool
-from approvals import ledger
-from approvals.models import Approval, Rule
-from tests.agentapp.test_undoing import lending, take_back, LENT
-from tests.clerk_tools import effects_of, note
-from tests.conftest import call, calls, make_user, says
+from approvals.models import Rule
+from tests.agentapp.test_undoing import LENT, lending, take_back
+from tests.clerk_tools import note
+from tests.conftest import call, calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -21,6 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def lent(clerk, offer, dana):
     LENT.clear()
+
     def make(amount: float = 2050, lend: Any = None) -> ToolExecution:
         offer(lend or lending(), take_back)
         clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
@@ -28,6 +26,7 @@ def lent(clerk, offer, dana):
         clerk.decide(clerk.open(run)[0], dana)
         assert clerk.drive(run).state == "succeeded"
         return clerk.execution(run, "a")
+
     return make
 
 
@@ -37,6 +36,7 @@ def secretive() -> Any:
         """Give."""
         note("give", iban=iban, amount=amount)
         return {"iban": iban, "given": amount}
+
     return give
 
 

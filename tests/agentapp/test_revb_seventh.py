@@ -1,16 +1,12 @@
 """Review: what comes from outside stays from outside when an agent hands it to another; who decides about an undo."""
 
-from typing import Any
-
 import pytest
 
-from agentapp import actions, weighing
-from agentapp.models import Run, Tool
-from approvals.models import Approval, Rule
+from agentapp import actions
+from approvals.models import Rule
 from tests.agentapp.test_revb_more import lent  # noqa: F401
 from tests.clerk_tools import effects_of
-from tests.conftest import call, calls, says
-from tests.teams import Team, child_of
+from tests.teams import Team
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,20 +1,18 @@
 """Review: asking for an undo that nobody decided; what may be decided; dry runs."""
 
-import json
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, runs, sweep
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp import actions, runs
+from agentapp.models import Run
 from agentapp.tools.base import tool
 from approvals import decisions, ledger
 from approvals.models import Approval, Rule
 from tests.agentapp.test_revb_more import lent  # noqa: F401
-from tests.agentapp.test_previews import withdrawing
-from tests.clerk_tools import effects_of, note
-from tests.conftest import call, calls, make_user, says
+from tests.clerk_tools import effects_of
+from tests.conftest import call, calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -55,25 +53,45 @@ def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(
 def test_what_a_dry_run_that_failed_says_hides_secrets(clerk, offer, dana):
     def failing(pin: str, door: str) -> Any:
         raise RuntimeError(f"no door for {pin}")
+
     @tool("unlock", effect="irreversible", secret=("pin",), preview=failing)
     def unlock(pin: str, door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", pin="  48213377 ", door="x")), says("done"))
     (approval,) = clerk.open(run)
     assert "48213377" not in approval.preview_text
 
 
-@pytest.mark.parametrize("found", [
-    [{"name": "a", "after": float("nan")}], [{"name": "a", "after": 10**400}], [{"name": "a", "after": 2**60}], [{"name": "\ud800", "after": "\x00"}],
-    [{"name": "a", "after": 1e300}], [{"name": 5, "after": 1}], "x", None, [None], [{"name": "a"}], [{"name": "a", "after": True, "before": None}],
-])
+@pytest.mark.parametrize(
+    "found",
+    [
+        [{"name": "a", "after": float("nan")}],
+        [{"name": "a", "after": 10**400}],
+        [{"name": "a", "after": 2**60}],
+        [{"name": "\ud800", "after": "\x00"}],
+        [{"name": "a", "after": 1e300}],
+        [{"name": 5, "after": 1}],
+        "x",
+        None,
+        [None],
+        [{"name": "a"}],
+        [{"name": "a", "after": True, "before": None}],
+    ],
+)
 def test_odd_dry_runs_stop_nothing(clerk, offer, dana, client, found):
-    @tool("unlock", effect="irreversible", preview=lambda door: found, outcome=lambda door, result: {"a": float("inf"), "b\ud800": 10**400, "c": 2**60})
+    @tool(
+        "unlock",
+        effect="irreversible",
+        preview=lambda door: found,
+        outcome=lambda door, result: {"a": float("inf"), "b\ud800": 10**400, "c": 2**60},
+    )
     def unlock(door: str) -> str:
         """Unlock."""
         return "ok"
+
     offer(unlock)
     run = clerk.run(calls(call("a", "unlock", door="x")), says("done"))
     (approval,) = clerk.open(run)

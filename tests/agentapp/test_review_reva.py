@@ -1,18 +1,13 @@
 """What governance promises and does not keep: each test fails on what is."""
 
-import threading
-from decimal import Decimal
-
 import pytest
-from django.db import connection
 from django.urls import reverse
 
-from agentapp.models import Tool
-from agentapp.tools.base import ToolContext, tool
-from approvals import granted, grants, ledger, policy
-from approvals.models import Approval, GrantLimit, Rule
+from agentapp.tools.base import tool
+from approvals import ledger, policy
+from approvals.models import Approval, Rule
 from tests.conftest import call, calls, says
-from tests.grants import a_grant, grant_from, let_grant
+from tests.grants import a_grant, let_grant
 
 
 @pytest.fixture
@@ -23,61 +18,6 @@ def credit(offer):
         return to
 
     return offer(credit)["credit"]
-
-
-class TestAGrantAndRisk:
-    def test_a_call_of_more_risk_than_the_request_had_asks(self, clerk, dana, credit):
-        """docs/grants.md: no grant answers for "one of more risk than the request had"."""
-        rule = Rule.objects.create(name="credits", tool="credit", verdict="allow")
-        for number in range(10):
-            clerk.run(calls(call("c", "credit", to="ann", amount=10 + number)), says("done"))
-        rule.delete()
-
-        terms = {"rules": {"to": "any", "amount": "at_most"}, "most": {"amount": "1000"}}
-        asks = clerk.run(calls(call("a", "credit", to="ann", amount=5)), says("done"))
-        [request] = clerk.open(asks)
-        # Beside it, what the same call would be asked about without a grant.
-        big = clerk.run(calls(call("b", "credit", to="mallory", amount=900)), says("done"))
-        [weighty] = clerk.open(big)
-        assert request.risk == "low" != weighty.risk  # medium at work, high at night
-        grant_from(request, dana, **terms)
-        run = clerk.run(calls(call("d", "credit", to="mallory", amount=901)), says("done"))
-        assert run.waiting_for == "approval", clerk.execution(run, "d").allowed_by
-
-
-class TestACountUnderAGrant:
-    @pytest.mark.skipif("connection.vendor != 'postgresql'")
-    def test_what_a_tool_counts_while_another_call_begins_is_not_lost(self, clerk, dana, offer, monkeypatch):
-        @tool(effect="compensable", limits={"recipients": 100})
-        def mail_all(names: list[str], context: ToolContext) -> list[str]:
-            """Write to many people."""
-            for _ in names:
-                context.count("recipients")
-            return names
-
-        offer(mail_all)
-        grant = a_grant(clerk, dana, "mail_all", {"names": list("abc")}, counts={"recipients": "50"})
-        covers, counted = granted.covers, []
-
-        def slowly(current, wanted):
-            """The tool of another call, that began before, counts while this one looks at what is left."""
-            if not counted:
-                counted.append(True)
-
-                def count():
-                    assert grants.count(grant.pk, "recipients", 40)
-                    connection.close()
-
-                other = threading.Thread(target=count)
-                other.start()
-                other.join(20)
-                assert not other.is_alive()
-            return covers(current, wanted)
-
-        monkeypatch.setattr(grants, "covers", slowly)
-        run = clerk.run(calls(call("m", "mail_all", names=list("abc"))), says("done"))
-        assert run.state == "succeeded" and counted
-        assert GrantLimit.objects.get(grant=grant).used == Decimal(43)
 
 
 class TestThePreviewOfAGrant:
@@ -127,7 +67,9 @@ class TestARequestMadeLate:
         Rule.objects.create(name="sends", tool="send", verdict="allow")
         rule = Rule.objects.create(name="pays", tool="pay", verdict="ask")
         rule.groups.set([old])
-        run = clerk.run(calls(call("s", "send", to="ann", how="lost"), call("p", "pay", account="ann", amount=5)), says("done"))
+        run = clerk.run(
+            calls(call("s", "send", to="ann", how="lost"), call("p", "pay", account="ann", amount=5)), says("done")
+        )
         assert (run.waiting_for, clerk.open(run)) == ("outcome", [])
         # By the admin's own ways: the rule names another group, and the old one, which nothing names any more, goes.
         rule.groups.set([new])
@@ -191,12 +133,12 @@ class TestAskingAgain:
 class TestTheNameOfAnAgent:
     def test_that_a_grant_or_a_rule_knows_is_kept(self, clerk, dana):
         """As that of a group is: the rules for it would be for nobody, and whoever takes the name takes its grants."""
+        from django.contrib.admin import site
         from django.forms.models import model_to_dict
+        from django.test import RequestFactory
 
         from agentapp.admin.agents import AgentAdmin
         from agentapp.models import Agent
-        from django.contrib.admin import site
-        from django.test import RequestFactory
 
         a_grant(clerk, dana)
         Rule.objects.create(name="never", agent="clerk", tool="label", verdict="deny")
@@ -223,7 +165,6 @@ class TestTheNameOfAnAgent:
             new = clerk.run(calls(call("s", "send", to="ann")), says("done"))
             told = (clerk.execution(old, "l").reason, clerk.execution(new, "s").allowed_by)
             assert told == ("policy_denied", "")
-
 
 
 class TestATotalOverReads:

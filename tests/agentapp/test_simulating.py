@@ -102,7 +102,12 @@ def test_calls_that_ask_on_other_terms_are_counted_apart(ada: User, pay: Tool, o
 
 
 @pytest.mark.parametrize(
-    "terms", [{"thresholds": [{"approve": 1, "deny": 2}]}, {"escalation": [{"after": 60, "remind": True}]}]
+    "terms",
+    [
+        {"thresholds": [{"approve": 1, "deny": 2}]},
+        {"escalation": [{"after": 60, "remind": True}]},
+        {"assurance": "passkey"},
+    ],
 )
 def test_who_must_decide_and_who_may_later_are_terms_too(ada: User, pay: Tool, over_100: Rule, terms: Any) -> None:
     a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)

@@ -35,8 +35,8 @@ def text() -> str:
 
 
 def _row(one: Requirement) -> str:
-    test = TESTS.get(one.number)
-    shown = f"[{test.removeprefix('test_').replace('_', ' ')}]({FILE})" if test else "none"
+    tests = TESTS.get(one.number, [])
+    shown = "; ".join(f"[{test.removeprefix('test_').replace('_', ' ')}]({FILE})" for test in tests) or "none"
     return f"| {one.number} | {one.level} | {one.meaning} | **{one.status}** | {one.how} | {shown} |"
 
 

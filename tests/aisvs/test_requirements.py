@@ -3,11 +3,13 @@
 import html
 import json
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
 from django.test import Client
 from django.utils import timezone
@@ -21,13 +23,15 @@ from agentapp.models import Agent, KillSwitch, Run, Tool
 from agentapp.sweep import sweep
 from agentapp.tools.base import Injected, ToolContext, tool
 from agentapp.transcript import load_steps
-from approvals import configuration, decisions, ledger
+from approvals import configuration, decisions, ledger, signatures
 from approvals.digest import canonical
 from approvals.models import Approval, Decision, Rule
 from tests import clerk_tools
 from tests.aisvs.requirements import requirement
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk, call, calls, says
+from tests.passkeys import Passkey
+from tests.plans import ANN, EVE, a_plan, let_plan, planned, refund
 from tests.teams import Team, child_of
 from tests.wire import Answer, OpenAI, ProviderServer, provider
 
@@ -121,6 +125,22 @@ def test_what_is_not_a_read_does_not_run_before_a_person_has_approved_it(clerk, 
         resumed(clerk, run)
         assert len(effects_of(name)) == 1
     assert run.state == "succeeded"
+
+
+@requirement("9.2.1")
+def test_what_must_be_approved_by_somebody_who_shows_who_they_are_waits_until_they_have(clerk, dana, settings):
+    settings.STEP_UP = {"low": "passkey"}
+    run, approval = asked(clerk)
+    for shown in ("", "password", "totp", "signed", "anything"):
+        with pytest.raises(actions.Refused):
+            clerk.decide(approval, dana, assurance=shown)
+        with pytest.raises(actions.Refused):
+            clerk.decide(approval, dana, assurance="passkey", via="api cs_1234")
+    resumed(clerk, run)
+    assert effects_of("pay") == []
+    clerk.decide(approval, dana, assurance="passkey")
+    assert resumed(clerk, run).state == "succeeded"
+    assert len(effects_of("pay")) == 1
 
 
 @requirement("9.2.2")
@@ -248,6 +268,53 @@ def test_an_approval_counts_for_exactly_its_call_in_its_run_and_once(clerk, dana
     assert len(effects_of("pay")) == 1
 
 
+def signed(clerk: Clerk, approval: Approval, user: User, passkey: Passkey) -> actions.NewDecision:
+    """An approval as a page sends it once a passkey has signed what it was given to sign."""
+    new = actions.NewDecision(uuid.uuid4(), "approve", approval.version, approval.action_digest)
+    return replace(new, assertion=passkey.assertion(actions.statement_of(approval.pk, new, user, "nonce")))
+
+
+@requirement("9.2.8")
+@pytest.mark.parametrize("other", ["decision", "person", "call"])
+def test_a_signed_approval_is_of_one_decision_by_one_person_about_one_call(clerk, dana, marco, settings, other):
+    settings.STEP_UP = {"low": "signed"}
+    run, approval = asked(clerk)
+    new = signed(clerk, approval, dana, Passkey())
+    about, decider = approval, dana
+    if other == "decision":
+        new = replace(new, id=uuid.uuid4())
+    elif other == "person":
+        decider = marco
+    else:
+        about = asked(clerk)[1]
+        new = replace(new, action_digest=about.action_digest)
+    with pytest.raises(actions.Refused) as refused:
+        actions.decide(about.pk, new, decider)
+    assert refused.value.code == "signature"
+    resumed(clerk, run)
+    assert (effects_of("pay"), Decision.objects.count()) == ([], 0)
+
+
+@requirement("9.2.8")
+def test_what_was_signed_is_kept_checked_before_the_call_runs_and_after(clerk, dana, settings):
+    settings.STEP_UP = {"low": "signed"}
+    run, approval = asked(clerk)
+    actions.decide(approval.pk, signed(clerk, approval, dana, Passkey()), dana)
+    kept = Decision.objects.get()
+    assert signatures.verify(kept)
+    Decision.objects.update(signature={**kept.signature, "signature": "AAAA"})
+    Approval.objects.update(runs_at=approval.created_at)
+    resumed(clerk, run)
+    # Asked anew: what is on record is not what was signed.
+    assert (effects_of("pay"), clerk.open(run)[0].supersedes_id) == ([], approval.pk)
+    actions.decide(clerk.open(run)[0].pk, signed(clerk, clerk.open(run)[0], dana, Passkey()), dana)
+    Approval.objects.filter(state="approved").update(runs_at=approval.created_at)
+    assert resumed(clerk, run).state == "succeeded"
+    assert len(effects_of("pay")) == 1
+    held, broken = signatures.verify_all()
+    assert (held, broken.decision) == (1, kept.pk)
+
+
 @requirement("9.2.9")
 def test_nothing_that_a_tool_or_a_token_of_programs_holds_can_issue_an_approval(clerk, offer, dana):
     held: list[ToolContext] = []
@@ -280,7 +347,16 @@ def test_nothing_that_a_tool_or_a_token_of_programs_holds_can_issue_an_approval(
 
 
 @requirement("9.2.10")
-def test_a_chain_of_agents_meets_the_gate_of_the_strictest_of_its_calls(clerk, dana):
+def test_a_chain_of_agents_and_a_plan_meet_the_gate_of_the_strictest_of_their_calls(clerk, dana, offer, settings):
+    offer(refund)
+    let_plan(clerk, settings)
+    Rule.objects.create(name="two", tool="refund", verdict="ask", approvals_needed=2, risk="high")
+    [whole] = clerk.open(clerk.run(a_plan(EVE, ANN), says("done")))
+    assert (whole.effect_class, whole.risk, whole.approvals_needed) == ("compensable", "high", 2)
+    refused = clerk.run(a_plan(EVE, planned("pay", account="ana", amount=20)), says("done"))
+    assert clerk.execution(refused, "plan").reason == "plan_refused"
+    assert (effects_of("label"), effects_of("refund"), effects_of("pay")) == ([], [], [])
+
     team = Team(clerk)
     Rule.objects.create(name="labels", tool="label", verdict="allow")
     team.may_ask("payer", calls(call("l", "label", text="x")), PAY, says("paid"))

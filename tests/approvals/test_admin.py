@@ -105,6 +105,41 @@ def test_a_channel_that_could_not_send_is_refused(staff: Client, fields: dict[st
     assert configuration_events() == []
 
 
+PERSONAL = {"kind": "slack", "config": '{"credential": "SLACK"}', "personal": "on"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"personal": "on"}, "a channel of this kind cannot be for single people"),
+        (PERSONAL | {"config": '{"credential": "SLACK", "channel": "C0123456789"}'}, "names none itself"),
+        (PERSONAL | {"personal": ""}, "name the id of a channel"),
+    ],
+)
+def test_a_channel_that_is_not_for_whom_it_says_is_refused(staff: Client, fields: dict[str, str], message: str) -> None:
+    assert message in errors_of(submit(staff, address(Channel, "add"), **desk(**fields)))
+    assert not Channel.objects.exists()
+
+
+def test_one_channel_at_most_is_for_single_people(staff: Client) -> None:
+    save(staff, address(Channel, "add"), **desk(**PERSONAL))
+    again = desk(**PERSONAL, name="other")
+    assert "Switch the other one off first" in errors_of(submit(staff, address(Channel, "add"), **again))
+    save(staff, address(Channel, "add"), **again | {"active": None})
+    other = Channel.objects.get(name="other")
+    selected = {"action": "switch_on", "_selected_action": [str(other.pk)]}
+    page = staff.post(address(Channel, "changelist"), selected, follow=True).content.decode()
+    assert "Nothing was changed. One channel at most is for single people." in page
+    other.refresh_from_db()
+    assert (other.personal, other.active) == (True, False)
+
+
+def test_the_record_says_by_what_name_a_message_is_known(staff: Client, approval: Approval) -> None:
+    Notification.objects.update(receipt="C0123456789:1700000000.000001", state="sent")
+    page = staff.get(address(Notification, "change", Notification.objects.get().pk)).content.decode()
+    assert "C0123456789:1700000000.000001" in page
+
+
 def test_a_channel_that_told_people_cannot_be_deleted_with_its_record(staff: Client, approval: Approval) -> None:
     staff.post(address(Channel, "delete", Channel.objects.get().pk), {"post": "yes"})
     assert Notification.objects.count() == 1

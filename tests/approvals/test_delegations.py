@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentapp import preferences
-from approvals import claims, decisions, delegations, entitlement, ledger, people, standing
+from approvals import claims, decisions, delegations, entitlement, ledger, people, sending, standing
 from approvals.channels.base import ChannelError
 from approvals.decisions import Taken
 from approvals.delegations import Scope
@@ -387,15 +387,15 @@ def test_deputies_are_told_that_a_request_waits(ada, bea, finance):
         preferences.set_notifications(user, {"waiting": ["mail"]}, None, False)
     card = a_card(groups=(finance.pk,), risk="low")
     assert [sorted(asked) for asked in people.audience([card])] == [sorted([ada.pk, bea.pk])]
-    assert people.audience([a_card(groups=(finance.pk,), risk="medium")]) == [[bea.pk]]
-    assert people.audience([a_card(groups=(finance.pk,), risk="low", starter_id=bea.pk)]) == [[]]
-    within_transaction(decisions.request, [card], timezone.now(), audience=[[ada.pk]])
+    assert people.audience([a_card(groups=(finance.pk,), risk="medium")]) == [{bea.pk: ["mail"]}]
+    assert people.audience([a_card(groups=(finance.pk,), risk="low", starter_id=bea.pk)]) == [{}]
+    within_transaction(decisions.request, [card], timezone.now(), audience=[{ada.pk: ["mail"]}])
     waiting = Notification.objects.select_related("approval", "user")
-    people.mail_person(waiting.get())
+    sending.to_person(waiting.get())
     assert "You decide for bea" in mail.outbox[-1].body
     assert delegations.end(Delegation.objects.get().pk, fresh(bea))
     with pytest.raises(ChannelError):
-        people.mail_person(waiting.get())
+        sending.to_person(waiting.get())
 
 
 def test_what_was_decided_for_somebody_is_used_once_like_any_other(ada, bea, finance):

@@ -28,7 +28,7 @@ def opened(page: Page) -> Locator:
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
     page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
     page.keyboard.press("a")
-    dialog = page.locator("#critical-dialog")
+    dialog = page.locator("#approve-dialog")
     expect(dialog).to_be_visible()
     return dialog
 
@@ -199,7 +199,7 @@ def test_without_script_one_comes_back_to_the_open_dialog_and_types_the_word_aga
 ) -> None:
     approval = make_waiting(sam, risk="critical", approvals_needed=2)
     page = browse(dana, f"/approvals/{approval.pk}/?do=approve", java_script_enabled=False)
-    dialog = page.locator("#critical-dialog")
+    dialog = page.locator("#approve-dialog")
     expect(dialog.get_by_role("status").locator("noscript")).to_be_visible()
     dialog.get_by_role("link", name="Sign in again").click()
     page.get_by_label("Password").fill(PASSWORD)

@@ -12,6 +12,7 @@ from approvals import claims
 from approvals.models import Approval, Claim, Decision
 from tests.agentapp.console.conftest import make_waiting
 from tests.e2e.test_inbox_browser import live
+from tests.rows import take
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -275,12 +276,16 @@ def test_a_dot_shows_the_new_ones_and_leaves_what_is_read(browse: Browse, sam: U
     expect(page.locator("#peek-title")).to_have_text("Request 2")
 
 
-def test_a_hidden_inbox_tells_once_of_each_request_and_sums_up_many(browse: Browse, sam: User, dana: User) -> None:
+def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_what_was_decided(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
     page = browse(dana, "/inbox/")
     page.add_init_script(
         """window.told = [];
         window.Notification = class { constructor(title, options) {
+            this.tag = options.tag;
             told.push([title, options.body, options.tag]); document.body.dataset.told = told.map((each) => each[2]); }
+          close() { document.body.dataset.closed = `${document.body.dataset.closed ?? ""} ${this.tag}`.trim(); }
           static permission = "granted"; static requestPermission() {} };
         Object.defineProperty(document, "hidden", { get: () => true });"""
     )
@@ -299,6 +304,11 @@ def test_a_hidden_inbox_tells_once_of_each_request_and_sums_up_many(browse: Brow
     assert told[0][2] == str(first.pk)
     assert "Ana" not in str(told)
     assert [tag for _, _, tag in told].count(str(first.pk)) == 1
+
+    # Decided elsewhere: its notification goes, that of all together stays.
+    assert page.locator("body").get_attribute("data-closed") is None
+    take(first, marco)
+    expect(page.locator("body")).to_have_attribute("data-closed", str(first.pk))
 
 
 def test_permission_is_asked_for_by_a_button_only_and_once(browse: Browse, dana: User) -> None:

@@ -12,10 +12,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agentapp import preferences
 from agentapp.console.settings.sections import NOTIFICATIONS, page, saved
 from agentapp.console.shell import signed_in
+from agentapp.models import Preferences
 from agentapp.refused import Refused
-from approvals import people
+from approvals import people, sending
 from approvals.channels.base import ChannelError
-from approvals.models import Notification, Risk
+from approvals.manners import AT_ONCE, CHAT
+from approvals.models import Channel, Notification, Risk
 
 Kind = Notification.Kind
 ROWS = (
@@ -33,38 +35,66 @@ TESTED = "tested"
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def notifications(request: HttpRequest) -> HttpResponse:
-    user, refused = signed_in(request), None
+    user, refused, typed = signed_in(request), None, None
+    chat = people.personal_channel()
     if request.method == "POST":
         try:
-            ways, quiet = _chosen(request.POST), _quiet(request.POST)
+            ways, quiet = _chosen(request.POST, user, chat), _quiet(request.POST)
             least = request.POST.get("least_risk", Risk.LOW)
-            preferences.set_notifications(user, ways, quiet, "shows" in request.POST, least)
+            reach = _reach(request.POST, user, chat)
+            preferences.set_notifications(user, ways, quiet, "shows" in request.POST, least, reach)
         except Refused as error:
-            refused = error
+            refused, typed = error, request.POST
         else:
             return saved(request, NOTIFICATIONS)
     status = HTTPStatus.UNPROCESSABLE_ENTITY if refused else HTTPStatus.OK
-    return page(request, NOTIFICATIONS, _context(user) | {"refused": refused}, status)
+    tested = [each.message for each in messages.get_messages(request) if each.extra_tags == TESTED]
+    return page(request, NOTIFICATIONS, _context(user, chat, typed) | {"refused": refused, "tested": tested}, status)
 
 
 @require_POST
 def test(request: HttpRequest) -> HttpResponse:
     """Send a message to oneself, now, and say of each way what became of it. The browser's is for its script."""
     user = signed_in(request)
-    if not user.email:
-        said = "Mail: not sent. Your profile has no address."
-    else:
-        try:
-            people.send_test(user)
-            said = f"Mail: the mail server took it for {user.email}."
-        except ChannelError as error:
-            said = f"Mail: not sent. {error}"
-    messages.info(request, said, extra_tags=TESTED)
+    said = [_mail_tested(user)]
+    chat = people.personal_channel()
+    if chat is not None:
+        said.append(_chat_tested(user, chat))
+    for line in said:
+        messages.info(request, line, extra_tags=TESTED)
     return redirect(NOTIFICATIONS.url)
 
 
-def _chosen(form: QueryDict) -> dict[str, list[str]]:
-    return {kind: [way for way in preferences.WAYS if f"{kind}-{way}" in form] for kind, _ in ROWS}
+def _mail_tested(user: User) -> str:
+    if not user.email:
+        return "Mail: not sent. Your profile has no address."
+    try:
+        sending.send_test(user)
+    except ChannelError as error:
+        return f"Mail: not sent. {error}"
+    return f"Mail: the mail server took it for {user.email}."
+
+
+def _chat_tested(user: User, chat: Channel) -> str:
+    name = preferences.of(user).chat_name
+    if not name:
+        return "Chat: not sent. Give your name there, and save it."
+    try:
+        sending.send_chat_test(user, chat)
+    except ChannelError as error:
+        return f"Chat: not sent. {error}"
+    return f"Chat: {chat.name} took it for {name}."
+
+
+def _ways(chat: Channel | None) -> list[str]:
+    """The ways that are offered: chat where there is a channel for single people."""
+    return [way for way in preferences.WAYS if way != CHAT or chat is not None]
+
+
+def _chosen(form: QueryDict, user: User, chat: Channel | None) -> dict[str, list[str]]:
+    offered, before = _ways(chat), preferences.of(user)
+    kept = {kind: [way for way in preferences.ways(before, kind) if way not in offered] for kind, _ in ROWS}
+    return {kind: [way for way in offered if f"{kind}-{way}" in form] + kept[kind] for kind, _ in ROWS}
 
 
 def _quiet(form: QueryDict) -> tuple[time, time] | None:
@@ -77,15 +107,30 @@ def _quiet(form: QueryDict) -> tuple[time, time] | None:
         raise Refused("invalid", "Quiet hours need two times, as in 22:00 and 07:00.", "quiet_from") from error
 
 
-def _context(user: User) -> dict[str, object]:
+def _reach(form: QueryDict, user: User, chat: Channel | None) -> preferences.Reach:
+    at = form.get("rhythm_at", "")
+    try:
+        moment = time.fromisoformat(at) if at else None
+    except ValueError as error:
+        raise Refused("invalid", "Say the time of the day as in 08:00.", "rhythm_at") from error
+    # What is not offered stays as it was.
+    name = form.get("chat_name", "").strip() if chat is not None else preferences.of(user).chat_name
+    return preferences.Reach(name, form.get("rhythm", AT_ONCE), moment, "follow_ups" in form)
+
+
+def _context(user: User, chat: Channel | None, typed: QueryDict | None) -> dict[str, object]:
     chosen = preferences.of(user)
     rows = []
     for kind, words in ROWS:
         told = preferences.ways(chosen, kind)
-        rows.append({"kind": kind, "words": words, "ways": [(way, way in told) for way in preferences.WAYS]})
+        rows.append({"kind": kind, "words": words, "ways": [(way, way in told) for way in _ways(chat)]})
     risks = [
         (Risk.LOW, "Any"),
         *((risk, f"{risk.label} or higher") for risk in (Risk.MEDIUM, Risk.HIGH)),
         (Risk.CRITICAL, "Critical"),
     ]
-    return {"chosen": chosen, "rows": rows, "risks": risks}
+    name = typed.get("chat_name", "") if typed is not None else chosen.chat_name
+    return {
+        "chosen": chosen, "rows": rows, "risks": risks, "chat": chat, "chat_name": name,
+        "rhythms": Preferences.Rhythm.choices,
+    }  # fmt: skip

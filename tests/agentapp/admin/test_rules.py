@@ -43,6 +43,7 @@ def rule(**fields: Any) -> dict[str, Any]:
         "expires_seconds": "3600",
         "on_expiry": "reject",
         "hold_seconds": "0",
+        "assurance": "passkey",
         **fields,
     }
 
@@ -58,6 +59,7 @@ def test_a_rule_is_in_force_as_typed_and_recorded_with_its_groups(staff: Client,
     assert (stored.agent, stored.route, stored.tool) == ("support", "refunds", "pay_out")
     assert stored.allowed_decisions == ["approve", "reject"]
     assert (stored.approvals_needed, stored.expires_seconds, stored.hold_seconds) == (2, 3600, 0)
+    assert stored.assurance == drafted.data["after"]["terms"]["assurance"] == "passkey"
     event = configuration_events()[-1]
     assert event.data["table"] == "approvals.Rule"
     assert event.data["after"] == {"active": True, "version": 1}
@@ -90,6 +92,10 @@ def test_a_change_is_one_event_and_one_version_links_included(staff: Client, rol
         ({"verdict": ""}, "This field is required"),
         ({"approvals_needed": "0"}, "At least one person must approve."),
         ({"hold_seconds": "61"}, "A decision can be held for 60 seconds at most."),
+        (
+            {"risk": "low", "approvals_needed": "1", "grants_allowed": "on"},
+            "A grant does not show who approves, so none answers where a rule asks that.",
+        ),
         ({"name": "two words"}, "Enter a valid"),
     ],
 )

@@ -204,3 +204,19 @@ def test_what_expired_takes_no_decision_and_the_answer_says_why(
         assert decisions.expire(approval.pk)
     found = deciding.post(path_of(approval), body)
     assert (found.status, found.data["code"], found.data["approval"]["state"]) == (409, "expired", "expired")
+
+
+def test_what_must_be_approved_by_somebody_who_shows_who_they_are_is_not_approved_with_a_token(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    for needed in ("password", "totp", "passkey", "signed"):
+        approval = ask(sam, assurance_needed=needed)
+        assert deciding.get(f"/approvals/{approval.pk}").data["assurance_needed"] == needed
+        for body in (answer(approval), answer(approval, "edit", args=edited(approval, amount=1.0))):
+            refused = deciding.post(path_of(approval), body)
+            assert (refused.status, refused.data["code"]) == (403, "needs_person")
+        assert not approval.decisions.exists()
+        rejected = deciding.post(path_of(approval), answer(approval, "reject", message="No."))
+        assert rejected.status == 201
+        assert rejected.data["decision"]["assurance"] is None
+    assert deciding.get(f"/approvals/{ask(sam).pk}").data["assurance_needed"] is None

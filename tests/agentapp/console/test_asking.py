@@ -135,7 +135,7 @@ class TestCritical:
         response = self.approve(page, approval, **fields)
         assert response.status_code == 422
         html = response.content.decode()
-        assert 'id="critical-dialog" aria-labelledby="critical-title" open' in html
+        assert 'id="approve-dialog" aria-labelledby="approve-title" open' in html
         assert "Type <b>$184.50</b> to confirm" in html
         response = self.approve(page, approval, confirm="$184.50", **fields)
         assert response.status_code == 403
@@ -171,7 +171,7 @@ class TestCritical:
 
     def test_without_script_nothing_in_the_dialog_is_shut(self, page: Client, waiting: Waiting) -> None:
         html = html_of(page, waiting(risk="critical", approvals_needed=2), do="approve")
-        assert "disabled" not in html[html.index('id="critical-dialog"') :].partition("</dialog>")[0]
+        assert "disabled" not in html[html.index('id="approve-dialog"') :].partition("</dialog>")[0]
 
     def test_what_is_still_needed_can_be_asked_for_alone(
         self, page: Client, waiting: Waiting, settings: Any, otto: User

@@ -1,6 +1,7 @@
 """What people set for themselves. Every page is a plain form that works without script."""
 
 import re
+from collections.abc import Iterator
 from datetime import time, timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -13,13 +14,17 @@ from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from agentapp import auth, nudges, preferences
 from agentapp.console.settings.sections import ALL
 from agentapp.console.settings.sessions import device
 from agentapp.models import ApiToken, Preferences
 from approvals import absences, ledger
-from approvals.models import Absence, Event
+from approvals.manners import Wish
+from approvals.models import Absence, Channel, Event
+from tests import slack_api
+from tests.slack_api import Slack
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery"
@@ -134,7 +139,7 @@ def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) 
     others = ("handed", "due_soon", "call_failed", "answered", "mentioned", "reminded", "escalated")
     assert one.notifications == {"waiting": ["mail"], **{kind: [] for kind in others}}
     assert (one.quiet_from, one.quiet_until, one.shows_arguments) == (time(22), time(7), True)
-    assert preferences.wanting("waiting") == {dana.pk: "high"}
+    assert preferences.wanting("waiting") == {dana.pk: Wish(frozenset({"mail"}), "high")}
     page = client.get("/settings/notifications/").content.decode()
     assert '<option value="high" selected>High or higher</option>' in page
     assert page.count(" checked") == 2
@@ -167,6 +172,77 @@ def test_a_test_says_of_mail_what_became_of_it(client: Client, dana: User, setti
     assert "Mail: not sent. The mail server did not take it" in tested()
     User.objects.update(email="")
     assert "Your profile has no address." in tested()
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
+    Channel.objects.create(name="people", kind="slack", config={"credential": "SLACK"}, personal=True)
+    with slack_api.serving(monkeypatch) as there:
+        yield there
+
+
+def test_chat_is_offered_where_there_is_a_channel_for_single_people(client: Client, dana: User) -> None:
+    url = "/settings/notifications/"
+    assert "waiting-chat" not in client.get(url).content.decode()
+    channel = Channel.objects.create(name="people", kind="slack", config={"credential": "SLACK"}, personal=True)
+    assert 'name="waiting-chat"' in client.get(url).content.decode()
+    said(client, url, {"waiting-chat": "on", "handed-mail": "on", "chat_name": " U0DANA "})
+    assert preferences.manners([dana.pk])[dana.pk].ways("waiting") == {"chat"}
+    assert 'value="U0DANA"' in client.get(url).content.decode()
+
+    # While there is none, what was chosen for it stays, and is not offered.
+    Channel.objects.update(active=False)
+    said(client, url, {"handed-mail": "on"})
+    Channel.objects.update(active=True)
+
+    one = preferences.of(dana)
+    assert (one.chat_name, one.notifications["waiting"], one.notifications["handed"]) == ("U0DANA", ["chat"], ["mail"])
+    assert channel.name in client.get(url).content.decode()
+
+
+@pytest.mark.parametrize("name", ["two words", "dana/../x", "a" * 65, "dänä", "<b>", "a?b=c", "{to}"])
+def test_a_name_in_chat_that_could_be_more_than_a_name_is_refused_and_stays_typed(
+    client: Client, chat: Slack, name: str
+) -> None:
+    response = client.post("/settings/notifications/", {"chat_name": name})
+
+    assert response.status_code == 422
+    assert f'value="{escape(name)}"' in response.content.decode()
+    assert not Preferences.objects.exists()
+
+
+def test_mail_about_what_waits_can_come_together(client: Client, dana: User) -> None:
+    url = "/settings/notifications/"
+    for rhythm, at in (("daily", ""), ("daily", "late"), ("weekly", "08:00")):
+        assert client.post(url, {"rhythm": rhythm, "rhythm_at": at}).status_code == 422
+    assert not Preferences.objects.exists()
+
+    said(client, url, {"rhythm": "daily", "rhythm_at": "08:30", "follow_ups": "on"})
+
+    one = preferences.manners([dana.pk])[dana.pk]
+    assert (one.rhythm, one.rhythm_at, one.follow_ups) == ("daily", time(8, 30), True)
+    page = client.get(url).content.decode()
+    assert '<option value="daily" selected>' in page
+    assert 'value="08:30"' in page
+
+
+def test_by_itself_mail_comes_at_once_and_nothing_follows_it(dana: User) -> None:
+    one = preferences.manners([dana.pk])[dana.pk]
+    assert (one.rhythm, one.follow_ups, one.chatted) == ("at_once", False, frozenset())
+
+
+def test_a_test_says_of_chat_what_became_of_it(client: Client, dana: User, chat: Slack) -> None:
+    def tested() -> str:
+        return client.post("/settings/notifications/test/", follow=True).content.decode()
+
+    assert "Chat: not sent. Give your name there, and save it." in tested()
+    said(client, "/settings/notifications/", {"chat_name": "U0DANA"})
+    page = tested()
+    assert "Chat: people took it for U0DANA." in page
+    assert "the mail server took it for dana@example.test" in page
+    assert "Chat reaches you" in chat.texts()[0]
+    chat.answers = [(200, {}, {"ok": False, "error": "channel_not_found"})]
+    assert "Chat: not sent. Slack has no such channel or person" in tested()
 
 
 def test_keys_and_looks_are_kept_apart(client: Client, dana: User) -> None:

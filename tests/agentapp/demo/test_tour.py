@@ -137,6 +137,19 @@ def test_three_like_credits_can_be_decided_in_one_table(stage):
     assert [given(number) for number in ("40117", "40310", "40552")] == [5, 5, 5]
 
 
+def test_two_calls_run_as_planned_and_the_third_that_differs_is_asked_about(stage):
+    whole, run_page, other = tour.plan(stage)
+    approval = at(whole)
+    made = ToolExecution.objects.filter(run_id=approval.run_id, name="issue_store_credit").order_by("step", "index")
+    assert [one.allowed_by for one in made] == [f"plan:{approval.reference}"] * 2 + [""]
+    assert [given(number) for number in ("40117", "40310", "40552")] == [8, 8, 0]
+    assert "$8.00 of store credit" in seen(stage, whole)
+    assert "End the plan" in seen(stage, whole)
+    assert seen(stage, run_page)
+    assert decide(stage, at(other), "dana", "reject", "Eight for everybody.").state == "succeeded"
+    assert given("40552") == 0
+
+
 def test_what_was_approved_comes_back_when_the_shop_has_changed(stage):
     again, first = (at(sight) for sight in tour.stale_world(stage))
     assert (first.state, again.state, again.supersedes) == ("superseded", "pending", first)

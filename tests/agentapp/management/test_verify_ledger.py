@@ -3,14 +3,18 @@
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from approvals import append_only, ledger
-from approvals.models import Event
+from approvals import append_only, decisions, ledger, signatures, verdicts
+from approvals.models import Decision, Event
+from tests.passkeys import Passkey
+from tests.rows import a_request, a_verdict, decide
 
 
 def verify(*arguments: str) -> tuple[int, str]:
@@ -45,7 +49,9 @@ def unguarded(db: None) -> Iterator[None]:
 def test_a_whole_ledger_holds(chains: list[str]) -> None:
     assert verify() == (0, "The ledger holds: 10 events.")
     assert verify("--run", str(uuid.UUID(int=1))) == (0, "The ledger holds: 5 events.")
-    assert json.loads(verify("--json")[1]) == {"holds": True, "events": 10, "first_broken": None}
+    assert json.loads(verify("--json")[1]) == {
+        "holds": True, "events": 10, "first_broken": None, "signed": 0, "first_unsigned": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -80,3 +86,42 @@ def test_a_removed_event_is_missed(chains: list[str], unguarded: None) -> None:
 def test_a_run_without_events_is_not_called_whole(chains: list[str], run: str) -> None:
     with pytest.raises(CommandError):
         verify("--run", run)
+
+
+@pytest.fixture
+def signed(dana: User, marco: User) -> list[Decision]:
+    """Two requests, each approved by a passkey's signature."""
+    made = []
+    for user in (dana, marco):
+        approval = a_request(assurance_needed="signed")
+        plain = a_verdict(approval, user, assurance="")
+        statement = signatures.statement_of(verdicts.decision_of(approval, plain, None), "n")
+        taken = decide(approval, replace(plain, assertion=Passkey().assertion(statement)))
+        assert isinstance(taken, decisions.Taken)
+        made.append(taken.decision)
+    return made
+
+
+def test_it_says_how_many_signed_decisions_hold(signed: list[Decision]) -> None:
+    code, said = verify()
+    assert code == 0
+    assert said.endswith("The signatures hold: 2 signed decisions.")
+    assert "1 signed decision" in verify("--run", str(signed[0].approval.run_id))[1]
+    assert json.loads(verify("--json")[1])["signed"] == 2
+
+
+def test_it_names_the_first_signed_decision_that_does_not_hold(signed: list[Decision]) -> None:
+    assert signed[1].signature is not None
+    Decision.objects.filter(pk=signed[1].pk).update(action_digest="0" * 64)
+    code, said = verify()
+    assert code == 1
+    assert (
+        f"The signed decision {signed[1].pk} about {signed[1].approval.reference} does not hold: "
+        "it is not the decision that was signed. Besides, 1 signed decision verified." in said
+    )
+    assert json.loads(verify("--json")[1])["first_unsigned"] == {
+        "decision": str(signed[1].pk),
+        "reference": signed[1].approval.reference,
+        "problem": "it is not the decision that was signed",
+    }
+    assert verify("--run", str(signed[0].approval.run_id))[0] == 0

@@ -8,12 +8,13 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from pydantic import ValidationError
 
-from approvals import cards, channels, decisions, ledger
+from approvals import cards, channels, decisions, ledger, sending
 from approvals.channels.base import ChannelConfig, ChannelError
 from approvals.channels.email import EmailChannel
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
+from tests.slack_api import Slack
 from tests.webhook_receiver import Receiver
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +23,7 @@ CONFIGS: dict[str, Any] = {
     "apprise": {"credential": "CHAT"},
     "email": {"to": ["desk@example.test"]},
     "memory": {},
+    "slack": {"credential": "SLACK", "channel": "C0123456789"},
 }
 SECRETS = ["4111-1111", "Grace Hopper", "hunter2"]
 
@@ -56,7 +58,7 @@ def make_notification(channel: Channel, **card: Any) -> Notification:
 
 
 @pytest.fixture(params=sorted(channels.CHANNELS))
-def kind(request: pytest.FixtureRequest, service: Receiver) -> str:
+def kind(request: pytest.FixtureRequest, service: Receiver, slack: Slack) -> str:
     outbox.clear()
     return str(request.param)
 
@@ -67,7 +69,7 @@ def test_every_kind_is_known_to_these_tests() -> None:
 
 def test_a_kind_opens_with_its_config_and_sends(kind: str) -> None:
     row = Channel.objects.create(name="desk", kind=kind, config=CONFIGS[kind])
-    channels.open_channel(row).send(make_notification(row))
+    channels.open_channel(row).send(sending.message_of(make_notification(row)))
 
 
 def test_a_kind_refuses_a_config_it_does_not_know(kind: str) -> None:
@@ -87,7 +89,7 @@ def test_mail_leads_to_the_signed_in_page_and_tells_no_argument(mailoutbox: Any,
     settings.BASE_URL = "https://countersign.example"
     row = Channel.objects.create(name="desk", kind="email", config=CONFIGS["email"])
     notification = make_notification(row)
-    channels.open_channel(row).send(notification)
+    channels.open_channel(row).send(sending.message_of(notification))
     [mail] = mailoutbox
     approval = notification.approval
     assert mail.to == ["desk@example.test"]
@@ -102,7 +104,7 @@ def test_mail_to_deciders_reaches_those_who_may_decide_and_nobody_else(
     mailoutbox: Any, sam: User, dana: User, marco: User, mia: User, roles: dict[str, Group]
 ) -> None:
     row = Channel.objects.create(name="people", kind="email", config={"deciders": True})
-    channels.open_channel(row).send(make_notification(row, starter_id=marco.pk))
+    channels.open_channel(row).send(sending.message_of(make_notification(row, starter_id=marco.pk)))
     [mail] = mailoutbox
     assert mail.to == []
     assert mail.bcc == [dana.email]
@@ -114,14 +116,14 @@ def test_mail_to_deciders_of_a_group_stays_in_that_group(
     leads = Group.objects.create(name="leads")
     marco.groups.add(leads)
     row = Channel.objects.create(name="people", kind="email", config={"deciders": True})
-    channels.open_channel(row).send(make_notification(row, groups=(leads.pk,)))
+    channels.open_channel(row).send(sending.message_of(make_notification(row, groups=(leads.pk,))))
     assert mailoutbox[0].bcc == [marco.email]
 
 
 def test_mail_that_nobody_could_get_fails_for_good(roles: dict[str, Group]) -> None:
     row = Channel.objects.create(name="people", kind="email", config={"deciders": True})
     with pytest.raises(ChannelError) as caught:
-        channels.open_channel(row).send(make_notification(row))
+        channels.open_channel(row).send(sending.message_of(make_notification(row)))
     assert caught.value.permanent
 
 
@@ -134,7 +136,7 @@ def test_mail_needs_somebody_to_tell(config: Any) -> None:
 def test_a_line_break_in_a_name_starts_no_header(mailoutbox: Any, settings: Any) -> None:
     settings.WORKSPACE_NAME = "Shop\nBcc: thief@example.test"
     row = Channel.objects.create(name="desk", kind="email", config=CONFIGS["email"])
-    channels.open_channel(row).send(make_notification(row, tool="pay\r\nBcc: thief@example.test"))
+    channels.open_channel(row).send(sending.message_of(make_notification(row, tool="pay\r\nBcc: thief@example.test")))
     assert "\n" not in mailoutbox[0].subject
     assert mailoutbox[0].recipients() == ["desk@example.test"]
 
@@ -149,7 +151,7 @@ def test_a_mail_server_that_is_not_there_is_tried_again(settings: Any) -> None:
     row = Channel.objects.create(name="desk", kind="email", config=CONFIGS["email"])
     notification = make_notification(row)
     with pytest.raises(ChannelError, match="mail server") as caught:
-        channels.open_channel(row).send(notification)
+        channels.open_channel(row).send(sending.message_of(notification))
     assert not caught.value.permanent
     assert isinstance(channels.open_channel(row), EmailChannel)
     assert Approval.objects.get().state == Approval.State.PENDING

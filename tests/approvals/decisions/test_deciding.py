@@ -316,6 +316,7 @@ SHOWN = {
     "starter_excluded": False,
     "expires_seconds": 60,
     "hold_seconds": 9,
+    "assurance_needed": "totp",
     "on_expiry": "stop",
     "groups": (1,),
     "escalation": (Step(60, "managers"),),

@@ -4,9 +4,8 @@ import pytest
 from django.contrib.auth.models import Group
 
 from approvals import standing
-from approvals.models import Approval
 from tests.conftest import make_user
-from tests.rows import a_request, decide, a_verdict, read, take
+from tests.rows import a_request, read, take
 
 pytestmark = pytest.mark.django_db
 
@@ -22,15 +21,31 @@ def test_a_change_by_which_rejections_count_ends_the_request_or_leaves_it_open_t
         user.groups.add(*groups)
         return user
 
-    both, pia, paul, max_ = person("both", payments, managers), person("pia", payments), person("paul", payments), person("max", managers)
+    both, pia, paul, max_ = (
+        person("both", payments, managers),
+        person("pia", payments),
+        person("paul", payments),
+        person("max", managers),
+    )
     terms = (
         [
             {"approve": 2, "deny": 2, "groups": [payments.pk], "names": ["Payments"]},
-            {"approve": 1, "deny": 1, "groups": [managers.pk], "names": ["Managers"], "condition": "args.amount > 500.0"},
+            {
+                "approve": 1,
+                "deny": 1,
+                "groups": [managers.pk],
+                "names": ["Managers"],
+                "condition": "args.amount > 500.0",
+            },
         ],
     )
-    approval = a_request(terms=terms, groups=(payments.pk, managers.pk), arguments={"order": "1", "amount": 240.5},
-                         approvals_needed=1, risk="medium")
+    approval = a_request(
+        terms=terms,
+        groups=(payments.pk, managers.pk),
+        arguments={"order": "1", "amount": 240.5},
+        approvals_needed=1,
+        risk="medium",
+    )
     approval = take(approval, both, "reject")
     assert approval.state == "pending"  # one of two rejections of Payments
     approval = take(approval, pia, "edit", arguments={"order": "1", "amount": 900.5})

@@ -1,0 +1,27 @@
+"""Ending what is left of a plan: by people, never by a program."""
+
+import uuid
+
+from django.contrib.auth.models import User
+
+from agentapp import auth, runs
+from agentapp.refused import Refused
+from approvals import ledger, plans
+from approvals.models import Approval
+
+
+def end_plan(approval_id: uuid.UUID, why: str, user: User) -> Approval:
+    """Let nothing more of a plan run without being asked about. A call that has begun ends as it will."""
+    approval = auth.visible_approvals(user).filter(pk=approval_id).first()
+    if approval is None or not approval.is_plan:
+        raise Refused("not_found", "There is no such plan.")
+    if not auth.may_end_plan(user):
+        raise Refused("forbidden", "Ending a plan needs the right to decide approvals, or to engage kill switches.")
+    if not why.strip():
+        raise Refused("message_required", "Say why: the reason stays on record.", "reason")
+    with ledger.transaction():
+        runs.lock(approval.run_id)  # a call under way waits, or is seen
+        ended = plans.end_one(approval, why.strip(), ledger.actor_of(user))
+    if not ended:
+        raise Refused("nothing_left", "Nothing is left of this plan.")
+    return approval

@@ -1,0 +1,129 @@
+"""The card of a plan: each of its calls as it would stand on a card of its own, in our words."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.utils import timezone
+
+from agentapp import cards, planning, provenance, weighing
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.plan_use import was_planned
+from agentapp.proposals import Situation, origins_for, ruling_for
+from agentapp.tools import sentences
+from agentapp.tools.arguments import effective
+from agentapp.tools.planning import calls_of
+from agentapp.weighing import Weighed
+from approvals import planned, risk
+from approvals.cards import Card
+from approvals.digest import canonical, load, parse
+from approvals.models import EffectClass
+from approvals.planned import ShownCall
+
+MOVED_ON = "It is planned in {}, and what that rested on has changed."
+AS_PLANNED = "It is planned in {}, which does not allow it now."
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One call of a plan as it was looked at for the card."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+    weighed: Weighed
+
+
+def look(situation: Situation, text: str) -> list[Looked]:
+    """Every call of a plan with the rules' word on it and what speaks for a higher risk. Calls that are gone are left
+    out: the plan's own ruling says so.
+    """
+    found = []
+    for call in calls_of(parse(text)):
+        tool = situation.configuration.tools.get(call.tool)
+        if tool is None:
+            continue
+        arguments = effective(tool, call.arguments)
+        origins = origins_for(situation, tool, arguments)
+        ruling = ruling_for(situation, tool, arguments, origins=lambda origins=origins: origins)  # type: ignore[misc]
+        one = ToolExecution()  # it is none yet, and is compared with those that are
+        earlier = weighing.before(situation.run, tool, one)
+        found.append(
+            Looked(tool, arguments, weighing.weigh(one, tool, ruling, arguments, origins, earlier, timezone.now()))
+        )
+    return found
+
+
+def as_risky(weighed: Weighed, calls: list[Looked]) -> Weighed:
+    """The terms of a plan, which is as risky as the riskiest of its calls."""
+    highest = weighed.terms.risk
+    for each in calls:
+        highest = risk.higher(highest, each.weighed.terms.risk)
+    return replace(weighed, terms=replace(weighed.terms, risk=highest))
+
+
+def of_plan(card: Card, calls: list[Looked]) -> Card:
+    """The card of a plan in the place of the one that its proposal alone would have."""
+    arguments = parse(card.arguments_text)
+    looked = load(card.snapshot_text) if card.snapshot_text else {}
+    shown = [_shown(each, looked.get(planning.place(number, each.tool.name), {})) for number, each in _numbered(calls)]
+    words = f"{len(calls)} calls"
+    return replace(
+        card,
+        title=f"Carry out {words} as one plan",
+        sentence=[
+            {"text": "The agent will make ", "value": False},
+            {"text": words, "value": True},
+            {"text": ", exactly as they are listed here and in this order. Any other call asks.", "value": False},
+        ],
+        effects=[],
+        effect_class=_hardest(calls),
+        button=words,
+        # What it is for is the model's claim, like all that it says.
+        explanation=f"{arguments['purpose']}\n\n{card.explanation}".strip(),
+        plan_text=planned.text_of(shown),
+    )
+
+
+def of_call(card: Card, run: Run, tool: Tool) -> Card:
+    """The card of a single call; of one that was planned and asks all the same, with what is not as it was then."""
+    was = was_planned(run, tool, card.arguments_text) if not card.difference else None
+    if was is None:
+        return card
+    difference = cards.changed(_state(was.snapshot_text), _state(card.snapshot_text))
+    why = (MOVED_ON if difference else AS_PLANNED).format(was.approval.reference)
+    return replace(card, difference=difference, reason=f"{card.reason} ({why})")
+
+
+def _hardest(calls: list[Looked]) -> str:
+    """How hard the hardest of the calls is to take back: so hard is the plan."""
+    order = [str(value) for value in EffectClass.values]
+    return max((str(each.tool.effect_class) for each in calls), key=order.index)
+
+
+def _numbered(calls: list[Looked]) -> list[tuple[int, Looked]]:
+    return list(enumerate(calls, start=1))
+
+
+def _shown(looked: Looked, state: dict[str, Any]) -> ShownCall:
+    tool, arguments, weighed = looked.tool, looked.arguments, looked.weighed
+    text = state.get("state", "")
+    snapshot = _state(text)
+    return ShownCall(
+        tool=tool.name,
+        tool_version=tool.version,
+        effect_class=str(tool.effect_class),
+        arguments_text=canonical(arguments),
+        snapshot_text=text,
+        title=sentences.title(tool, arguments, snapshot),
+        sentence=sentences.sentence(tool, arguments, snapshot),
+        effects=sentences.effects(tool, arguments, snapshot),
+        risk=str(weighed.terms.risk),
+        reason=weighed.terms.reason,
+        rule=weighed.terms.rule,
+        risk_factors=weighed.factors,
+        outside=sorted(provenance.from_outside(weighed.provenance)),
+    )
+
+
+def _state(text: str) -> dict[str, Any]:
+    found = load(text) if text else {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,144 @@
+"""Where a person would be asked about a call: whether an approved plan allows it, and the use of a planned call."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+
+from agentapp import runs
+from agentapp.executions import Proposal
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.tools.planning import NAME
+from agentapp.toolset import Configuration
+from agentapp.transcript import StepRows
+from approvals import planned, plans, standing, step_up
+from approvals.digest import parse, sha256
+from approvals.models import Approval, PlannedCall
+from approvals.policy import Ruling
+
+PREFIX = "plan:"
+OUT_OF_TURN = "It is not what the approved plan allows next."
+PROBE = "A breaker is open, so a person decides."
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A call that would ask a person, as plans see it: what it is, and what stands before it."""
+
+    run: Run
+    configuration: Configuration
+    steps: Sequence[StepRows]
+    tool: Tool
+    text: str
+    ruling: Ruling
+    beside: Sequence[Proposal] = ()
+    """Those before it in the reply that is being looked at."""
+
+
+def is_planned(execution: ToolExecution) -> bool:
+    """Whether an approved plan was to allow this call when it was proposed."""
+    return execution.allowed_by.startswith(PREFIX)
+
+
+def allowed_by(call: PlannedCall) -> str:
+    """What lets a planned call run, as its row says it."""
+    return f"{PREFIX}{call.approval.reference}"
+
+
+def expected(wanted: Wanted) -> str:
+    """What would allow a call, as far as can be seen when it is proposed. Empty: a person is asked."""
+    call = _next(wanted)
+    if call is None or call.use_by <= runs.clock(wanted.run):
+        return ""
+    return "" if _not_now(wanted, call) else allowed_by(call)
+
+
+def use(wanted: Wanted, execution: ToolExecution, snapshot: str) -> str:
+    """Use the planned call that allows this one, looking at everything again that it rests on.
+
+    Inside the transaction in which the call begins. Returns why it is not used; an empty text when it is.
+    """
+    call = _next(wanted)
+    if call is None:
+        return OUT_OF_TURN
+    why = _not_now(wanted, call)
+    if why:
+        return why
+    if snapshot != call.snapshot_text:
+        return f"What {call.approval.reference} rested on has changed since it was approved."
+    if not plans.use(call, execution.pk):
+        return f"The time of {call.approval.reference} is over."
+    return ""
+
+
+def take_up(run: Run, execution: ToolExecution) -> None:
+    """Once a plan's proposal has its result: write down what the plan allows, in the same transaction."""
+    if execution.name != NAME or execution.approval_id is None or not execution.took_effect:
+        return
+    approval = Approval.objects.get(pk=execution.approval_id)
+    # Whoever has taken the run over since speaks in the agent's place: the plan was the agent's.
+    if set(run.takers) <= set(approval.excluded):
+        plans.take_up(approval, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+
+
+def was_planned(run: Run, tool: Tool, text: str) -> PlannedCall | None:
+    """The call of the run's plan that this one would have been, and was not made as."""
+    if not _may_plan(run):
+        return None
+    found = [call for call in plans.of_run(run.pk) if call.used_by is None and call.tool == tool.name]
+    return next((call for call in found if call.arguments_text == text), None)
+
+
+def _may_plan(run: Run) -> bool:
+    """Whether the run's agent may plan at all: of others nothing is read."""
+    return NAME in run.agent_snapshot["tools"]
+
+
+def _next(wanted: Wanted) -> PlannedCall | None:
+    """The planned call that this one is, if its turn has come: everything planned before it took effect."""
+    calls = plans.of_run(wanted.run.pk) if _may_plan(wanted.run) else []
+    if not calls:
+        return None
+    done = _done_since(calls[0].approval, wanted)
+    call = planned.next_of(calls, lambda each: (each.tool, sha256(each.arguments_text)) in done)
+    if call is None:
+        return None
+    tool = wanted.tool
+    digest = planned.call_digest(call.approval, call.position, tool.name, tool.version, parse(wanted.text))
+    return call if digest == call.action_digest else None
+
+
+def _done_since(approval: Approval, wanted: Wanted) -> set[tuple[str, str]]:
+    """The calls that took effect since a plan was proposed, and those before this one in its reply that it allows.
+
+    Of them only as many count as are in the plan: its calls differ from each other.
+    """
+    done: set[tuple[str, str]] = set()
+    since = False
+    for execution in (execution for rows in wanted.steps for execution in rows.executions):
+        if since and execution.took_effect:
+            done.add((execution.name, execution.arguments_digest))
+        since = since or execution.pk == approval.execution_id
+    beside = [each for each in wanted.beside if each.allowed_by == f"{PREFIX}{approval.reference}"]
+    return done | {(each.call.name, sha256(each.canonical_text)) for each in beside}
+
+
+def _not_now(wanted: Wanted, call: PlannedCall) -> str:
+    """Why a plan does not allow its next call as things are now, or an empty text."""
+    shown, approval = plans.shown(call), call.approval
+    if shown is None:
+        return "The plan on record is not what people approved."
+    if wanted.configuration.breakers_of(wanted.tool):
+        return PROBE
+    stricter = planned.stricter(shown, wanted.tool.effect_class, wanted.ruling)
+    if stricter:
+        return stricter
+    if not standing.deciders_still_allowed(approval):
+        return f"Somebody who approved {approval.reference} may no longer decide."
+    needed = step_up.needed(wanted.ruling.assurance, wanted.ruling.risk, wanted.tool.effect_class)
+    if not step_up.is_enough(approval.assurance_needed, needed):
+        return f"Whoever approves it shows more by now: {step_up.NEEDS[needed]}."
+    if not standing.meets(approval, wanted.ruling):
+        return f"The rules have become stricter: {wanted.ruling.reason}"
+    return ""

@@ -1,0 +1,87 @@
+"""What became of a request, told to those who were told that it waits: queues the messages that follow theirs.
+
+Only what was sent is followed. A channel that can change its messages changes each of them; elsewhere one message comes
+after the first, to whoever wants that. Sending is for `notify`, as with every other notification.
+"""
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+
+from approvals import channels, outcomes
+from approvals.clock import Now
+from approvals.manners import manners
+from approvals.models import Approval, Notification
+
+Kind = Notification.Kind
+# What says that a request waits. Other news stays true, whatever becomes of it.
+WHILE_WAITING = (Kind.WAITING, Kind.HANDED, Kind.DUE_SOON, Kind.ANSWERED, Kind.REMINDED, Kind.ESCALATED)
+
+_READ = (
+    "pk", "approval_id", "approval__state", "approval__version", "channel_id", "channel__kind", "channel__follows_up",
+    "user_id", "receipt",
+)  # fmt: skip
+
+
+def queue(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> int:
+    """Queue what follows the messages about these requests, which have just changed. Returns how many rows.
+
+    Belongs into the transaction of the change; where nothing was sent it is one query. What `actor_id` did themselves
+    is no news to them.
+    """
+    sent = Notification.objects.filter(
+        approval__in=approval_ids, state=Notification.State.SENT, kind__in=WHILE_WAITING
+    ).order_by("created_at", "pk")
+    told = list(sent.values(*_READ))
+    rows = [_following(each) for each in _followed(told, actor_id)] if told else []
+    if rows:
+        # Nobody is told of one outcome twice, whoever noticed it.
+        Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(rows)
+
+
+def catch_up(approval_id: uuid.UUID) -> int:
+    """After a message was sent: queue what follows it, if the request was decided while it was on its way.
+
+    Whoever decides holds the lock on the row until they have looked what was sent, so that one of the two sees the
+    other.
+    """
+    with transaction.atomic():
+        approval = Approval.objects.select_for_update().only("state").get(pk=approval_id)
+        return queue([approval_id]) if approval.state not in Approval.UNDECIDED else 0
+
+
+def _followed(told: list[dict[str, Any]], actor_id: int | None) -> list[dict[str, Any]]:
+    """Of the messages that were sent, those that another one follows."""
+    wanting = {each["user_id"] for each in told if each["user_id"] is not None and not is_edited(each)} - {actor_id}
+    known = manners(wanting) if wanting else {}
+    found, threads = [], set()
+    for each in told:
+        user_id, thread = each["user_id"], (each["approval_id"], each["channel_id"], each["user_id"])
+        if is_edited(each):
+            found.append(each)
+        elif thread not in threads:
+            threads.add(thread)
+            wanted = known[user_id].follow_ups if user_id in known else user_id is None and each["channel__follows_up"]
+            found += [each] if wanted else []
+    return found
+
+
+def is_edited(told: dict[str, Any]) -> bool:
+    """Whether a message that was sent is changed itself."""
+    return bool(told["receipt"]) and channels.edits(told["channel__kind"])
+
+
+def _following(told: dict[str, Any]) -> Notification:
+    return Notification(
+        approval_id=told["approval_id"],
+        channel_id=told["channel_id"],
+        user_id=told["user_id"],
+        kind=Kind.FOLLOWED,
+        follows_id=told["pk"],
+        outcome=outcomes.outcome_of(told["approval__state"]),
+        version=told["approval__version"],
+        created_at=Now(),
+    )

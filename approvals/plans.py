@@ -1,0 +1,104 @@
+"""The only writer of PlannedCall: what approved plans allow, what was made of it, and what was ended.
+
+The caller is inside `ledger.transaction()` and holds the lock on the run's row.
+"""
+
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db.models import QuerySet
+
+from approvals import ledger, planned, standing
+from approvals.clock import Now
+from approvals.digest import storable
+from approvals.models import Approval, ApprovalKind, PlannedCall
+from approvals.planned import ShownCall
+
+MAX_REASON = 500
+REPLACED = "A newer plan of this run was approved."
+
+
+def of_run(run_id: uuid.UUID) -> list[PlannedCall]:
+    """The calls of the plan that was approved last in a run, in their order, each with the plan's request."""
+    found = list(PlannedCall.objects.filter(run_id=run_id).select_related("approval").order_by("approval", "position"))
+    return [call for call in found if call.approval_id == found[-1].approval_id]
+
+
+def left_of(run_ids: Sequence[uuid.UUID]) -> QuerySet[PlannedCall]:
+    """What may still be made of the plans of some runs, as far as nobody has ended it."""
+    return PlannedCall.objects.filter(run_id__in=run_ids, used_at__isnull=True, ended_at__isnull=True)
+
+
+def take_up(approval: Approval, within: timedelta) -> list[PlannedCall]:
+    """Write down what an approved plan allows, when its proposal has run. It takes the place of an earlier plan.
+
+    None: the request is no plan, was not used, or is not what people approved.
+    """
+    if approval.kind != ApprovalKind.PLAN or approval.state != Approval.State.USED or not standing.is_bound(approval):
+        return []
+    end([approval.run_id], REPLACED)
+    made = [
+        PlannedCall(
+            approval=approval,
+            run_id=approval.run_id,
+            position=position,
+            tool=call.tool,
+            tool_version=call.tool_version,
+            effect_class=call.effect_class,
+            arguments_text=call.arguments_text,
+            action_digest=planned.call_digest(approval, position, call.tool, call.tool_version, call.arguments),
+            snapshot_text=call.snapshot_text,
+            use_by=Now() + within,
+        )
+        for position, call in enumerate(planned.calls_in(approval.plan_text), start=1)
+    ]
+    PlannedCall.objects.bulk_create(made)
+    data = {"approval": str(approval.pk), "calls": [[call.tool, call.action_digest] for call in made]}
+    ledger.record(ledger.run_chain(approval.run_id), "plan.taken_up", data)
+    return made
+
+
+def shown(call: PlannedCall) -> ShownCall | None:
+    """A planned call as people were shown it. None: the request on record is not what they approved, or not of it."""
+    calls = planned.calls_in(call.approval.plan_text)
+    if not standing.is_bound(call.approval) or not 1 <= call.position <= len(calls):
+        return None
+    found = calls[call.position - 1]
+    digest = planned.call_digest(call.approval, call.position, found.tool, found.tool_version, found.arguments)
+    return found if digest == call.action_digest else None
+
+
+def use(call: PlannedCall, execution_id: uuid.UUID) -> bool:
+    """Use a planned call for the one it allows, in the transaction in which that begins.
+
+    False: it was used, ended, or its time is over.
+    """
+    changed = left_of([call.run_id]).filter(pk=call.pk, use_by__gt=Now()).update(used_by=execution_id, used_at=Now())
+    if changed:
+        data = {"approval": str(call.approval_id), "position": call.position, "execution": str(execution_id)}
+        ledger.record(ledger.run_chain(call.run_id), "plan.used", {**data, "action_digest": call.action_digest})
+    return bool(changed)
+
+
+def end(run_ids: Sequence[uuid.UUID], why: str, actor: str = ledger.SYSTEM) -> int:
+    """End what is left of the plans of some runs. Returns how many calls that were."""
+    return _end(left_of(run_ids), why, actor)
+
+
+def end_one(approval: Approval, why: str, actor: str) -> int:
+    """End what is left of one plan. Returns how many calls that were; none: it had been used up or ended before."""
+    return _end(left_of([approval.run_id]).filter(approval=approval), why, actor)
+
+
+def _end(calls: QuerySet[PlannedCall], why: str, actor: str) -> int:
+    left = list(calls.values_list("pk", "run_id", "approval_id", "position"))
+    if not left:
+        return 0
+    reason = storable(why)[:MAX_REASON]
+    PlannedCall.objects.filter(pk__in=[pk for pk, *_ in left]).update(ended_at=Now(), ended_why=reason)
+    for approval_id, run_id in dict.fromkeys((approval_id, run_id) for _, run_id, approval_id, _ in left):
+        positions = [position for _, _, of, position in left if of == approval_id]
+        data = {"approval": str(approval_id), "positions": sorted(positions), "why": reason}
+        ledger.record(ledger.run_chain(run_id), "plan.ended", data, actor)
+    return len(left)

@@ -1,0 +1,161 @@
+"""The only writer of Roundup: one mail about all that waits for somebody's team, for those who want it so.
+
+Their rows stay queued, without an attempt, until it is due. A roundup is claimed for as long as a worker needs, and
+its period is used up when it was sent: a worker that dies leaves it for the next. What is of high risk is not held.
+"""
+
+import logging
+import uuid
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import F, Min, Q, QuerySet
+
+from approvals import follow_ups, mail, sending
+from approvals.channels.base import ChannelError
+from approvals.clock import Now
+from approvals.manners import AT_ONCE, Manners, last_due, manners, quiet_until
+from approvals.models import Approval, Notification, Risk, Roundup
+from approvals.standing import may_decide
+
+logger = logging.getLogger(__name__)
+
+State = Notification.State
+_HELD_RISKS = (Risk.LOW, Risk.MEDIUM)
+# No worker needs longer for one. After a failure the next attempt is due then.
+_TAKES = timedelta(minutes=10)
+ATTEMPTS = 6
+# So many a mail has in words, of so many that are looked at; the inbox has the others.
+LISTED, _LOOKED_AT = 50, 200
+_NOT_THEIRS = "Not sent: they may not decide about it any more."
+
+
+def wanted_by(known: Mapping[int, Manners]) -> list[int]:
+    """Of these people, those who want mail about what waits together."""
+    return [user_id for user_id, one in known.items() if one.rhythm != AT_ONCE]
+
+
+def rows_of(user_ids: Collection[int]) -> QuerySet[Notification]:
+    """What is held for these people until their roundup is due."""
+    return Notification.objects.filter(
+        state=State.QUEUED,
+        kind=Notification.Kind.WAITING,
+        channel__isnull=True,
+        user__in=user_ids,
+        approval__risk__in=_HELD_RISKS,
+    )
+
+
+def due_people(limit: int) -> list[int]:
+    """Those whose roundup is due, by the database's clock."""
+    queued = Notification.objects.filter(
+        state=State.QUEUED, kind=Notification.Kind.WAITING, channel__isnull=True, user__isnull=False
+    )
+    users = [user_id for user_id in queued.values_list("user_id", flat=True).order_by().distinct() if user_id]
+    known = manners(users) if users else {}
+    together = wanted_by(known)
+    if not together:
+        return []
+    held = rows_of(together).order_by("user").values("user").annotate(first=Min("created_at"), now=Now())
+    done = dict(Roundup.objects.filter(user__in=together).values_list("user_id", "period"))
+    found = held.values_list("user", "first", "now")
+    return [
+        user_id
+        for user_id, first, now in found
+        if user_id is not None and _is_due(known[user_id], first, now, done.get(user_id))
+    ][:limit]
+
+
+def send(user_id: int) -> bool:
+    """Send a person's roundup, if it is due and nobody else is at it. False: it is not, or there was nothing to say."""
+    one = manners([user_id])[user_id]
+    Roundup.objects.bulk_create([Roundup(user_id=user_id)], ignore_conflicts=True)
+    now: datetime = Roundup.objects.annotate(now=Now()).values_list("now", flat=True).get(user=user_id)
+    period = last_due(one, now)
+    if period is None or quiet_until(one, now) or not rows_of([user_id]).filter(created_at__lte=period).exists():
+        return False
+    if not _unsent(user_id, period).filter(_free()).update(sending_until=Now() + _TAKES):
+        return False
+    rows = list(rows_of([user_id]).select_related("approval", "user").order_by("approval__expires_at")[:_LOOKED_AT])
+    return _send(user_id, rows, period)
+
+
+def _is_due(one: Manners, created_at: datetime, now: datetime, done: datetime | None) -> bool:
+    period = last_due(one, now)
+    waits = period is not None and created_at <= period and (done is None or done < period)
+    return waits and not quiet_until(one, now)
+
+
+def _unsent(user_id: int, period: datetime) -> QuerySet[Roundup]:
+    return Roundup.objects.filter(Q(period__isnull=True) | Q(period__lt=period), user=user_id)
+
+
+def _free() -> Q:
+    return Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
+
+
+def _send(user_id: int, rows: list[Notification], period: datetime) -> bool:
+    waiting: dict[User, list[Notification]] = {}
+    ended: dict[str, list[uuid.UUID]] = {sending.OVER: [], _NOT_THEIRS: []}
+    for row in rows:
+        assert row.user is not None
+        reader = sending.reader_of(row.user, row.approval)
+        if row.approval.state not in Approval.UNDECIDED:
+            ended[sending.OVER].append(row.pk)
+        elif not reader.is_active or not reader.email or may_decide(reader, row.approval) is not None:
+            ended[_NOT_THEIRS].append(row.pk)
+        else:
+            waiting.setdefault(reader, []).append(row)
+    sent: dict[str, list[Notification]] = {}
+    for reader, theirs in waiting.items():
+        try:
+            sent[_mail(reader, theirs, period, len(ended[sending.OVER]))] = theirs
+        except ChannelError as error:
+            logger.warning("The roundup of user %s failed: %s", user_id, error)
+            _failed(theirs, str(error))
+            return False
+    if not _finish(user_id, period, sent, ended):
+        return False
+    for row in [row for theirs in sent.values() for row in theirs]:
+        follow_ups.catch_up(row.approval_id)
+    return bool(sent)
+
+
+def _mail(reader: User, rows: list[Notification], period: datetime, decided: int) -> str:
+    one = manners([reader.pk])[reader.pk]
+    user = rows[0].user
+    context = {
+        "items": [{"approval": row.approval, "link": mail.link_to(row.approval)} for row in rows[:LISTED]],
+        "number": len(rows),
+        "more": max(len(rows) - LISTED, 0),
+        "decided": decided,
+        "shows": one.shows_arguments,
+        "instead_of": user if reader != user else None,
+        "link": mail.inbox(),
+    }
+    thread = mail.Thread(mail.own_id(f"roundup-{rows[0].user_id}-{reader.pk}-{period:%Y%m%d%H%M}"))
+    return mail.send("roundup", context, [reader.email], thread=thread)
+
+
+def _finish(
+    user_id: int, period: datetime, sent: dict[str, list[Notification]], ended: dict[str, list[uuid.UUID]]
+) -> bool:
+    """Use the period up, and say of each row what became of it. False: somebody else has."""
+    with transaction.atomic():
+        if not _unsent(user_id, period).update(period=period, sending_until=None):
+            return False
+        for receipt, rows in sent.items():
+            queued = Notification.objects.filter(pk__in=[row.pk for row in rows], state=State.QUEUED)
+            queued.update(state=State.SENT, receipt=receipt, error="", sent_at=Now(), attempts=F("attempts") + 1)
+        for why, keys in ended.items():
+            Notification.objects.filter(pk__in=keys, state=State.QUEUED).update(state=State.FAILED, error=why)
+    return True
+
+
+def _failed(rows: list[Notification], error: str) -> None:
+    """Count an attempt for what was to be sent. The claim stays until its time is over, and then it is tried again."""
+    mine = Notification.objects.filter(pk__in=[row.pk for row in rows], state=State.QUEUED)
+    mine.update(attempts=F("attempts") + 1, error=error[:500])
+    mine.filter(attempts__gte=ATTEMPTS).update(state=State.FAILED)

@@ -1,0 +1,205 @@
+"""One notification on its way: what it says, to whom, and whether it is still for them. Each raises ChannelError."""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.dateformat import format as written
+
+from approvals import absences, channels, entitlement, mail, outcomes
+from approvals.channels.base import ChannelError, Message
+from approvals.follow_ups import WHILE_WAITING
+from approvals.manners import Manners, manners
+from approvals.models import Approval, Channel, Notification
+from approvals.standing import Refusal, Right, may_decide, right_of
+
+Kind = Notification.Kind
+OVER = "Not sent: the request no longer waits."
+# The templates of a title and of what stands below it.
+type Words = tuple[str, str]
+CHANNEL: Words = ("chat_subject", "chat")
+PERSON: Words = ("person_subject", "person_chat")
+BECAME: Words = ("became_subject", "became_chat")
+
+
+def send(notification: Notification) -> str:
+    """Send it, or change the message that it follows. Returns by what name it is known where it went."""
+    if notification.channel is not None and not notification.channel.active:
+        raise _not_sent("the channel is switched off.")
+    if notification.follows is None:
+        over_channel = notification.user is None
+        return to_channel(notification) if over_channel else to_person(notification)
+    return _change(notification) if _is_edited(notification) else _come_after(notification)
+
+
+def to_channel(notification: Notification) -> str:
+    """Tell a channel that a request waits."""
+    if notification.approval.state not in Approval.UNDECIDED:
+        raise ChannelError(OVER, permanent=True)
+    assert notification.channel is not None
+    return channels.open_channel(notification.channel).send(message_of(notification))
+
+
+def to_person(notification: Notification) -> str:
+    """Tell one person, or who stands in for them."""
+    approval, user = notification.approval, notification.user
+    assert user is not None
+    if notification.kind in WHILE_WAITING and approval.state not in Approval.UNDECIDED:
+        raise ChannelError(OVER, permanent=True)
+    mention = notification.kind == Kind.MENTIONED
+    # A mention is meant for this person, whoever looks after their queue.
+    reader = user if mention else reader_of(user, approval, notification.channel)
+    right = right_of(reader, approval) if notification.kind in WHILE_WAITING else Right()
+    if isinstance(right, Refusal):
+        raise ChannelError(f"Not sent to {reader.get_username()}: {right.message}", permanent=True)
+    if mention:
+        _needs_sight(reader, approval)
+    one = _reachable(reader, notification.channel)
+    context = _context(notification, one) | {
+        "instead_of": user if reader != user else None,
+        "lender": right.lender,
+        "comment": notification.comment,
+    }
+    if notification.channel is None:
+        return mail.send("person", context, [reader.email], thread=mail.Thread(mail.own_id(notification.pk)))
+    message = _message(notification, PERSON, context, to=one.chat_name)
+    return channels.open_channel(notification.channel).send(message)
+
+
+def message_of(notification: Notification) -> Message:
+    """What a channel says of a request that waits."""
+    return _message(notification, CHANNEL, _context(notification, Manners()))
+
+
+def reader_of(user: User, approval: Approval, channel: Channel | None = None) -> User:
+    """The person themself, or while they are away their deputy, if that one may decide about it and can be reached."""
+    deputy = absences.standing_in([user.pk]).get(user.pk)
+    if deputy is None or may_decide(deputy, approval) is not None:
+        return user
+    return deputy if channel is None or _manners_of(deputy).chat_name else user
+
+
+def send_test(user: User) -> None:
+    """Mail somebody that mail reaches them."""
+    mail.send("test", {"person": user}, [user.email])
+
+
+def send_chat_test(user: User, channel: Channel) -> None:
+    """Tell somebody over the channel for single people that it reaches them."""
+    title = mail.line("test_subject", {"workspace": settings.WORKSPACE_NAME, "way": "chat"})
+    body = render_to_string("notifications/test.txt", {"person": user, "way": "Chat"}).strip()
+    to = _reachable(user, channel).chat_name
+    link = f"{settings.BASE_URL}/settings/notifications/"
+    message = Message(Notification(), title, body, link, to=to)
+    channels.open_channel(channel).send(message)
+
+
+def _change(notification: Notification) -> str:
+    """Let the message say what became of its request, as it is by now."""
+    approval, followed, channel = notification.approval, notification.follows, notification.channel
+    assert followed is not None
+    assert channel is not None
+    if notification.user is None:
+        context, words = _context(notification, Manners()), CHANNEL
+    else:
+        reader = reader_of(notification.user, approval, channel)
+        _needs_sight(reader, approval)
+        context, words = _context(followed, _manners_of(reader)), PERSON
+    became = outcomes.of(approval, notification.created_at)
+    message = _message(notification, words, context, became=_said(became), over=became.over)
+    channels.open_channel(channel).edit(message, followed.receipt)
+    # Whoever changed it at the same time may have been first with what is newer.
+    if Approval.objects.only("version").get(pk=approval.pk).version != approval.version:
+        raise ChannelError("The request has changed again, and so will its message.")
+    return followed.receipt
+
+
+def _come_after(notification: Notification) -> str:
+    """Say in a message of its own what became of a request, where its readers do not know it yet."""
+    approval, followed = notification.approval, notification.follows
+    assert followed is not None
+    became = outcomes.of(approval, notification.created_at)
+    thread = Notification.objects.filter(
+        kind=Kind.FOLLOWED, approval=approval, channel=notification.channel_id, user=notification.user_id
+    ).order_by("-version")
+    newer = thread.filter(version__gt=notification.version).exists()
+    if newer or became.outcome != notification.outcome:
+        raise _not_sent("the request has changed since.")
+    told = thread.filter(state=Notification.State.SENT).values_list("outcome", flat=True).first()
+    if became.outcome == (told or Approval.State.PENDING):
+        raise _not_sent("what there is to say was said.")
+    more: dict[str, Any] = {
+        "became": _said(became),
+        "over": became.over,
+        "answers": followed.receipt or mail.own_id(followed.pk),
+    }
+    if notification.user is None:
+        assert notification.channel is not None
+        message = _message(notification, BECAME, _context(notification, Manners()), **more)
+        return channels.open_channel(notification.channel).send(message)
+    reader = reader_of(notification.user, approval, notification.channel)
+    if reader.pk in outcomes.deciders(approval):
+        raise _not_sent("what somebody decided is no news to them.")
+    _needs_sight(reader, approval)
+    one = _reachable(reader, notification.channel)
+    context = _context(followed, one) | {"became": more["became"], "title": approval.title}
+    if notification.channel is not None:
+        message = _message(notification, BECAME, context, to=one.chat_name, **more)
+        return channels.open_channel(notification.channel).send(message)
+    own = mail.Thread(mail.own_id(notification.pk), more["answers"], "person")
+    return mail.send("became", context, [reader.email], thread=own)
+
+
+def _message(notification: Notification, words: Words, context: dict[str, Any], **more: Any) -> Message:
+    body = render_to_string(f"notifications/{words[1]}.txt", context).strip()
+    return Message(notification, mail.line(words[0], context), body, context["link"], **more)
+
+
+def _context(notification: Notification, one: Manners) -> dict[str, Any]:
+    approval = notification.approval
+    return {
+        "workspace": settings.WORKSPACE_NAME,
+        "approval": approval,
+        "kind": notification.kind,
+        "shows": one.shows_arguments,
+        "title": approval.shown_title,
+        "link": mail.link_to(approval),
+    }
+
+
+def _said(became: outcomes.Became) -> str:
+    at = f", {written(timezone.localtime(became.at), 'Y-m-d H:i e')}" if became.at else ""
+    return f"{became.words}{at}"
+
+
+def _is_edited(notification: Notification) -> bool:
+    channel, followed = notification.channel, notification.follows
+    return channel is not None and followed is not None and bool(followed.receipt) and channels.edits(channel.kind)
+
+
+def _reachable(reader: User, channel: Channel | None) -> Manners:
+    """How somebody wants to be told. Raises ChannelError when they cannot be reached."""
+    one = _manners_of(reader)
+    if not reader.is_active or (channel is None and not reader.email):
+        raise _not_sent(f"{reader.get_username()} is switched off or has no address.")
+    if channel is not None and not channel.personal:
+        raise _not_sent("the channel is not for single people any more.")
+    if channel is not None and not one.chat_name:
+        raise _not_sent(f"{reader.get_username()} has not said what their name is there.")
+    return one
+
+
+def _needs_sight(reader: User, approval: Approval) -> None:
+    if not entitlement.visible(reader).filter(pk=approval.pk).exists():
+        raise _not_sent(f"{reader.get_username()} may not see the request any more.")
+
+
+def _manners_of(user: User) -> Manners:
+    return manners([user.pk]).get(user.pk, Manners())
+
+
+def _not_sent(why: str) -> ChannelError:
+    """The reason to send it is gone, which is nobody's fault."""
+    return ChannelError(f"Not sent: {why}", permanent=True)

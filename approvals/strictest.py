@@ -1,0 +1,55 @@
+"""Several rulings as one request: what asks for the most decides. Pure: it reads no row and writes none."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from approvals import step_up
+from approvals.models import DecisionType, Rule, Verdict
+from approvals.policy import RISK_ORDER, Ruling
+
+APART = "The calls are decided by different people, so no one of them can decide the plan. Plan them apart."
+# A list is approved or rejected as it stands.
+AS_A_WHOLE = (str(DecisionType.APPROVE), str(DecisionType.REJECT))
+
+
+def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
+    """The ruling on a plan: what the rules say of planning, and of every call. People are asked in any case.
+
+    What one ruling forbids, the whole is. Thresholds do not add up over calls; who plans leaves such calls out.
+    """
+    every = [own, *calls]
+    denied = next((one for one in every if one.verdict == Verdict.DENY), None)
+    if denied is not None:
+        return denied
+    first = max(calls, key=lambda one: RISK_ORDER.index(one.risk), default=own)
+    named = [one.groups for one in every if one.groups]
+    shared = tuple(pk for pk in named[0] if all(pk in groups for groups in named)) if named else ()
+    if named and not shared:
+        return replace(first, verdict=Verdict.DENY, reason=APART)
+    asking = [one for one in every if one.allowed_decisions]
+    allowed = tuple(d for d in AS_A_WHOLE if all(d in one.allowed_decisions for one in asking))
+    stops = any(one.on_expiry == Rule.OnExpiry.STOP for one in every)
+    same_steps = all(one.escalation == first.escalation for one in calls)
+    return Ruling(
+        verdict=Verdict.ASK,
+        reason=first.reason,
+        rule=first.rule,
+        risk=max((one.risk for one in every), key=RISK_ORDER.index),
+        groups=shared,
+        approvals_needed=max(one.approvals_needed for one in every),
+        starter_excluded=any(one.starter_excluded for one in every),
+        expires_seconds=min((one.expires_seconds for one in every if one.expires_seconds), default=None),
+        on_expiry=Rule.OnExpiry.STOP if stops else Rule.OnExpiry.REJECT,
+        allowed_decisions=allowed or (str(DecisionType.REJECT),),
+        hold_seconds=max((one.hold_seconds for one in every if one.hold_seconds is not None), default=None),
+        # A step lets more people decide: only where it would for every call.
+        escalation=first.escalation if same_steps else (),
+        target_seconds=min((one.target_seconds for one in every if one.target_seconds), default=None),
+        business_hours=all(one.business_hours for one in every),
+        condition=first.condition,
+        values=first.values,
+        customer=any(one.customer for one in every),
+        terms=next((one.terms for one in every if one.terms), ()),
+        about=next((one.about for one in every if one.terms), {}),
+        assurance=step_up.strictest(one.assurance for one in every),
+    )
