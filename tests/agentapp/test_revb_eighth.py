@@ -1,10 +1,14 @@
 """Review: a grant and what another agent handed on; health of an endpoint that is off on purpose."""
 
 import pytest
-from django.utils import timezone
 
 from agentapp import health
 from agentapp.models import WebhookEndpoint, WebhookProgress
+from agentapp.models.webhooks import WEBHOOK_EVENTS
+from django.utils import timezone
+from approvals.models import Approval, Rule
+from tests.clerk_tools import effects_of
+from tests.conftest import call, calls, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

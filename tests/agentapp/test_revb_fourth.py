@@ -1,12 +1,15 @@
 """Review: a rejection that has not been told yet, and a contract that changes; what the batch decides."""
 
+import json
+from typing import Any
+
 import pytest
 
-from agentapp import contracts
-from agentapp.models import Tool
+from agentapp import actions, contracts, runs
+from agentapp.models import Run, Tool, ToolExecution
 from approvals.models import Approval, Rule
 from tests.clerk_tools import effects_of
-from tests.conftest import call, calls, says
+from tests.conftest import call, calls, make_user, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,13 +1,18 @@
 """What governance promises and does not keep: each test fails on what is."""
 
+import threading
+from decimal import Decimal
+
 import pytest
+from django.db import connection
 from django.urls import reverse
 
-from agentapp.tools.base import tool
-from approvals import ledger, policy
-from approvals.models import Approval, Rule
+from agentapp.models import Tool
+from agentapp.tools.base import ToolContext, tool
+from approvals import granted, grants, ledger, policy
+from approvals.models import Approval, GrantLimit, Rule
 from tests.conftest import call, calls, says
-from tests.grants import a_grant, let_grant
+from tests.grants import a_grant, grant_from, let_grant
 
 
 @pytest.fixture
@@ -133,12 +138,12 @@ class TestAskingAgain:
 class TestTheNameOfAnAgent:
     def test_that_a_grant_or_a_rule_knows_is_kept(self, clerk, dana):
         """As that of a group is: the rules for it would be for nobody, and whoever takes the name takes its grants."""
-        from django.contrib.admin import site
         from django.forms.models import model_to_dict
-        from django.test import RequestFactory
 
         from agentapp.admin.agents import AgentAdmin
         from agentapp.models import Agent
+        from django.contrib.admin import site
+        from django.test import RequestFactory
 
         a_grant(clerk, dana)
         Rule.objects.create(name="never", agent="clerk", tool="label", verdict="deny")

@@ -15,6 +15,7 @@ from approvals.models import Rule, RuleVersion
 def test_what_was_in_force_before_versions_were_kept_is_kept_as_it_was(client, roles, django_user_model):
     """The first edit in the admin of a rule without a version writes down, as in force, what was typed."""
     from django.contrib.auth.models import User
+    from django.urls import reverse
 
     admin = User.objects.create_superuser("root", password="x")
     rule = Rule.objects.create(name="pays", tool="", verdict="ask", approvals_needed=2, description="As it was.")

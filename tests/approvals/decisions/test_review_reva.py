@@ -4,8 +4,9 @@ import pytest
 from django.contrib.auth.models import Group
 
 from approvals import standing
+from approvals.models import Approval
 from tests.conftest import make_user
-from tests.rows import a_request, read, take
+from tests.rows import a_request, decide, a_verdict, read, take
 
 pytestmark = pytest.mark.django_db
 
