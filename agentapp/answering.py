@@ -7,6 +7,7 @@ that dies in the middle leaves the question open; the next one asks again.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -29,8 +30,8 @@ from agentapp.secrecy import secrets_of
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from approvals import decisions, ledger, questions
-from approvals.digest import sha256, storable
-from approvals.masking import blotted
+from approvals.digest import canonical, parse, sha256, storable
+from approvals.masking import blotted, masked_beside
 from approvals.models import Approval, Question
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,15 @@ def answer_people(state: RunState) -> float | None:
             _give_up(state, question, f"asking failed ({type(error).__name__})")
         else:
             _keep(state, waiting[question.approval_id], question, reply)
+        _look_again(waiting.values())
     return None
+
+
+def _look_again(waiting: Iterable[ToolExecution]) -> None:
+    """Models take their time: meanwhile a request may have expired, and people be asked again about its call."""
+    calls = {execution.pk: execution for execution in waiting}
+    for pk in ToolExecution.objects.filter(pk__in=calls, approval=None).values_list("pk", flat=True):
+        calls[pk].refresh_from_db()
 
 
 def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply:
@@ -82,7 +91,8 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
     breach = budgets.breach(run, budgets.next_step_cost(state.steps), runs.clock(run).date())
     if breach is not None:
         raise ModelError(f"the run may not pay for an answer: {breach.signal.message}", code="budget")
-    asked = ASKED.format(tool=execution.name, arguments=execution.arguments_text, question=question.text)
+    arguments = _waiting_arguments(execution, Approval.objects.get(pk=question.approval_id))
+    asked = ASKED.format(tool=execution.name, arguments=arguments, question=question.text)
     request = StepRequest(
         run_id=str(run.pk),
         step=len(state.earlier.kept) + run.step_count,
@@ -94,6 +104,15 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
     )
     reply = in_words(driver_of(state), DriveRuntime(state), request)
     return replace(reply, text=blotted(reply.text, secrets_of(execution)))
+
+
+def _waiting_arguments(execution: ToolExecution, approval: Approval) -> str:
+    """The arguments people are asked about. The model knows the secrets it proposed, and none that a person put in."""
+    if not approval.is_edited and approval.editor_id is None:
+        return approval.arguments_text
+    fields = execution.tool.secret_fields if execution.tool else []
+    waits = parse(approval.final_arguments_text or approval.arguments_text)
+    return canonical(masked_beside(waits, parse(execution.arguments_text or "{}"), fields, same=None))
 
 
 def _keep(state: RunState, execution: ToolExecution, question: Question, reply: Reply) -> None:
@@ -133,7 +152,9 @@ def _proposed_instead(state: RunState, execution: ToolExecution, reply: Reply) -
         return "", ""
     state.refresh_configuration()
     text, why_not = judge_again(state.situation, call, execution)
-    approval = Approval.objects.get(execution=execution)
+    approval = Approval.objects.filter(execution=execution).first()
+    if approval is None:  # it expired meanwhile, and people are asked again
+        return "", ""
     if text and text == (approval.final_arguments_text or approval.arguments_text):
         return "", ""
     if text and state.hooks.at("before_tool_use"):

@@ -12,6 +12,7 @@ from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.arguments import effective
 from approvals.digest import MalformedJSON, parse
+from approvals.masking import masked
 
 # For a call of no known tool; else the tool's row says how much is shown.
 DEFAULT_SHOWN_KB = 16
@@ -131,10 +132,17 @@ def _change_note(execution: ToolExecution) -> str:
     changed = changes(execution)
     if not changed:
         return ""
-    listed = "; ".join(f"{name} from {_plain(was)} to {_plain(now)}" for name, was, now in changed)
+    secret = execution.tool.secret_fields if execution.tool else []
+    listed = "; ".join(_change(name, was, now, secret) for name, was, now in changed)
     if execution.by_agent:
         return f"You changed the call when a person asked about it: {listed}. What you proposed first did not run."
     return f"A person changed the call before it ran: {listed}. What you proposed did not run; do not repeat it."
+
+
+def _change(name: str, was: Any, now: Any, secret: list[Any]) -> str:
+    """What a person typed into a secret argument is not for the model either."""
+    before, after = masked({name: was}, secret)[name], masked({name: now}, secret)[name]
+    return f"{name}, which is secret" if before == after else f"{name} from {_plain(before)} to {_plain(after)}"
 
 
 def _value(execution: ToolExecution) -> str:

@@ -12,7 +12,7 @@ from django.db import transaction
 from agentapp import runs, tasks
 from agentapp.models import Run
 from agentapp.refused import Refused
-from approvals import decisions, ledger, standing
+from approvals import comments, decisions, ledger, standing
 from approvals.digest import parse, storable
 from approvals.models import Approval, Question
 
@@ -24,7 +24,8 @@ def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
         raise Refused("not_found", "There is no such request.")
     with ledger.transaction():
         run = runs.lock(approval.run_id)
-        asked = decisions.ask(approval_id, user, storable(text), timedelta(seconds=settings.QUESTION_SECONDS))
+        words = comments.without_secrets(approval, storable(text))
+        asked = decisions.ask(approval_id, user, words, timedelta(seconds=settings.QUESTION_SECONDS))
         if isinstance(asked, Question) and run is not None:
             runs.wake(run, runs.clock(run))
             transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
@@ -46,7 +47,7 @@ def answer_question(question_id: uuid.UUID, text: str, user: User) -> Question:
         raise Refused("message_required", "Write the answer.", "text")
     with ledger.transaction():
         runs.lock(run.pk)
-        answered = decisions.answer(question_id, storable(text), user)
+        answered = decisions.answer(question_id, comments.without_secrets(question.approval, storable(text)), user)
     if not answered:
         raise Refused("already_answered", "This has been answered already.")
     question.refresh_from_db()

@@ -13,6 +13,7 @@ from agentapp import planning, previews
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
+from agentapp.secrecy import result_shown
 from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
@@ -31,6 +32,37 @@ MAX_EVIDENCE_CHARS = 4000
 MAX_EXPLANATION_CHARS = 8000
 SNAPSHOT_SECONDS = 5
 CRITICAL_HOLD_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a card says of a call in words."""
+
+    title: str
+    sentence: list[dict[str, Any]]
+    effects: list[dict[str, Any]]
+    button: str
+
+
+def words_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any]) -> Words:
+    """The words of a request whose call would run with these arguments. For changed ones they are made anew, as long
+    as the tool is the one that people were asked about.
+    """
+    edited = canonical(arguments) != canonical(parse(approval.arguments_text))
+    if not edited or tool is None or tool.version != approval.tool_version:
+        title = approval.shown_title if edited else approval.title
+        return Words(title, approval.sentence, approval.effects, approval.button)
+    snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
+    return _words(tool, masked(arguments, approval.secret_fields), snapshot)
+
+
+def _words(tool: Tool, shown: dict[str, Any], snapshot: dict[str, Any]) -> Words:
+    return Words(
+        sentences.title(tool, shown, snapshot),
+        sentences.sentence(tool, shown, snapshot),
+        sentences.effects(tool, shown, snapshot),
+        sentences.button(tool, shown, snapshot),
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +119,7 @@ def build(
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(tool, arguments)
     snapshot = parse(snapshot_text) if snapshot_text else {}
-    shown = masked(arguments, tool.secret_fields)
+    words = _words(tool, masked(arguments, tool.secret_fields), snapshot)
     return Card(
         run_id=run.pk,
         execution_id=execution.pk,
@@ -98,10 +130,10 @@ def build(
         tool_version=tool.version,
         effect_class=tool.effect_class,
         arguments_text=asked.text,
-        title=sentences.title(tool, shown, snapshot),
-        sentence=sentences.sentence(tool, shown, snapshot),
-        effects=sentences.effects(tool, shown, snapshot),
-        button=sentences.button(tool, shown, snapshot),
+        title=words.title,
+        sentence=words.sentence,
+        effects=words.effects,
+        button=words.button,
         locked_fields=list(tool.locked_fields),
         secret_fields=list(tool.secret_fields),
         evidence=evidence(run, steps, execution),
@@ -218,7 +250,7 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
         if execution.state == ToolExecution.State.FINISHED and execution.result_status == "ok"
     ]
     for execution in answered[-MAX_EVIDENCE:]:
-        value = json.loads(execution.result_text) if execution.result_text else None
+        value = result_shown(execution)
         body = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         items.append(
             {

@@ -11,7 +11,7 @@ from agentapp.read_only import TriedToWrite, reading
 from agentapp.tools import base
 from agentapp.tools.sources import implementation_of
 from approvals.digest import canonical, load, storable_json
-from approvals.masking import blotted, secret_texts
+from approvals.masking import blotted_within, secret_texts
 
 PREVIEW_SECONDS = 5
 MAX_LINES = 40
@@ -72,7 +72,7 @@ def is_as_predicted(comparison: dict[str, Any]) -> bool:
 
 
 def look(implementation: base.Tool, function: Any, arguments: dict[str, Any], **more: Any) -> Any:
-    """What a function beside the tool says, in a thread of its own, with a database that takes no change."""
+    """What a function beside the tool says, in a thread of its own, with a connection that takes no change."""
     return within(PREVIEW_SECONDS, _reading, implementation, function, arguments, more)
 
 
@@ -126,9 +126,9 @@ def _outcome(found: Any, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any
 
 
 def _shown(value: Any, secrets: set[str]) -> Any:
-    if not isinstance(value, str):
-        return storable_json(value)
-    text = blotted(str(storable_json(value)), secrets)
+    text = blotted_within(storable_json(value), secrets)
+    if not isinstance(text, str):
+        return text
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 

@@ -63,7 +63,8 @@ class Situation:
     def sources(self) -> provenance.Sources:
         """What the model had been told when it proposed these calls: nothing of the step that they belong to."""
         steps = [rows for rows in self.steps if not rows.open]
-        return provenance.sources_of(past_of(self.run, steps, self.earlier))
+        past = past_of(self.run, steps, self.earlier)
+        return provenance.sources_of(replace(past, handed=provenance.handed_to(self.run)))
 
 
 def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> provenance.Past:

@@ -1,4 +1,7 @@
-"""Let code look at the database and change nothing there, whatever it tries."""
+"""Let code look at the database, and notice where it would change something there.
+
+It keeps honest code from writing by mistake. It is no prison: code of this process can open a connection of its own.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +13,11 @@ _PG_READ_ONLY = "25006"
 
 
 class TriedToWrite(Exception):
-    """Code that may only look has tried to change something. Nothing was changed."""
+    """Code that may only look has tried to change something, which the database has refused."""
 
 
 def reading[T](function: Callable[..., T], *args: Any, seconds: float = 0, **more: Any) -> T:
-    """The result of a call during which the database takes no change; what it opened is always rolled back.
+    """The result of a call during which its connection takes no change; what it opened is always rolled back.
 
     For a thread of its own, as `deadline.within` makes one: on SQLite all its connection may do meanwhile is read.
     `seconds`: how long one statement may take where the database can end it. Raises TriedToWrite.

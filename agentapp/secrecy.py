@@ -1,6 +1,7 @@
 """What a model says beside its calls, without their secret arguments: its words are shown to people."""
 
 import dataclasses
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from agentapp.messages import Reply, ToolCall
 from agentapp.models import Tool, ToolExecution
 from agentapp.transcript import StepRows
 from approvals.digest import MalformedJSON, parse
-from approvals.masking import blotted, secret_texts
+from approvals.masking import blotted, blotted_within, masked, secret_texts
 
 
 def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
@@ -35,6 +36,13 @@ def secrets_of(execution: ToolExecution) -> set[str]:
     """The values of secret arguments of one call, as it was proposed and as it ran."""
     fields = execution.tool.secret_fields if execution.tool else []
     return _of_text(execution.arguments_text, fields) | _of_text(execution.executed_text, fields)
+
+
+def result_shown(execution: ToolExecution) -> Any:
+    """What a call gave back, as people may read it: no value that a secret name has, and no secret argument."""
+    value = json.loads(execution.result_text) if execution.result_text else None
+    fields = execution.tool.secret_fields if execution.tool else []
+    return blotted_within(masked(value, fields), secrets_of(execution)) if fields else value
 
 
 def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:

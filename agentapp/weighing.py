@@ -1,6 +1,7 @@
 """What is weighed before people are asked: the rules' risk, and what speaks for a higher one. Reads only."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,7 +13,7 @@ from django.utils import timezone
 from agentapp import provenance
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.provenance.paths import leaves
-from agentapp.provenance.spelling import compact, folded
+from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
 from approvals import risk, step_up
 from approvals.models import Approval, Risk
@@ -23,6 +24,7 @@ AMOUNTS = frozenset(("amount", "total", "sum", "price", "value"))
 RECIPIENTS = frozenset(
     ("account", "address", "beneficiary", "bic", "email", "iban", "payee", "phone", "recipient", "recipients", "to")
 )
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,13 @@ def _stakes(money: frozenset[str], arguments: Mapping[str, Any]) -> tuple[float 
     """What a call is about in money, the largest of its amounts; and who would receive something, made alike."""
     amounts, recipients = [], []
     for top, name, value in _named(arguments):
-        if isinstance(value, str):
-            if value and _words(name) & RECIPIENTS:
+        if isinstance(value, str) and _words(name) & RECIPIENTS:
+            if value:
                 recipients.append(compact(folded(value)))
-        elif (
-            isinstance(value, int | float) and not isinstance(value, bool) and (_words(name) & AMOUNTS or top in money)
-        ):
-            amounts.append(abs(float(value)))
+        elif _words(name) & AMOUNTS or top in money:
+            amount = number_in(value)
+            if amount is not None:
+                amounts.append(abs(float(amount)))
     return max(amounts, default=None), recipients
 
 
@@ -163,5 +165,5 @@ def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 @lru_cache(maxsize=1024)
 def _words(name: str) -> frozenset[str]:
-    """The words of a name, as in account_number."""
-    return frozenset(name.lower().replace("-", "_").split("_"))
+    """The words of a name, as in account_number, accountNumber or payeeIBAN."""
+    return frozenset(_HUMP.sub("_", name).lower().replace("-", "_").split("_"))

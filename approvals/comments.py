@@ -35,7 +35,7 @@ class Posted:
 
 def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     """Keep what somebody says about a request, and tell those they mention who may see it."""
-    words = _masked(approval, storable(text).replace("\r\n", "\n").strip())
+    words = without_secrets(approval, storable(text).replace("\r\n", "\n").strip())
     if not words:
         return Refusal("message_required", "Write something first.")
     if len(words) > MAX_CHARS:
@@ -67,7 +67,7 @@ def mentioned(text: str) -> list[str]:
     return list(dict.fromkeys(_NAMED.findall(text)))[:MAX_MENTIONS]
 
 
-def _masked(approval: Approval, text: str) -> str:
+def without_secrets(approval: Approval, text: str) -> str:
     """The text without the values of the request's secret arguments, as it was proposed and as it will run."""
     secrets: set[str] = set()
     for arguments in {approval.arguments_text, approval.final_arguments_text} - {""}:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 MASK = "••••••"
+CHANGED_MASK = f"{MASK} (changed)"
 
 # A shorter value stands in many a word by chance, and blotting it out would only show where it stands.
 MIN_BLOTTED_CHARS = 4
@@ -14,6 +15,44 @@ def masked(value: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, dict):
         return {name: MASK if name in secrets else masked(item, secrets) for name, item in value.items()}
     return [masked(item, secrets) for item in value] if isinstance(value, list) else value
+
+
+def masked_beside(value: Any, was: Any, secrets: Collection[str], same: str | None = MASK) -> Any:
+    """`masked`, which says of a secret that it is not what it was. `same`: for one that is; None leaves it."""
+    if isinstance(value, dict):
+        before = was if isinstance(was, dict) else {}
+        return {
+            name: _beside(item, name in before and before[name] == item, same)
+            if name in secrets
+            else masked_beside(item, before.get(name), secrets, same)
+            for name, item in value.items()
+        }
+    if not isinstance(value, list):
+        return value
+    befores = was if isinstance(was, list) and len(was) == len(value) else [None] * len(value)
+    return [masked_beside(item, before, secrets, same) for item, before in zip(value, befores, strict=True)]
+
+
+def _beside(value: Any, is_same: bool, same: str | None) -> Any:
+    if not is_same:
+        return CHANGED_MASK
+    return value if same is None else same
+
+
+def changed_secrets(value: Any, was: Any, secrets: Collection[str]) -> list[tuple[str, ...]]:
+    """Where secrets stand that are not what they were, or are no more; within a list all count as one."""
+    found: list[tuple[str, ...]] = []
+    if isinstance(value, dict) and isinstance(was, dict):
+        for name in [*value, *(name for name in was if name not in value)]:
+            if name in secrets:
+                same = name in value and name in was and value[name] == was[name]
+                found += [] if same else [(name,)]
+            else:
+                found += [(name, *path) for path in changed_secrets(value.get(name), was.get(name), secrets)]
+    elif isinstance(value, list) and isinstance(was, list):
+        hidden, before = masked_beside(value, was, secrets), masked(was, secrets)
+        found += [()] if hidden != before and masked(value, secrets) == before else []
+    return found
 
 
 def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
@@ -44,6 +83,18 @@ def blotted(text: str, secrets: Collection[str]) -> str:
         if len(secret) >= MIN_BLOTTED_CHARS:
             text = text.replace(secret, MASK)
     return text
+
+
+def blotted_within(value: Any, secrets: Collection[str]) -> Any:
+    """A JSON value with every mention of a secret in its texts replaced, and every number that is one."""
+    if isinstance(value, dict):
+        return {blotted(name, secrets): blotted_within(item, secrets) for name, item in value.items()}
+    if isinstance(value, list):
+        return [blotted_within(item, secrets) for item in value]
+    if isinstance(value, str):
+        return blotted(value, secrets)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return MASK if is_number and blotted(str(value), secrets) == MASK else value
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ from ninja import Query, Router
 from ninja.responses import Status
 from pydantic import Field
 
-from agentapp import actions, auth, executions, lineage
+from agentapp import actions, auth, lineage
 from agentapp.api.approval_schemas import (
     ApprovalDetail,
     ApprovalOut,
@@ -35,7 +35,9 @@ from agentapp.api.paging import Listing, page_of
 from agentapp.api.plans import plan_out
 from agentapp.api.runs import REPLAY_HEADER
 from agentapp.api.tool_executions import Person, decision_out
+from agentapp.cards import words_of
 from agentapp.models import ToolExecution
+from agentapp.secrecy import result_shown
 from approvals import questions, standing
 from approvals.digest import canonical
 from approvals.masking import masked
@@ -81,7 +83,7 @@ def list_approvals(request: ApiRequest, listing: Query[ApprovalListing]) -> Appr
 )
 def get_approval(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
     """Everything the card shows. Read it before deciding: a decision echoes `version` and `action_digest`."""
-    return approval_detail(_visible(request, approval_id), person(request))
+    return approval_detail(visible_approval(request, approval_id), person(request))
 
 
 @router.post(
@@ -103,7 +105,7 @@ def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, 
     """Approve, edit, reject, or respond in the tool's place. The first decision counts; whoever comes second
     is told who was first and what they decided (409).
     """
-    approval = _visible(request, approval_id)
+    approval = visible_approval(request, approval_id)
     new = actions.NewDecision(
         id=body.decision_id,
         type=body.type,
@@ -119,13 +121,13 @@ def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, 
         response[REPLAY_HEADER] = "true"
     shown = TakenOut(
         decision=decision_out(Decision.objects.select_related("user", "on_behalf_of").get(pk=taken.decision.pk)),
-        approval=approval_detail(_visible(request, approval_id), person(request)),
+        approval=approval_detail(visible_approval(request, approval_id), person(request)),
     )
     return Status(200 if taken.repeated else 201, shown)
 
 
 def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
-    execution = ToolExecution.objects.select_related("run").filter(pk=approval.execution_id).first()
+    execution = ToolExecution.objects.select_related("run", "tool").filter(pk=approval.execution_id).first()
     path = lineage.path_of(execution.run) if execution else ()
     right = standing.right_of(user, approval)
     refusal = right if isinstance(right, standing.Refusal) else None
@@ -133,13 +135,15 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
     secret = approval.secret_fields
     starter = approval.starter
     terms = Terms.from_json(approval.terms)
+    waits = json.loads(approval.final_arguments_text or approval.arguments_text)
+    words = words_of(approval, execution.tool if execution else None, waits)
     return ApprovalDetail(
         **_shown(approval),
         path=[AskerOut(agent=asker.agent, run=asker.run) for asker in path],
         tool_version=approval.tool_version,
-        sentence="".join(piece["text"] for piece in approval.sentence),
-        effects=[Effect(title=line.get("title", ""), detail=line.get("detail", "")) for line in approval.effects],
-        button=approval.button or None,
+        sentence="".join(piece["text"] for piece in words.sentence),
+        effects=[Effect(title=line.get("title", ""), detail=line.get("detail", "")) for line in words.effects],
+        button=words.button or None,
         args=masked(json.loads(approval.arguments_text), secret),
         final_args=masked(json.loads(approval.final_arguments_text), secret) if approval.is_edited else None,
         locked_fields=approval.locked_fields,
@@ -236,7 +240,7 @@ def _execution_result(execution: ToolExecution) -> ExecutionResult:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=executions.result_value(execution),
+        result=result_shown(execution),
         started_at=execution.started_at,
         finished_at=execution.finished_at,
     )
@@ -254,7 +258,7 @@ def _edited_text(approval: Approval, body: DecisionIn) -> str:
     return canonical(unmasked(body.args, current, approval.secret_fields))
 
 
-def _visible(request: ApiRequest, approval_id: uuid.UUID) -> Approval:
+def visible_approval(request: ApiRequest, approval_id: uuid.UUID) -> Approval:
     rows = auth.visible_approvals(person(request)).select_related("starter").prefetch_related("groups")
     approval = rows.filter(pk=approval_id).first()
     if approval is None:

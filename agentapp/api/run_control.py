@@ -8,6 +8,8 @@ from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
 from agentapp import actions
+from agentapp.api.approval_schemas import ApprovalDetail
+from agentapp.api.approvals import approval_detail, visible_approval
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import problems
 from agentapp.api.runs import MAX_VERSION, Key, RunDetail, run_detail, visible_run, whole_run
@@ -96,16 +98,17 @@ def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
 @router.post(
     "/approvals/{approval_id}/ask_again",
     auth=Bearer("runs:create"),
-    response={200: RunDetail, **problems(403, 404, 409)},
+    response={200: ApprovalDetail, **problems(403, 404, 409)},
     operation_id="ask_again",
     summary="Ask people again",
 )
-def ask_again(request: ApiRequest, approval_id: uuid.UUID) -> RunDetail:
+def ask_again(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
     """Makes a new request of one that nobody decided in time, as long as its agent has not been told so. For whoever
-    may decide about it, and whoever started its run. Answers with the run.
+    may decide about it, and whoever started its run. Answers with the old request, which the new one will name in
+    `supersedes`.
     """
-    run = actions.ask_again(approval_id, person(request), f"api {request.auth.prefix}")
-    return run_detail(whole_run(run.pk))
+    actions.ask_again(approval_id, person(request), f"api {request.auth.prefix}")
+    return approval_detail(visible_approval(request, approval_id), person(request))
 
 
 class UndoIn(BaseModel):

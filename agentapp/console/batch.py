@@ -5,6 +5,7 @@ has changed since, or that somebody else decided, is left out by its own decisio
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from agentapp import actions
 from agentapp.console import card, queue
+from agentapp.console.fields import ABSENT
 from agentapp.console.filters import Filters, read_query
 from agentapp.console.shell import signed_in
 from approvals import standing
+from approvals.digest import canonical
 from approvals.models import Approval, Decision, DecisionType, EffectClass, Risk
 
 MOST = 20
@@ -193,28 +196,53 @@ def _picked(user: User, texts: Sequence[str]) -> list[Approval]:
     return [found[key] for key in wanted if key in found]
 
 
+@dataclass(frozen=True)
+class Fact:
+    """One argument of a call: its name and value as the card shows them, and its whole value, to be compared."""
+
+    label: str
+    words: str
+    whole: str
+
+    @property
+    def short(self) -> str:
+        return self.words if len(self.words) <= LONG else self.words[: LONG - 1] + "…"
+
+
 def _table(picked: Sequence[Approval], items: Sequence[Item]) -> dict[str, Any]:
     """The arguments that differ as columns, those that do not as one line, in the words of the card."""
     rows = [_facts(approval) for approval in picked]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    differing = [name for name in names if any(row.get(name) != rows[0].get(name) for row in rows)]
+    labels = {path: fact.label for row in rows for path, fact in row.items()}
+    # Two arguments of one label are told apart by where they are.
+    twice = {label for label, count in Counter(labels.values()).items() if count > 1}
+    labels = {path: f"{label} ({'.'.join(path)})" if label in twice else label for path, label in labels.items()}
+    differing = [path for path in labels if len({row[path].whole if path in row else None for row in rows}) > 1]
     return {
-        "columns": differing[:COLUMNS],
+        "columns": [labels[path] for path in differing[:COLUMNS]],
         "left_out": len(differing[COLUMNS:]),
-        "same": [(name, rows[0].get(name)) for name in names if name not in differing],
+        "same": [(label, rows[0][path].short) for path, label in labels.items() if path not in differing],
         "rows": [
-            (approval, item, [row.get(name, "") for name in differing[:COLUMNS]])
+            (approval, item, [row[path].short if path in row else "" for path in differing[:COLUMNS]])
             for approval, item, row in zip(picked, items, rows, strict=True)
         ],
     }
 
 
-def _facts(approval: Approval) -> dict[str, str]:
-    """What a call would do with: label to value, as the card shows them. Secrets are masked there."""
+def _facts(approval: Approval) -> dict[tuple[str, ...], Fact]:
+    """What a call would do with, by where it stands in the arguments. Secrets are masked there, and compared whole."""
     form = card.show(approval, None).form
-    facts = {item.label: item.words or "not given" for item in form.all_fields if item.kind != "group"}
-    facts |= {item.label: item.value for item in form.fixed}
-    return {name: text if len(text) <= LONG else text[: LONG - 1] + "…" for name, text in facts.items()}
+    facts = {
+        item.path: Fact(item.label, item.words or "not given", _whole(item.original))
+        for item in form.all_fields
+        if item.kind not in ("group", "rows")
+    }
+    for fixed in form.fixed:
+        facts[(fixed.name,)] = Fact(fixed.label, fixed.value, _whole(form.arguments.get(fixed.name, ABSENT)))
+    return facts
+
+
+def _whole(value: Any) -> str:
+    return "" if value is ABSENT else canonical({"": value})
 
 
 def _read(text: str) -> Item | None:

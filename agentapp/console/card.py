@@ -12,16 +12,16 @@ from django.http import Http404, QueryDict
 from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage
+from agentapp.cards import words_of
 from agentapp.console import dry_run, edits, evidence, origins, plan_lines, say, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.tools import sentences
+from agentapp.secrecy import result_shown
 from approvals import entitlement
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
-from approvals.masking import masked
 from approvals.models import Approval, Claim, Comment, Decision, DecisionType, Question, Risk
 from approvals.standing import progress
 
@@ -246,24 +246,14 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
     )
     text = canonical(form.arguments)
     edited = text != canonical(proposed)
-    if not edited or tool is None or not tool_unchanged(approval):
-        title = approval.title if not edited else approval.shown_title
-        words = approval.sentence, approval.effects, approval.button
-    else:
-        snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-        arguments = masked(form.arguments, approval.secret_fields)
-        title = sentences.title(tool, arguments, snapshot)
-        words = (
-            sentences.sentence(tool, arguments, snapshot),
-            sentences.effects(tool, arguments, snapshot),
-            sentences.button(tool, arguments, snapshot),
-        )
+    words = words_of(approval, tool if tool_unchanged(approval) else None, form.arguments)
     lines = differences(approval.arguments_text, text, approval.secret_fields)
     waits = _arguments(current_text)
     names = {*waits, *form.arguments}
     own = sum(canonical({"": waits.get(n)}) != canonical({"": form.arguments.get(n)}) for n in names)
     outside = origins.label(form, approval, proposed)
-    return Shown(form, text, title, *words, edited=edited, own_changes=own, lines=lines, outside=outside, tool=tool)
+    said = words.title, words.sentence, words.effects, words.button
+    return Shown(form, text, *said, edited=edited, own_changes=own, lines=lines, outside=outside, tool=tool)
 
 
 def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
@@ -387,7 +377,7 @@ def outcome_text(approval: Approval) -> str:
         return ""
     if execution.message:
         return execution.message
-    value = json.loads(execution.result_text) if execution.result_text else None
+    value = result_shown(execution)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "" if value is None else text[:2000]
 

@@ -5,9 +5,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from approvals.digest import parse
-from approvals.masking import masked
+from approvals.masking import masked, masked_beside
 
 # The real minus, as wide as a plus.
 MINUS = "\u2212"
@@ -30,13 +31,20 @@ class Line:
 
 def pretty(text: str, secret: Sequence[str] = ()) -> str:
     """Arguments as people read them, one value a line."""
-    return json.dumps(masked(parse(text), secret), ensure_ascii=False, indent=2)
+    return _pretty(masked(parse(text), secret))
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def differences(before: str, after: str, secret: Sequence[str] = ()) -> list[Line]:
-    """What one text of arguments has and another has not, with everything they share."""
+    """What one text of arguments has and another has not, with everything they share. Of a secret, that it changed."""
     signs = {"-": MINUS, "+": "+", " ": " "}
-    compared = difflib.ndiff(pretty(before, secret).splitlines(), pretty(after, secret).splitlines())
+    was, now = parse(before), parse(after)
+    compared = difflib.ndiff(
+        _pretty(masked(was, secret)).splitlines(), _pretty(masked_beside(now, was, secret)).splitlines()
+    )
     return [Line(signs[line[0]], line[2:]) for line in compared if line[0] in signs]
 
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 from agentapp.console.fields import Field
 from agentapp.console.schema_form import SchemaForm
+from approvals.digest import parse
+from approvals.masking import MASK, changed_secrets
 from approvals.models import Approval, Decision, DecisionType, Risk
 
 MAX_NAMED = 4
 MAX_CHARS = 80
+ANOTHER = "another value"
 _BY_ANOTHER = (Risk.HIGH, Risk.CRITICAL)
 
 
@@ -37,7 +40,15 @@ def of(approval: Approval, form: SchemaForm, given: Sequence[Decision]) -> Edit 
         return None
     changed = [item for item in form.all_fields if item.was is not None and item.kind != "group"]
     named = [Change(item.label, _short(_was(item)), _short(item.words or "nothing")) for item in changed]
+    named += [Change(label, MASK, ANOTHER) for label in _secrets(approval, form)]
     return Edit(decision, named[:MAX_NAMED], len(named[MAX_NAMED:]))
+
+
+def _secrets(approval: Approval, form: SchemaForm) -> list[str]:
+    """The names of secret arguments that somebody has put in, in the words of the form where it has them."""
+    labels = {(each.name,): each.label for each in form.fixed} | {item.path: item.label for item in form.all_fields}
+    was, now = parse(approval.arguments_text), parse(approval.final_arguments_text)
+    return [labels.get(path, ".".join(path)) for path in changed_secrets(now, was, approval.secret_fields)]
 
 
 def counted(approval: Approval, given: Sequence[Decision]) -> int:

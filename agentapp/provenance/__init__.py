@@ -4,6 +4,7 @@ What is recorded decides: who wrote a message, how far a tool's result is to be 
 in what was recorded, however they are spelled there. What is found nowhere, the model made.
 """
 
+from agentapp.provenance.handed import handed_to
 from agentapp.provenance.origins import (
     NOT_LOOKED_THROUGH,
     Origin,
@@ -24,6 +25,7 @@ __all__ = [
     "after_edit",
     "by_argument",
     "from_outside",
+    "handed_to",
     "origins_of",
     "parts_of",
     "path_of",

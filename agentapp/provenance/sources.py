@@ -12,7 +12,9 @@ from agentapp.models import Message, Run, Tool, ToolExecution
 from agentapp.provenance import spelling
 from agentapp.provenance.paths import leaves
 from agentapp.reasons import Reason
+from agentapp.secrecy import secrets_of
 from agentapp.transcript import StepRows
+from approvals.masking import blotted
 
 STAFF, TRUSTED, CUSTOMER, OUTSIDE = "staff", "trusted", "customer", "outside"
 DEFAULT, MODEL, UNMARKED = "default", "model", "unmarked"
@@ -23,15 +25,6 @@ MOST_TRUSTED = (STAFF, TRUSTED, CUSTOMER, OUTSIDE)
 GIVEN = "What the run was given"
 CHANGED = "Changed by a person"
 QUOTE_AROUND = 30
-
-
-@dataclass(frozen=True)
-class Past:
-    """What a run's rows hold of the time before a call was proposed. Of a step, only calls with an answer count."""
-
-    run: Run
-    steps: Sequence[StepRows] = ()
-    messages: Sequence[Message] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +39,12 @@ class Source:
     ref: str = ""
     own: str = ""
     """Of a result: what the call itself said, and what this run had written anywhere before. It proves nothing."""
+    within: str = ""
+    """Of what another run had been told: the words that were handed on. What does not stand in them was not."""
+
+    def proves(self, value: Any) -> bool:
+        """Whether it says where a value comes from that stands in it."""
+        return not stands_in(self.own, value) and (not self.within or stands_in(self.within, value))
 
     def quote(self, spelled: str) -> str:
         """The place where it stands, as it stands there; empty where it is written in another way there."""
@@ -55,6 +54,17 @@ class Source:
                 start, end = max(0, at - QUOTE_AROUND), at + len(spelled) + QUOTE_AROUND
                 return f"{'…' * (start > 0)}{' '.join(line[start:end].split())}{'…' * (end < len(line))}"
         return ""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a run's rows hold of the time before a call was proposed. Of a step, only calls with an answer count."""
+
+    run: Run
+    steps: Sequence[StepRows] = ()
+    messages: Sequence[Message] = ()
+    handed: Sequence[Source] = ()
+    """What another run had been told before this one began for it."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class Sources:
         best: Found | None = None
         for found in self._everywhere(value):
             if best is None or MOST_TRUSTED.index(found.source.origin) < MOST_TRUSTED.index(best.source.origin):
-                if not stands_in(found.source.own, value):
+                if found.source.proves(value):
                     best = found
                 if best is not None and best.source.origin == STAFF:
                     break
@@ -114,7 +124,9 @@ class Sources:
     def _first(self, text: str, starts: list[int], wanted: str) -> Found | None:
         for at in spelling.occurrences(text, wanted):
             source = self.items[bisect_right(starts, at) - 1]
-            if wanted not in source.own and wanted not in spelling.compact(source.own):
+            if wanted in source.own or wanted in spelling.compact(source.own):
+                continue
+            if not source.within or wanted in spelling.compact(source.within):
                 return Found(source, wanted)
         return None
 
@@ -186,7 +198,7 @@ def _starts(texts: Sequence[str]) -> list[int]:
 
 
 def sources_of(past: Past) -> Sources:
-    return Sources([*_configured(past.run), *_said(past), *_called(past)])
+    return Sources([*_configured(past.run), *_said(past), *past.handed, *_called(past)])
 
 
 def _configured(run: Run) -> Iterator[Source]:
@@ -201,7 +213,8 @@ def _configured(run: Run) -> Iterator[Source]:
 def _said(past: Past) -> Iterator[Source]:
     """What people wrote. A run within a conversation is given what the customer said; one alone, what its starter did.
 
-    One that another agent asked for was given that agent's words, which are a model's.
+    One that another agent asked for was given that agent's words, which are a model's: what in them is whose, what
+    that agent had been told says. One that takes a call back was given the reason of whoever asked for it.
     """
     run = past.run
     for message in past.messages:
@@ -222,17 +235,17 @@ def _called(past: Past) -> Iterator[Source]:
             if not execution.is_answered:
                 continue
             number, call = rows.step.number, execution.call_id
-            changed = _changed(execution)
+            changed = changed_by_person(execution)
             if changed:
                 yield Source(STAFF, CHANGED, changed, number, call)
             own = spelling.folded_lines(spelling.lines_of(execution.args))
-            yield _result(execution, number, f"{own}\n{written}")
+            yield result_of(execution, number, f"{own}\n{written}")
             if execution.consequential:
                 written += f"{own}\n"
 
 
-def _result(execution: ToolExecution, number: int, own: str) -> Source:
-    lines = tuple(spelling.lines_of(_read(execution.result_text))) if execution.result_text else ()
+def result_of(execution: ToolExecution, number: int, own: str) -> Source:
+    lines = tuple(spelling.lines_of(read(execution.result_text))) if execution.result_text else ()
     by_person = bool(execution.approval_id) and execution.started_at is None
     if by_person and execution.reason == Reason.APPROVAL_REJECTED:
         return Source(STAFF, "What a person said about a call", (execution.message,), number, execution.call_id)
@@ -241,19 +254,22 @@ def _result(execution: ToolExecution, number: int, own: str) -> Source:
     origin = TRUSTED if execution.trust == Tool.Trust.TRUSTED else OUTSIDE
     if execution.message:
         lines = (*lines, *spelling.lines_of(execution.message))
+    secrets = secrets_of(execution)
+    if secrets:  # what a call itself said proves nothing, and nobody should read it in a quote
+        lines = tuple(blotted(line, secrets) for line in lines)
     return Source(origin, execution.name, lines, number, execution.call_id, execution.evidence_ref, own)
 
 
-def _changed(execution: ToolExecution) -> tuple[str, ...]:
+def changed_by_person(execution: ToolExecution) -> tuple[str, ...]:
     """The values a person put into a call before it ran."""
     if not execution.approval_id or not execution.executed_text or execution.executed_text == execution.arguments_text:
         return ()
-    was = {str(value) for _, value in leaves(_read(execution.arguments_text))}
-    now = (value for _, value in leaves(_read(execution.executed_text)) if str(value) not in was)
+    was = {str(value) for _, value in leaves(read(execution.arguments_text))}
+    now = (value for _, value in leaves(read(execution.executed_text)) if str(value) not in was)
     return tuple(line for value in now for line in spelling.lines_of(value))
 
 
-def _read(text: str) -> Any:
+def read(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

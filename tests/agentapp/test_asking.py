@@ -13,7 +13,7 @@ from agentapp.llm import ModelError
 from agentapp.models import Run, Tool
 from agentapp.transcript import load_steps
 from approvals import decisions, ledger
-from approvals.models import Approval, Question
+from approvals.models import Approval, Question, Rule
 from tests import clerk_tools
 from tests.conftest import call, calls, says
 
@@ -86,6 +86,42 @@ def test_what_the_model_is_sent_when_asked_is_a_history_any_provider_takes(clerk
     assert "pay" in request.messages[-1].text
     assert "Why?" in request.messages[-1].text
     assert request.tool_choice == "auto"
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """What the model is asked; it gives no answer."""
+    seen = []
+
+    def listening(driver, runtime, request):
+        seen.append(request.messages[-1].text)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(answering, "in_words", listening)
+    return seen
+
+
+def test_a_question_about_a_call_that_a_person_has_changed_names_what_waits(clerk, dana, marco, heard):
+    Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2)
+    Tool.objects.filter(name="pay").update(secret_fields=["memo"])
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
+    [approval] = clerk.open(run)
+    arguments = '{"account": "ana", "amount": 900, "memo": "hunter2hunter2"}'
+    clerk.decide(approval, dana, "edit", arguments_text=arguments)
+    actions.ask_agent(approval.pk, "Is that right?", marco)
+    clerk.drive(run)
+    assert '"amount":900' in heard[0]
+    assert "hunter2" not in heard[0]
+
+
+def test_question_and_answer_of_people_are_kept_without_secret_arguments(clerk, sam, dana):
+    Tool.objects.filter(name="pay").update(secret_fields=["account"])
+    run = clerk.run(calls(call("p", "pay", account="DE89370400440532013000", amount=5)), says("done"))
+    [approval] = clerk.open(run)
+    question = actions.ask_agent(approval.pk, "Is DE89370400440532013000 hers?", dana)
+    assert question.text == "Is •••••• hers?"
+    answered = actions.answer_question(question.pk, "DE89370400440532013000 is hers.", sam)
+    assert answered.answer == "•••••• is hers."
 
 
 def test_nothing_of_the_question_is_in_the_later_history(clerk, dana):

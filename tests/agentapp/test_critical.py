@@ -138,21 +138,3 @@ def test_a_rejection_costs_no_more_than_words(clerk, critical, dana, marco):
     clerk.decide(approval, dana, "reject", message="No.")
     approval.refresh_from_db()
     assert approval.state == Approval.State.REJECTED
-
-
-@pytest.mark.parametrize("why", ["the group has one member", "the other one started the run"])
-def test_review_one_who_alone_may_decide_this_is_enough(clerk, critical, dana, marco, why):
-    """docs/console.md: "Where one person alone may decide, a critical call needs no second one"."""
-    from django.contrib.auth.models import Group, User
-
-    critical_rule = Rule.objects.get(name="payments")
-    if why == "the group has one member":
-        legal = Group.objects.create(name="Legal")
-        dana.groups.add(legal)
-        critical_rule.groups.set([legal])
-    else:
-        clerk.starter = User.objects.get(pk=marco.pk)
-    approval = critical()
-    approve(clerk, approval, dana)
-    approval.refresh_from_db()
-    assert approval.state == Approval.State.APPROVED

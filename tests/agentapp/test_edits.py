@@ -7,6 +7,7 @@ from pydantic import BaseModel, field_validator
 
 from agentapp import actions
 from agentapp.answers import answer
+from agentapp.models import Tool
 from agentapp.tools.base import tool
 from approvals.models import Rule
 from tests.clerk_tools import effects_of
@@ -73,3 +74,26 @@ def test_an_edit_that_only_the_types_refuse_is_refused_and_nothing_is_kept_of_it
     assert refused.value.code == "invalid_arguments"
     approval.refresh_from_db()
     assert (approval.state, approval.version, approval.decisions.count()) == ("pending", 1, 0)
+
+
+def test_the_model_is_not_told_a_secret_that_a_person_put_in(clerk, dana):
+    Tool.objects.filter(name="pay").update(secret_fields=["memo"])
+    Rule.objects.create(name="pay-medium", tool="pay", verdict="ask", risk="medium")
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
+    arguments = '{"account": "ana", "amount": 6, "memo": "hunter2hunter2"}'
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text=arguments)
+    assert clerk.drive(run).state == "succeeded"
+    assert len(effects_of("pay")) == 1
+    text = answer(clerk.execution(run, "p")).text
+    assert "hunter2" not in text
+    assert "amount from 5 to 6; memo, which is secret" in text
+
+
+def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(clerk, dana):
+    Rule.objects.create(name="only-edits", tool="pay", verdict="ask", allowed_decisions=["edit", "reject"])
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done"))
+    (approval,) = clerk.open(run)
+    with pytest.raises(actions.Refused) as refused:
+        clerk.decide(approval, dana, "edit", arguments_text=approval.arguments_text)
+    clerk.drive(run)
+    assert (refused.value.code, effects_of("pay")) == ("not_allowed", [])

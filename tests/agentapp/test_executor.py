@@ -10,6 +10,7 @@ from django.utils import timezone
 from agentapp import actions
 from agentapp.answers import answer
 from agentapp.models import Run, Tool
+from agentapp.tools.base import tool
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -503,6 +504,24 @@ def _drive(clerk, run):
         clerk.drive(run)
     finally:
         connection.close()
+
+
+def test_a_secret_that_a_tool_gives_back_stands_on_no_page(clerk, offer, dana, client):
+    @tool(effect="compensable", secret=("iban",))
+    def give(iban: str) -> dict[str, str]:
+        """Give something."""
+        return {"iban": iban, "said": f"It went to {iban}."}
+
+    offer(give)
+    iban = "DE89370400440532013000"
+    run = clerk.run(calls(call("a", "give", iban=iban)), calls(call("b", "pay", account="ana", amount=5)), says("done"))
+    (first,) = clerk.open(run)
+    clerk.decide(first, dana)
+    run = clerk.drive(run)
+    (second,) = clerk.open(run)
+    client.force_login(dana)
+    pages = [f"/runs/{run.pk}/", f"/approvals/{first.pk}/", f"/approvals/{second.pk}/"]
+    assert [page for page in pages if iban in client.get(page).content.decode()] == []
 
 
 def test_a_secret_argument_reaches_no_card_and_no_event(clerk):

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
@@ -15,7 +15,7 @@ from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools.base import tool
-from approvals import ledger
+from approvals import configuration, ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
@@ -372,3 +372,22 @@ def test_an_agent_may_stop_when_a_person_rejects_a_call(clerk, dana, on_reject, 
     assert run.state == ended
     assert clerk.execution(run, "a").reason == "approval_rejected"
     assert (run.stop_reason == "approval_denied") == (ended == "stopped")
+
+
+def test_a_request_made_late_whose_group_is_gone_goes_by_the_rules_of_now(clerk, dana):
+    old, new = Group.objects.create(name="Old"), Group.objects.create(name="New")
+    dana.groups.add(old, new)
+    Rule.objects.create(name="sends", tool="send", verdict="allow")
+    rule = Rule.objects.create(name="pays", tool="pay", verdict="ask")
+    rule.groups.set([old])
+    run = clerk.run(
+        calls(call("s", "send", to="ann", how="lost"), call("p", "pay", account="ann", amount=5)), says("done")
+    )
+    assert (run.waiting_for, clerk.open(run)) == ("outcome", [])
+    # The rule names another group by now, and the old one, which nothing names any more, goes.
+    rule.groups.set([new])
+    configuration.delete(old, "system")
+    actions.resolve_outcome(clerk.execution(run, "s").pk, "happened", "I looked.", dana)
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for) == ("waiting", "approval")
+    assert [group.name for group in clerk.open(run)[0].groups.all()] == ["New"]

@@ -21,6 +21,7 @@ from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 from tests.grants import a_grant, grant_from, let_grant
 from tests.races import race, tries
+from tests.teams import Team
 
 PAY = call("p", "pay", account="ann", amount=5)
 SEND = call("s", "send", to="ann")
@@ -167,6 +168,14 @@ class TestWhatCameFromOutside:
         type(run).objects.filter(pk=run.pk).update(input="Do it.")
         clerk.decide(clerk.open(run)[0], marco)
         assert (clerk.drive(run).waiting_for, sent()) == ("approval", 0)
+
+    def test_asks_where_another_agent_has_handed_it_on_as_well(self, clerk, dana, told):
+        grant = a_grant(clerk, dana, "send", {"to": "ann", "how": "well"}, rules={"to": "any"})
+        Grant.objects.filter(pk=grant.pk).update(agent="refunds")
+        team = Team(clerk)
+        team.may_ask("refunds", told[1], says("Sent."))
+        team.run(told[0], calls(call("a", "ask_refunds", input="Please send it to 1000.")), says("done"))
+        assert (sent(), Approval.objects.filter(tool="send", agent="refunds").count()) == (0, 1)
 
 
 class TestBetweenProposalAndExecution:

@@ -309,3 +309,21 @@ class TestADeclaration:
     def test_an_outcome_needs_a_preview_to_be_held_against(self):
         with pytest.raises(ValueError, match="no preview"):
             withdrawing(preview=None)
+
+
+def test_a_secret_number_is_not_shown(clerk, offer, dana):
+    what = [{"name": "code", "before": 48213377, "after": "48213377 or so"}, {"name": "doors", "after": 2}]
+
+    @tool(effect="irreversible", secret=("pin",), preview=lambda pin: what)
+    def unlock(pin: int) -> str:
+        """Unlock something."""
+        return "ok"
+
+    offer(unlock)
+    (approval,) = clerk.open(clerk.run(calls(call("a", "unlock", pin=48213377)), says("done")))
+    assert json.loads(approval.preview_text) == {
+        "lines": [
+            {"name": "code", "before": "••••••", "after": "•••••• or so"},
+            {"name": "doors", "after": 2},
+        ]
+    }

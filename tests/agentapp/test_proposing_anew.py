@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 
-from agentapp import actions, answering
+from agentapp import actions, answering, runs
 from agentapp.answers import answer
 from agentapp.drivers.base import StepRequest
 from agentapp.drivers.in_words import in_words
+from agentapp.llm import ModelError
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Tool
 from agentapp.transcript import load_steps
+from approvals import decisions, ledger
 from approvals.models import Approval, Question, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
@@ -40,6 +42,42 @@ def ask(clerk, run, dana) -> Approval:
 
 def amount_of(approval: Approval) -> Any:
     return json.loads(approval.arguments_text)["amount"]
+
+
+def test_a_second_question_names_the_call_that_waits_by_then(clerk, dana, monkeypatch):
+    run = clerk.run(proposes(FIVE), says("done"))
+    ask(clerk, run, dana)
+    (second,) = clerk.open(run)
+    seen = []
+
+    def listening(driver, runtime, request):
+        seen.append(request.messages[-1].text)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(answering, "in_words", listening)
+    actions.ask_agent(second.pk, "And is that all?", dana)
+    clerk.drive(run)
+    assert '"amount":5' in seen[0]
+    assert '"amount":20' not in seen[0].replace(" ", "")
+
+
+def test_it_comes_too_late_where_the_request_expired_meanwhile_and_is_asked_again(clerk, dana, monkeypatch):
+    run = clerk.run(proposes(FIVE), says("done"))
+    (first,) = clerk.open(run)
+    actions.ask_agent(first.pk, "Why twenty?", dana)
+
+    def slow(driver, runtime, request):
+        reply = in_words(driver, runtime, request)
+        Approval.objects.filter(pk=first.pk).update(expires_at=first.created_at)
+        with ledger.transaction():
+            runs.lock(run.pk)
+            assert decisions.expire(first.pk)
+        actions.ask_again(first.pk, dana)
+        return reply
+
+    monkeypatch.setattr(answering, "in_words", slow)
+    assert clerk.drive(run).state == "waiting"
+    assert [(each.state, amount_of(each)) for each in clerk.open(run)] == [("pending", 20)]
 
 
 class TestAnotherProposal:

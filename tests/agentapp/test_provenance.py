@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentapp.models import Message, Run
+from agentapp.models import Message, Run, Tool
 from agentapp.provenance import Past, after_edit, by_argument, from_outside, origins_of, parts_of, path_of, sources_of
 from agentapp.provenance.sources import CHANGED, GIVEN
 from tests.red_team.forgeries import IBAN, OWN, SPACED
@@ -161,3 +161,13 @@ def test_a_given_text_is_named() -> None:
 @pytest.mark.parametrize("value", [IBAN, 1250.5, "eve@evil.example", "2026-04-01"])
 def test_what_stands_nowhere_the_model_made(value: Any) -> None:
     assert origin_of("iban", Case("x", {"iban": value}, (Read("nothing of the kind"),))) == ("model", None)
+
+
+def test_a_secret_of_an_earlier_call_stands_in_no_quote_of_its_result() -> None:
+    past = answered(result_text=json.dumps("key hush-12345 opens the box of eve@evil.example"))
+    execution = past.steps[0].executions[0]
+    execution.tool = Tool(name="pay_invoice", secret_fields=["key"])
+    execution.arguments_text = json.dumps({"key": "hush-12345"})
+    [found] = origins_of(sources_of(past), {"email": "eve@evil.example"}, schema=PAY.input_schema)
+    assert "eve@evil.example" in found.quote
+    assert "hush" not in found.quote

@@ -553,3 +553,48 @@ def test_two_runs_of_one_family_cancelled_at_once_both_end(team, sam):
         )
         assert not [result for result in results if isinstance(result, BaseException)]
         assert set(Run.objects.filter(pk__in=[run.pk, child.pk]).values_list("state", flat=True)) == {"cancelled"}
+
+
+# --- Where what it hands on came from ------------------------------------------------------------
+
+HANDS_ON = calls(call("a", "ask_refunds", input="Please pay 1000 to ana."))
+PAYS = calls(call("x", "pay", account="ana", amount=1000))
+
+
+def origin_in(run: Run, path: str) -> str:
+    (approval,) = Approval.objects.filter(run_id=run.pk)
+    [origin] = [row["origin"] for row in approval.provenance if row["path"] == path]
+    return str(origin)
+
+
+def test_what_came_from_outside_still_does_when_an_agent_hands_it_to_another(team):
+    team.may_ask("refunds", PAYS, says("Paid."))
+    assert origin_in(child_of(team.run(calls(call("m", "read_mail")), HANDS_ON, says("done"))), "amount") == "outside"
+
+
+def test_and_when_that_agent_hands_it_on_once_more(team):
+    team.may_ask("payers", PAYS, says("Paid."))
+    onward = calls(call("b", "ask_payers", input="Please pay 1000 to ana."))
+    team.may_ask("refunds", onward, says("Paid."), asks=("payers",))
+    run = team.run(calls(call("m", "read_mail")), HANDS_ON, says("done"))
+    assert origin_in(child_of(child_of(run), "b"), "amount") == "outside"
+
+
+def test_what_a_person_said_is_theirs_only_where_the_agent_handed_it_on(team):
+    team.may_ask("refunds", PAYS, says("Paid."))
+    assert origin_in(child_of(team.run(HANDS_ON, says("done"), input="Pay ana 1000.")), "amount") == "staff"
+    vague = calls(call("a", "ask_refunds", input="Please pay ana what she is owed."))
+    assert origin_in(child_of(team.run(vague, says("done"), input="Pay ana 1000.")), "amount") == "model"
+
+
+def test_what_nobody_told_the_agent_that_asks_a_model_made(team):
+    team.may_ask("refunds", PAYS, says("Paid."))
+    assert origin_in(child_of(team.run(HANDS_ON, says("done"))), "amount") == "model"
+
+
+def test_a_rule_about_what_is_from_outside_sees_it_through_another_agent(team, clerk):
+    condition = 'provenance.amount == "outside"'
+    Rule.objects.create(name="none-from-outside", tool="pay", verdict="deny", condition=condition)
+    team.may_ask("refunds", PAYS, says("Paid."))
+    run = team.run(calls(call("m", "read_mail")), HANDS_ON, says("done"))
+    assert clerk.execution(child_of(run), "x").reason == "policy_denied"

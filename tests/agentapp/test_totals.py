@@ -204,3 +204,13 @@ def test_two_of_one_group_or_one_of_another_decide_a_call_from_its_rule(clerk, d
     clerk.decide(clerk.open(run)[0], marco)
     assert clerk.drive(run).state == "succeeded"
     assert len(effects_of("pay")) == 1
+
+
+def test_reads_of_one_reply_count_for_each_other(clerk):
+    Rule.objects.create(
+        name="few", tool="look_up", verdict="deny", condition="history.count('look_up', '1h', 'run') >= 2"
+    )
+    many = [call(f"r{number}", "look_up", what=str(number)) for number in range(6)]
+    run = clerk.run(calls(*many), says("done"))
+    ran = [n for n in range(6) if clerk.execution(run, f"r{n}").result_status == "ok"]
+    assert len(ran) == 2

@@ -63,6 +63,27 @@ def lent(clerk, offer, dana):
     return make
 
 
+def test_its_arguments_came_from_the_call_that_it_takes_back(clerk, lent, dana):
+    run = clerk.drive(actions.undo_call(lent().pk, "Ana has paid by card.", dana))
+    (approval,) = clerk.open(run)
+    [row] = [row for row in approval.provenance if row["path"] == "amount"]
+    assert (row["origin"], row["source"]) == ("trusted", "The call to be taken back")
+
+
+def test_what_that_call_had_from_outside_is_from_outside_in_the_one_that_takes_it_back(clerk, offer, dana):
+    @tool(effect="read")
+    def read_bill() -> str:
+        """Read a bill."""
+        return "Lend ana $75."
+
+    offer(read_bill, lending(), take_back)
+    run = clerk.run(calls(call("r", "read_bill")), calls(call("a", "lend", account="ana", amount=75)), says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    done = clerk.execution(clerk.drive(run), "a")
+    (approval,) = clerk.open(clerk.drive(actions.undo_call(done.pk, "Wrong bill.", dana)))
+    assert [row["origin"] for row in approval.provenance if row["path"] == "amount"] == ["outside"]
+
+
 def test_it_is_proposed_in_a_run_of_its_own_and_waits_for_people(clerk, lent, dana, marco):
     done = lent()
     run = actions.undo_call(done.pk, "Ana has paid by card.", dana)
@@ -316,3 +337,12 @@ def test_nothing_is_asked_of_the_database_about_a_tool_without_a_way_back(clerk,
     with django_assert_num_queries(0):
         assert undoing.hindrance(execution)
     assert Approval.objects.filter(run_id=run.pk).count() == 1
+
+
+def test_who_asked_for_it_does_not_decide_whatever_a_rule_says_of_starters(clerk, lent, dana):
+    Rule.objects.create(name="anybody", tool="take_back", verdict="ask", starter_excluded=False, hold_seconds=0)
+    run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
+    with pytest.raises(actions.Refused) as refused:
+        clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    assert (refused.value.code, effects_of("take_back")) == ("starter", [])

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from agentapp.models import ToolExecution
+from agentapp.models import Tool, ToolExecution
 from agentapp.tools.base import tool
+from agentapp.weighing import Before, facts_of
 from approvals.cards import Card, view_digest
 from approvals.models import Approval, Rule
 from tests import clerk_tools
@@ -117,3 +119,24 @@ def test_what_is_told_of_a_call_is_part_of_what_was_shown(name: str) -> None:
         "hold_seconds": 0,
     }  # fmt: skip
     assert view_digest(Card(**parts)) != view_digest(Card(**parts, **{name: [{"path": "iban"}]}))
+
+
+def facts(arguments: dict[str, Any], **properties: Any) -> tuple[float | None, list[str]]:
+    tool_of = Tool(name="x", input_schema={"type": "object", "properties": properties}, effect_class="irreversible")
+    found = facts_of(tool_of, arguments, [], Before(), timezone.now())
+    return found.amount, list(found.recipients)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"total_amount": 5, "recipient_email": "a@x.io"}, {"totalAmount": 5, "recipientEmail": "a@x.io"},
+     {"total-amount": 5, "payeeIBAN": "A@x.io"}, {"TotalAmount": 5, "IBANOfPayee": "a@x.io"}],
+)  # fmt: skip
+def test_amounts_and_recipients_are_known_by_their_names_however_these_are_written(arguments: dict[str, Any]) -> None:
+    assert facts(arguments) == (5.0, ["a@xio"])
+
+
+def test_an_amount_is_weighed_as_a_text_as_well() -> None:
+    assert facts({"amount": "99999.00"}) == (99999.0, [])
+    assert facts({"paid": "$1,250.50"}, paid={"type": "string", "format": "money"}) == (1250.5, [])
+    assert facts({"amount": "all of it", "price": True}) == (None, [])

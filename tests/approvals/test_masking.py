@@ -2,7 +2,16 @@
 
 import pytest
 
-from approvals.masking import MASK, blotted, masked, secret_texts, unmasked
+from approvals.masking import (
+    CHANGED_MASK,
+    MASK,
+    blotted,
+    changed_secrets,
+    masked,
+    masked_beside,
+    secret_texts,
+    unmasked,
+)
 
 CARD = {"card": "4242", "payer": {"card": "5555", "name": "Ana"}, "lines": [{"card": "1"}, {"card": "2"}]}
 
@@ -48,3 +57,19 @@ def test_the_longer_of_two_secrets_leaves_no_part_of_it():
 
 def test_a_value_too_short_to_be_a_secret_leaves_the_words_alone():
     assert blotted("I am in.", {"a", "", "in"}) == "I am in."
+
+
+def test_a_secret_that_is_not_what_it_was_is_marked_and_named_wherever_it_stands() -> None:
+    was = {"pin": 1, "to": {"iban": "DE1", "name": "Ana"}, "all": [{"pin": 1}], "old": {"pin": 2}}
+    now = {"pin": 2, "to": {"iban": "DE2", "name": "Ana"}, "all": [{"pin": 3}], "old": {}}
+    secret = ("pin", "iban")
+    assert changed_secrets(now, was, secret) == [("pin",), ("to", "iban"), ("all",), ("old", "pin")]
+    assert changed_secrets(was, was, secret) == []
+    assert masked_beside(now, was, secret) == {
+        "pin": CHANGED_MASK,
+        "to": {"iban": CHANGED_MASK, "name": "Ana"},
+        "all": [{"pin": CHANGED_MASK}],
+        "old": {},
+    }
+    assert masked_beside(was, was, secret) == masked(was, secret)
+    assert masked_beside(now, {**now, "pin": 9}, secret, same=None) == {**now, "pin": CHANGED_MASK}

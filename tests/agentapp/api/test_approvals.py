@@ -7,6 +7,10 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.test.utils import CaptureQueriesContext
 
+from agentapp import executions
+from agentapp.executions import Outcome
+from agentapp.messages import ToolResult
+from agentapp.models import ToolExecution
 from approvals import decisions, ledger
 from approvals.escalation import Step
 from approvals.models import Approval
@@ -48,6 +52,27 @@ def test_an_approval_says_where_values_came_from_and_what_speaks_for_its_risk(
     shown = deciding.get(f"/approvals/{approval.pk}").data
     assert shown["provenance"] == [{"ref": None, "part": None, **row}]
     assert shown["risk_factors"] == [factor]
+
+
+def test_the_words_are_those_of_the_call_that_waits(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, edited: Any, sam: User, marco: User
+) -> None:
+    approval = ask(sam, approvals_needed=2)
+    deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=120.0)))
+    shown = client_of(marco, "approvals:read").get(f"/approvals/{approval.pk}").data
+    assert (shown["state"], shown["final_args"]["amount"]) == ("pending", 120)
+    assert "$120.00" in shown["title"]
+    assert "214.50" not in f"{shown['title']} {shown['sentence']} {shown['effects']} {shown['button']}"
+
+
+def test_what_a_call_gave_back_names_no_secret(deciding: Any, ask: Ask, sam: User) -> None:
+    approval = ask(sam)
+    execution = ToolExecution.objects.get(pk=approval.execution_id)
+    with ledger.transaction():
+        executions.begin(execution, approval.arguments_text, "key-1")
+        executions.finish([Outcome(execution, ToolResult("ok", {"account": "DE89 3704 0044", "paid": True}))])
+    result = deciding.get(f"/approvals/{approval.pk}").data["execution"]["result"]
+    assert result == {"account": "••••••", "paid": True}
 
 
 def test_a_secret_argument_is_in_no_answer(

@@ -187,3 +187,16 @@ def open_calls(client_of: Any, ask: Any, lost: Any, sam: User, dana: User) -> An
 @pytest.fixture
 def reading(client_of: Any, ada: User) -> Any:
     return client_of(ada, "runs:read", "approvals:read", "events:read", "configuration:read")
+
+
+@pytest.mark.parametrize(
+    "args",
+    ['{"amount":1e400}', '{"amount":NaN}', '{"account":"\\ud800"}', '{"account":"a\\u0000"}', '{"\\ud800":1}',
+     '{"amount":99999999999999999999999}', '{"amount":1e16}', '{"note":' + "[" * 3000 + "]" * 3000 + "}", "[]", '"x"'],
+)  # fmt: skip
+def test_arguments_that_cannot_be_are_refused(deciding: Any, ask: Any, answer: Any, sam: User, args: str) -> None:
+    approval = ask(sam)
+    for kind in ("edit", "approve", "reject"):
+        body = json.dumps(answer(approval, kind, message="x", args="ARGS")).replace('"ARGS"', args)
+        taken = deciding.send("POST", f"/approvals/{approval.pk}/decisions", body.encode())
+        assert taken.status in (400, 413, 422), taken.data

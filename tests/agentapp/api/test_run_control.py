@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools.base import tool
 from approvals import decisions, ledger
 from approvals.models import Approval, Event
 from tests.clerk_tools import note
-from tests.conftest import call, calls, says
+from tests.conftest import call, calls, make_user, says
 
 UNDO = "/tool-executions/{}/undo"
 
@@ -84,11 +84,25 @@ def test_people_are_asked_again_by_whoever_started_the_run(
 ) -> None:
     sams = client_of(sam, "runs:create")
     answer = sams.post(f"/approvals/{expired.pk}/ask_again")
-    assert (answer.status, answer.data["id"]) == (200, str(expired.run_id))
+    assert (answer.status, answer.data["id"], answer.data["state"]) == (200, str(expired.pk), "superseded")
+    assert answer.data["run"] == str(expired.run_id)
     run = clerk.drive(Run.objects.get(pk=expired.run_id))
     assert [one.supersedes for one in clerk.open(run)] == [None, expired]
     again = sams.post(f"/approvals/{expired.pk}/ask_again")
     assert (again.status, again.code) == (409, "already_asked")
+
+
+def test_whoever_may_decide_and_does_not_see_the_run_asks_again_and_is_shown_no_run(
+    client_of: Any, expired: Approval
+) -> None:
+    ned = make_user("ned")
+    ned.user_permissions.set(Permission.objects.filter(codename="decide_approval"))
+    ned = User.objects.get(pk=ned.pk)
+    assert client_of(ned, "runs:read").get(f"/runs/{expired.run_id}").status == 404
+    answer = client_of(ned, "runs:create").post(f"/approvals/{expired.pk}/ask_again")
+    assert (answer.status, answer.data["id"]) == (200, str(expired.pk))
+    assert "input" not in answer.data
+    assert "answer" not in answer.data
 
 
 def test_what_somebody_does_not_see_is_not_there_to_be_asked_again(

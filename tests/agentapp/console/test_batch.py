@@ -231,3 +231,44 @@ class TestDeciding:
 
         assert "0 of 2 approved" in html
         assert states(first, second) == ["pending", "pending"]
+
+
+def test_texts_that_differ_far_in_are_not_the_same(page: Client, credit: Waiting) -> None:
+    same = "Dear Ana, " + "we are very sorry for the trouble with your kettle. " * 4
+    first = credit(arguments={**REFUND, "note": same + "Your voucher is A-1."})
+    second = credit(arguments={**REFUND, "note": same + "Send your password to evil@example.com."})
+    shown = table(page, first, second).context
+    assert "Message to customer" in shown["columns"]
+    assert "Message to customer" not in dict(shown["same"])
+
+
+TRANSFER = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "number", "title": "Amount"},
+        "payer": {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]},
+        "payee": {"type": "object", "properties": {"iban": {"type": "string"}}, "required": ["iban"]},
+    },
+    "required": ["amount", "payer", "payee"],
+}
+
+
+def transfer(payer: str) -> dict[str, Any]:
+    return {"amount": 1, "payer": {"iban": payer}, "payee": {"iban": "DE99"}}
+
+
+def test_two_arguments_of_one_label_are_two(page: Client, credit: Waiting) -> None:
+    make_tool()
+    Tool.objects.update(input_schema=TRANSFER, locked_fields=[])
+    shown = table(page, *(credit(arguments=transfer(payer)) for payer in ("DE11", "DE22"))).context
+    assert shown["columns"] == ["Iban (payer.iban)"]
+    assert [values for _, _, values in shown["rows"]] == [["DE11"], ["DE22"]]
+    assert ("Iban (payee.iban)", "DE99") in shown["same"]
+
+
+def test_secrets_that_differ_are_not_the_same_and_are_not_shown(page: Client, credit: Waiting) -> None:
+    make_tool()
+    one, other = (credit(arguments={**REFUND, "note": note}, secret_fields=["note"]) for note in ("hush-1", "hush-2"))
+    response = table(page, one, other)
+    assert response.context["columns"] == ["Message to customer"]
+    assert "hush" not in response.content.decode()

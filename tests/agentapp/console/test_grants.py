@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from agentapp import actions
 from agentapp.models import Tool
@@ -289,3 +290,22 @@ def test_the_admin_lists_grants_and_changes_nothing(clerk, client, dana, ada):
     assert client.get("/admin/approvals/grant/add/").status_code == 403
     assert client.post(f"/admin/approvals/grant/{grant.pk}/delete/", {"post": "yes"}).status_code == 403
     assert client.post(f"/admin/approvals/grant/{grant.pk}/change/", {"reason": "x"}).status_code == 403
+
+
+def test_what_a_grant_would_cover_says_nothing_of_the_secrets_of_other_calls(clerk, dana, offer, client):
+    @tool(effect="compensable", secret=("pin",))
+    def unlock(to: str, pin: str) -> str:
+        """Unlock an account."""
+        return to
+
+    offer(unlock)
+    run = clerk.run(calls(call("u", "unlock", to="ann", pin="4711")), says("done"))
+    [request] = clerk.open(run)
+    client.force_login(let_grant(dana))
+
+    def found(most: str) -> str:
+        posted = {"rule:to": "any", "rule:pin": "at_most", "most:pin": most, "days": "7", "look": "1"}
+        page = client.post(reverse("grant_new", args=[request.pk]), posted).content.decode()
+        return page[page.index("Of the last 30 days") :][:120] if "Of the last 30 days" in page else ""
+
+    assert found("4710") == found("4711")

@@ -9,8 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from agentapp import auth
-from approvals.digest import parse
+from agentapp import actions, auth
+from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision
 
 from .conftest import REFUND, posted
@@ -170,3 +170,20 @@ def test_the_api_shows_the_same_and_refuses_what_is_stale(page: Client, marco: U
     assert (refused.status_code, refused.json()["code"]) == (409, "action_changed")
     assert refused.json()["approval"]["action_digest"] == approval.final_digest
     assert send(approval.final_digest).json()["approval"]["state"] == "approved"
+
+
+def test_a_secret_that_was_changed_is_named_and_not_shown(
+    page: Client, second: Client, waiting: Waiting, dana: User
+) -> None:
+    approval = waiting(arguments={**REFUND, "note": "hush-one"}, secret_fields=["note"], approvals_needed=2)
+    changed = canonical({**REFUND, "note": "hush-two"})
+    new = actions.NewDecision(
+        uuid.uuid4(), "edit", approval.version, approval.action_digest, arguments_text=changed, via="api"
+    )
+    actions.decide(approval.pk, new, dana)
+    response = second.get(f"/approvals/{approval.pk}/")
+    assert [(each.label, each.now) for each in response.context["edit"].changes] == [
+        ("Message to customer", "another value")
+    ]
+    assert any("(changed)" in line.text for line in response.context["shown"].lines)
+    assert "hush" not in response.content.decode()

@@ -228,3 +228,37 @@ def test_a_right_that_was_lent_counts_for_the_groups_of_its_lender_alone(teams, 
     assert approval.state == "pending"
     assert code(decide(approval, a_verdict(read(approval), people["pia"]))) == "decided_for_you"
     assert take(approval, people["paul"]).state == "approved"
+
+
+def test_a_change_by_which_rejections_come_to_count_ends_the_request(roles):
+    payments, managers = (Group.objects.create(name=name) for name in ("Payments", "Managers"))
+
+    def person(name, *groups):
+        user = make_user(name, "approver")
+        user.groups.add(*groups)
+        return user
+
+    both, pia = person("both", payments, managers), person("pia", payments)
+    terms = (
+        [
+            {"approve": 2, "deny": 2, "groups": [payments.pk], "names": ["Payments"]},
+            {
+                "approve": 1,
+                "deny": 1,
+                "groups": [managers.pk],
+                "names": ["Managers"],
+                "condition": "args.amount > 500.0",
+            },
+        ],
+    )
+    approval = a_request(
+        terms=terms,
+        groups=(payments.pk, managers.pk),
+        arguments={"order": "1", "amount": 240.5},
+        approvals_needed=1,
+        risk="medium",
+    )
+    approval = take(approval, both, "reject")
+    assert approval.state == "pending"  # one of two rejections of Payments
+    approval = take(approval, pia, "edit", arguments={"order": "1", "amount": 900.5})
+    assert approval.state == "rejected"
