@@ -175,13 +175,13 @@ def test_at_critical_risk_every_threshold_wants_two(teams, people):
     assert [[one.approve for one in rule] for rule in terms.rules] == [[2, 3]]
 
 
-def test_a_change_that_makes_a_rejection_count_is_not_approved_over_it(teams, people):
+def test_a_change_that_makes_a_rejection_count_ends_the_request(teams, people):
     small = threshold(1, teams["Payments"], condition="args.amount < 100")
     large = threshold(2, teams["Payments"], deny=2)
     approval = take(asked(teams, terms=([small, large],)), people["pia"], "reject")
     assert approval.state == "pending"
     approval = take(approval, people["paul"], "edit", arguments={"order": "1001", "amount": 5})
-    assert approval.state == "pending"
+    assert approval.state == "rejected"
     assert not standing.is_bound(approval)
 
 
