@@ -369,8 +369,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_FAILURE_VIEW = "agentapp.console.problems.session_changed"
 SECURE_COOKIES = env_bool("SECURE_COOKIES", not DEBUG)
-SESSION_COOKIE_SECURE = SECURE_COOKIES
-CSRF_COOKIE_SECURE = SECURE_COOKIES
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", False)
 SECURE_HSTS_SECONDS = env_count("SECURE_HSTS_SECONDS", 0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env_bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", False)
@@ -392,10 +391,7 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": LOG_LEVEL},
     "loggers": {
         # Of a request to the outside they write its address and the headers of its answer: either can hold a secret.
-        **{
-            name: {"level": "WARNING"}
-            for name in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")
-        },
+        **{n: {"level": "WARNING"} for n in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")},
         # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
         **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
         # Apprise quotes what services answered, and their addresses, which hold tokens.

@@ -80,8 +80,6 @@ def pending(card: Card, now: datetime) -> Approval:
     asks_people = card.kind != ApprovalKind.CONFIRMATION
     needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
     card = replace(card, assurance_needed=needed)
-    steps = timing.planned(card.escalation, now, card.business_hours)
-    target = card.target_seconds
     approval = Approval(
         run_id=card.run_id,
         execution_id=card.execution_id,
@@ -130,16 +128,23 @@ def pending(card: Card, now: datetime) -> Approval:
         on_expiry=card.on_expiry,
         supersedes_id=card.supersedes_id,
         editor_id=card.editor_id,
-        created_at=now,
-        expires_at=timing.after(now, card.expires_seconds, card.business_hours),
-        expires_seconds=card.expires_seconds,
-        business_hours=card.business_hours,
-        escalation=steps,
-        target_seconds=target,
-        target_at=timing.after(now, target, card.business_hours) if target is not None else None,
+        **_times(card, now),
     )
     approval.escalates_at = timing.next_step_at(approval)
     return approval
+
+
+def _times(card: Card, now: datetime) -> dict[str, Any]:
+    target = card.target_seconds
+    return {
+        "created_at": now,
+        "expires_at": timing.after(now, card.expires_seconds, card.business_hours),
+        "expires_seconds": card.expires_seconds,
+        "business_hours": card.business_hours,
+        "escalation": timing.planned(card.escalation, now, card.business_hours),
+        "target_seconds": target,
+        "target_at": timing.after(now, target, card.business_hours) if target is not None else None,
+    }
 
 
 def digest_of(

@@ -114,6 +114,10 @@ def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
     return approval
 
 
+def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
+    return run is not None and not run.is_final and auth.offers_take_over(user, run, decides)
+
+
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need."""
     standing = standing_of(approval)
@@ -149,9 +153,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,
-        "may_take_over": run is not None
-        and not run.is_final
-        and auth.offers_take_over(user, run, forbidden is None and lender is None),
+        "may_take_over": _may_take_over(run, user, forbidden is None and lender is None),
         "path": path,
         "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
         "outcome_text": (outcome := outcome_text(approval)),

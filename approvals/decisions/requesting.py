@@ -1,6 +1,6 @@
 """Asking people: pending requests, with what tells people of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -64,16 +64,16 @@ def request(
                 "risk": approval.risk,
                 "expires_at": approval.expires_at.isoformat(),
                 "supersedes": str(approval.supersedes_id or ""),
-                "told": [
-                    n.channel.name
-                    for n in notifications
-                    if n.channel and n.user_id is None and n.approval_id == approval.pk
-                ],
+                "told": _channels_told(approval, notifications),
                 **_times_of(approval),
                 **marks_of(approval),
             },
         )
     return approvals
+
+
+def _channels_told(approval: Approval, notifications: Iterable[Notification]) -> list[str]:
+    return [n.channel.name for n in notifications if n.channel and n.user_id is None and n.approval_id == approval.pk]
 
 
 def _name_groups(approvals: Sequence[Approval]) -> None:
