@@ -73,6 +73,16 @@ def commented(story: Story) -> Iterator[None]:
 
 
 @contextmanager
+def to_sign(story: Story) -> Iterator[None]:
+    """A request that is approved by a passkey which signs the decision."""
+    if "to_sign" not in story.keys:
+        approval = asked(start(DAMAGED_KETTLE, story.people))
+        Approval.objects.filter(pk=approval.pk).update(assurance_needed="signed")
+        story.keys["to_sign"] = str(approval.pk)
+    yield
+
+
+@contextmanager
 def doubted(story: Story) -> Iterator[None]:
     """Another model has looked at a request, and something does not fit. The demo asks no provider."""
     if "doubted" not in story.keys:
