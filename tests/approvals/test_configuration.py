@@ -129,7 +129,7 @@ def test_describing_a_group_costs_the_same_for_any_number_of_permissions(roles: 
     assert len(few) == len(many)
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'")  # SQLite lets one writer in at a time
+@pytest.mark.postgresql  # SQLite lets one writer in at a time
 @pytest.mark.django_db(transaction=True)
 def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_deleted(
     monkeypatch: pytest.MonkeyPatch,

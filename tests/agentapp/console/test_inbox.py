@@ -208,7 +208,7 @@ def test_what_is_critical_is_approved_on_its_page_where_the_word_is_typed(page: 
     assert f'href="/approvals/{approval.pk}/?do=approve" data-act="approve"' in html
     assert 'value="approve"' not in html
     opened = page.get(f"/approvals/{approval.pk}/?do=approve").content.decode()
-    assert re.search(r'<dialog[^>]*id="approve-dialog"[^>]* open>', opened)
+    assert re.search(r'<dialog[^>]*id="approve-dialog"[^>]* open[ >]', opened)
 
 
 def test_the_bar_beside_the_queue_asks_and_takes_over(page: Client, waiting: Waiting) -> None:
