@@ -109,7 +109,7 @@ def _change(notification: Notification) -> str:
         context, words = _context(followed, _manners_of(reader)), PERSON
     became = outcomes.of(approval, notification.created_at)
     message = _message(notification, words, context, became=_said(became), over=became.over)
-    channels.open_channel(channel).edit(message, followed.receipt)
+    channels.open_editing(channel).edit(message, followed.receipt)
     # Whoever changed it at the same time may have been first with what is newer.
     if Approval.objects.only("version").get(pk=approval.pk).version != approval.version:
         raise ChannelError("The request has changed again, and so will its message.")

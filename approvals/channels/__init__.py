@@ -1,11 +1,11 @@
 """How people are told, a file per kind. Rows choose a kind by name; the code behind the name is chosen here."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.utils.module_loading import import_string
 
 from approvals import models
-from approvals.channels.base import Channel
+from approvals.channels.base import Channel, EditingChannel
 
 CHANNELS: dict[str, str] = {
     "apprise": "approvals.channels.apprise.AppriseChannel",
@@ -35,6 +35,13 @@ def make(kind: str, config: Any, personal: bool = False) -> Channel:
     """
     channel = kind_of(kind)
     return channel(channel.config_model.model_validate(config, context={"personal": personal}))
+
+
+def open_editing(row: models.Channel) -> EditingChannel:
+    """The same, of a kind that can change what it has sent: see `edits`."""
+    channel = open_channel(row)
+    assert channel.edits
+    return cast(EditingChannel, channel)
 
 
 def edits(kind: str | None) -> bool:

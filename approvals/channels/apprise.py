@@ -44,9 +44,6 @@ class AppriseChannel:
             raise ChannelError("The service did not take it.")
         return ""
 
-    def edit(self, message: Message, receipt: str) -> None:
-        raise NotImplementedError
-
     def _services(self, to: str) -> Apprise:
         name = f"{credentials.PREFIX}{self.config.credential}"
         address = credentials.read(self.config.credential)

@@ -69,6 +69,10 @@ class Channel(Protocol):
         """
         ...
 
+
+class EditingChannel(Channel, Protocol):
+    """One that can change what it has sent, as its `edits` says."""
+
     def edit(self, message: Message, receipt: str) -> None:
-        """Let the message of this receipt say this instead, or raise ChannelError. Only where `edits`."""
+        """Let the message of this receipt say this instead, or raise ChannelError."""
         ...

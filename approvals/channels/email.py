@@ -52,9 +52,6 @@ class EmailChannel:
         template = "became" if message.became else "approval"
         return mail.send(template, context, self.config.to, deciders, thread)
 
-    def edit(self, message: Message, receipt: str) -> None:
-        raise NotImplementedError
-
 
 def _deciders(approval: Approval, without_those_who_did: bool) -> list[str]:
     """The addresses of those who may decide this request now. What somebody decided is no news to them."""

@@ -28,6 +28,3 @@ class MemoryChannel:
             raise ChannelError("This channel is set to fail.", permanent=self.config.fails == "for_good")
         outbox.append(message.notification)
         return str(message.notification.pk)
-
-    def edit(self, message: Message, receipt: str) -> None:
-        raise NotImplementedError

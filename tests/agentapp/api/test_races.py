@@ -21,12 +21,6 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 THREADS = 16
 
 
-@pytest.fixture(autouse=True)
-def _needs_postgresql() -> None:
-    if connection.vendor != "postgresql":
-        pytest.skip("needs PostgreSQL")
-
-
 def copies(client: Any) -> list[Any]:
     """The same token, in as many programs as the pool has connections; the test's own is given back for it."""
     connection.close()
