@@ -18,4 +18,5 @@ COPY static static
 RUN SECRET_KEY=only-for-collecting-files python manage.py collectstatic --noinput --verbosity 0
 USER countersign
 EXPOSE 8000
-CMD ["uvicorn", "agentapp.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--no-access-log"]
+CMD ["uvicorn", "agentapp.asgi:application", "--host", "0.0.0.0", "--port", "8000", "--no-access-log", \
+     "--timeout-graceful-shutdown", "20"]

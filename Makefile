@@ -7,12 +7,16 @@ PYTHON := .venv/bin/python
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint types format migrations-check lock screenshots serve worker beat clean
+.PHONY: help setup install demo tour test faults bench survives upgrades check lint types format migrations-check lock screenshots serve worker beat clean
 
 help: ## Show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Make .venv with everything in requirements.lock
+
+install: | $(UV) ## Make .venv with what production needs and no more, at the versions of requirements.lock
+	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .venv
+	$(UV) pip install --quiet --python $(PYTHON) --constraint requirements.lock -r pyproject.toml
 
 demo: setup ## Open the demo shop and serve it (ARGS="--port 8100", ARGS=--reset)
 	@DEBUG=true SWEEP_SECONDS=$${SWEEP_SECONDS:-3} exec $(PYTHON) manage.py demo $(ARGS)
@@ -22,6 +26,18 @@ tour: setup ## While the demo runs, play a part of its tour (ARGS=quorum); witho
 
 test: setup ## Check and test everything this machine allows, and say what it did not
 	@$(PYTHON) .ci/test.py $(ARGS)
+
+survives: setup ## Run the tests of the commit before on the tables of this one (ARGS="COMMIT tests/agentapp")
+	@$(PYTHON) .ci/survives.py $(ARGS)
+
+faults: setup ## Break servers and processes while runs go on, often (needs PostgreSQL's server programs, redis-server; an hour)
+	@DEBUG=true FAULTS=full $(PYTHON) -m pytest -q -n 0 -m faults -s tests/faults $(ARGS)
+
+upgrades: setup ## Leave runs waiting at the commit before, migrate, decide, and see them end (ARGS=COMMIT)
+	@$(PYTHON) .ci/upgrades.py $(ARGS)
+
+bench: setup .bench/.complete ## Measure the refund run, here and on LangGraph (needs PostgreSQL's server programs, redis-server)
+	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 check: setup ## Lint, types, import contracts, migrations, Django's checks
 	@$(PYTHON) .ci/test.py checks
@@ -58,12 +74,18 @@ beat: setup ## Run Celery beat, which starts the sweep (needs REDIS_URL)
 	@exec .venv/bin/celery -A agentapp beat $(ARGS)
 
 clean: ## Remove .venv, .uv and what tests and tools leave; data/ stays
-	rm -rf .venv .uv .peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
+	rm -rf .venv .uv .bench .peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
 
 # Once for each lock file.
 .venv/.complete: requirements.lock .python-version | $(UV)
 	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .venv
 	$(UV) pip sync --quiet --python $(PYTHON) requirements.lock
+	@touch $@
+
+# What is measured beside it, in an environment of its own.
+.bench/.complete: benchmarks/rival.txt .python-version | $(UV)
+	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .bench
+	$(UV) pip install --quiet --python .bench/bin/python -r benchmarks/rival.txt
 	@touch $@
 
 .uv/bin/uv:

@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import busy
 import governance
+import judging
+import standings
 import story
 from playwright.sync_api import Page
 
@@ -39,6 +42,19 @@ def press(*keys: str) -> Callable[[Page], None]:
         page.wait_for_timeout(300)
 
     return then
+
+
+def open_decision(page: Page) -> None:
+    page.locator("tbody tr", has_text="Rejected").first.locator(".rowlink").click()
+    page.locator("tr.detail").wait_for()
+    page.wait_for_timeout(300)
+
+
+def open_judged(page: Page) -> None:
+    page.locator("tbody tr .rowlink").first.click()
+    page.locator("tr.detail").wait_for()
+    page.locator("tr.detail .judge summary").click()
+    page.wait_for_timeout(300)
 
 
 def scroll_to(selector: str) -> Callable[[Page], None]:
@@ -171,6 +187,37 @@ def hear(event: str) -> Callable[[Page], None]:
     return then
 
 
+WHAT_MATTERS = "/audit/?q=did:decided,claimed,asked,failed,took-over"
+
+
+def follow(name: str, shows: str) -> Callable[[Page], None]:
+    """A link that brings a part into the page."""
+
+    def then(page: Page) -> None:
+        page.get_by_role("link", name=name, exact=True).click()
+        page.locator(shows).wait_for()
+
+    return then
+
+
+def rehearse(page: Page) -> None:
+    page.locator("[name='arg.order_id']").fill("58213")
+    page.locator("[name='arg.amount']").fill("214.50")
+    reason = page.locator("select[name='arg.reason']")
+    if reason.count():
+        reason.select_option(index=1)
+    else:
+        page.locator("label:has([name='arg.reason'])").first.click()
+    page.locator("[name='arg.message']").fill("Hi Ana, the money is on its way back to your card.")
+    page.get_by_role("button", name="Dry run").click()
+    page.locator("#verdict[data-fresh]").wait_for()
+
+
+def open_change(page: Page) -> None:
+    page.locator(".change summary", has_text="Changed").first.click()
+    page.locator(".change-fields").first.wait_for()
+
+
 SOURCES, BREAKERS = "/admin/agentapp/toolsource", "/admin/agentapp/breaker"
 
 # --- The pages ---------------------------------------------------------------------------------
@@ -253,8 +300,26 @@ PICTURES = (
     Picture("customer-gone", "The customer's own page: a link that opens nothing", "/talk/made-up/", person=""),
     Picture("palette", "Search or jump to", "/runs/", then=search_refund),
     Picture("search", "Search without script", "/search/?q=refund"),
+    Picture("audit", "Audit trail", WHAT_MATTERS, "mia", open_decision, main=True),
+    Picture("audit-decisions", "Audit trail: decisions", "/audit/?q=did:decided", "mia"),
+    Picture("audit-nothing", "Audit trail: a line that finds nothing", "/audit/?q=did:expired%20who:dana", "mia"),
+    Picture("audit-wrong", "Audit trail: a line that cannot be meant", "/audit/?q=tol:refund_payment", "mia"),
+    Picture("audit-choices", "Audit trail: what a chip offers", "/audit/choices/did/?q=since:7d", "mia"),
+    Picture("audit-views", "Audit trail: views", "/audit/views/?q=did:decided%20risk:high", "mia"),
+    Picture("audit-event", "One event of the audit trail", "/audit/events/{decision_event}/", "mia"),
+    Picture("as-seen", "A request as its approver saw it", "/audit/approvals/{done}/as-seen/", "mia", main=True),
+    Picture("audit-proof", "What proves the record", "/audit/proof/", "ada", main=True),
+    Picture("audit-verifying", "The chain is being checked", "/audit/proof/", "ada", during=standings.verifying),
+    Picture("audit-broken", "The chain is broken", "/audit/", "ada", during=standings.broken, main=True),
+    Picture("audit-proof-broken", "What proves the record, and that it is broken", "/audit/proof/", "ada",
+            during=standings.broken),
+    Picture("audit-forbidden", "Audit trail: not open to everybody", "/audit/", "dana"),
     Picture("switches", "Kill switches and breakers", "/switches/", "ada"),
     Picture("switches-engaged", "Kill switches and breakers: stopped", "/switches/", "ada", None, story.stopped, True),
+    Picture("insights", "Insights: approvals", "/insights/", "mia", during=busy.weeks, main=True),
+    Picture("insights-cost", "Insights: cost", "/insights/cost/", "mia", during=busy.weeks, main=True),
+    Picture("insights-reliability", "Insights: reliability", "/insights/reliability/", "mia", during=busy.weeks),
+    Picture("insights-new", "Insights: hardly anything yet", "/insights/?range=24h", "mia"),
     Picture("settings", "Settings: profile", "/settings/"),
     Picture("settings-notifications", "Settings: notifications", "/settings/notifications/"),
     Picture("settings-appearance", "Settings: appearance", "/settings/appearance/"),
@@ -324,6 +389,29 @@ PICTURES = (
             during=governance.toured("ask"), main=True),
     Picture("approval-total", "A request: a rule that counts", "{totals_1}", "nora",
             during=governance.toured("totals")),
+    Picture("evals", "Evals", "/evals/", "ada", during=judging.evals, main=True),
+    Picture("eval-suite", "A suite of evals", "/evals/{suite}/", "ada", during=judging.evals, main=True),
+    Picture("eval-run", "What came of an eval", "/evals/runs/{eval}/", "ada", during=judging.evals, main=True),
+    Picture("eval-compare", "Two evals side by side", "/evals/runs/{eval}/compare/{base}/", "ada",
+            during=judging.evals, main=True),
+    Picture("eval-case", "A case of an eval", "/evals/{suite}/cases/{case}/", "ada", during=judging.evals),
+    Picture("approval-judged", "A request: its decision was judged", "/approvals/{judged}/", "ada",
+            scroll_to("#judged"), judging.judged, main=True),
+    Picture("audit-judged", "Audit trail: decisions that were judged", "/audit/?q=judged:wrong", "mia",
+            open_judged, judging.judged),
+    Picture("eval-judged", "A suite of judged decisions", "/evals/judged-decisions/", "ada", during=judging.judged),
+    Picture("eval-editor", "The case of a judged decision", "/evals/judged-decisions/cases/{judged_case}/", "ada",
+            during=judging.judged, main=True),
+    Picture("tools", "Tools", "/tools/", "ada", main=True),
+    Picture("tool", "A tool", "/tools/refund_payment/", main=True),
+    Picture("tool-rules", "A tool: its rules, and its latest calls by them", "/tools/refund_payment/?part=rules", "ada",
+            then=follow("Look", "#through table")),
+    Picture("tool-calls", "A tool: its latest calls", "/tools/refund_payment/?part=calls"),
+    Picture("tool-changed", "A tool that its server has changed", "/tools/hold_goods/", "ada"),
+    Picture("tool-try", "Trying a tool: a dry run", "/tools/refund_payment/try/", "sam", then=rehearse, main=True),
+    Picture("changes", "Changes of the configuration", "/changes/", "mia", then=open_change, main=True),
+    Picture("what-if", "What today’s rules would have stopped", "/changes/what-if/?since=30d", "mia",
+            during=story.stricter, main=True),
     Picture("grants", "Grants", "/grants/", during=governance.given, main=True),
     Picture("grant", "A grant", "{grant_2}", during=governance.given),
     Picture("grant-new", "Allowing calls like one for a while", "/approvals/{credit}/grant/", main=True),

@@ -32,7 +32,7 @@ from agentapp.importing.planning import Given
 from agentapp.models import Agent, Breaker, Guideline, Run, Tool, ToolExecution, ToolSource
 from approvals import absences, claims, configuration, ledger
 from approvals.digest import canonical, parse
-from approvals.models import Approval, Rule
+from approvals.models import Approval, Event, Rule
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "tests" / "documents" / "github.json"
 BY = "system:demo"
@@ -103,6 +103,7 @@ def tell(people: dict[str, User]) -> Story:
         "other_credit": credits[1],
         "returning": asked(unreached),
         "done": carried_out,
+        "decision_event": Event.objects.get(approval_id=carried_out.pk, type="approval.approved"),
         "rejected": rejected,
         "done_run": done,
         "failed_run": failed,
@@ -259,6 +260,15 @@ def paused(story: Story) -> Iterator[None]:
     actions.pause_run(uuid.UUID(story.keys["waiting_run"]), story.people["sam"])
     yield
     actions.resume_run(uuid.UUID(story.keys["waiting_run"]), story.people["sam"])
+
+
+@contextmanager
+def stricter(story: Story) -> Iterator[None]:
+    """A rule of today that would have asked about calls that ran."""
+    rule = Rule(name="customers-are-private", tool="get_customer", verdict="ask", description="Ask before you look.")
+    configuration.save(rule, BY)
+    yield
+    configuration.delete(rule, BY)
 
 
 @contextmanager

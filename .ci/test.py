@@ -1,8 +1,9 @@
 """Everything `make test` runs, and at the end a loud list of what it could not run and why.
 
-Groups: checks, embedded, services, browser, stack; none named means all. With CI set, what cannot run fails.
+Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails.
 """
 
+import base64
 import os
 import secrets
 import shutil
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
-GROUPS = ("checks", "embedded", "services", "browser", "stack")
+GROUPS = ("checks", "embedded", "services", "browser", "stack", "faults")
 # Variables that would change what is tested; the last would have each of a hundred processes compile everything anew.
 NOT_INHERITED = (
     "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
@@ -38,6 +39,8 @@ class Step:
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     lacks: str = ""
+    cut_off: int = 0
+    """What the command ends with where it could not ask anybody outside."""
 
 
 def main() -> int:
@@ -46,14 +49,18 @@ def main() -> int:
     if unknown:
         print(f"Unknown group {unknown[0]!r}; known are {', '.join(GROUPS)}.")
         return 2
-    failed, missing, passed = [], [], []
+    failed: list[Step] = []
+    missing: list[Step] = []
+    passed: list[Step] = []
+    cut_off: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="countersign-test-") as folder:
         for step in steps(wanted, Path(folder)):
             if step.lacks:
                 missing.append(step)
                 continue
-            (passed if run(step, Path(folder)) else failed).append(step)
-    return summary(passed, failed, missing)
+            code = run(step, Path(folder))
+            (passed if code == 0 else cut_off if code == step.cut_off else failed).append(step)
+    return summary(passed, failed, missing, cut_off)
 
 
 def steps(wanted: list[str], folder: Path) -> list[Step]:
@@ -65,6 +72,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
         services(has_services),
         browser(folder),
         stack(has_services),
+        *faults(folder),
     ]
     return [step for step in every if step.group in wanted]
 
@@ -85,6 +93,7 @@ def checks(folder: Path) -> list[Step]:
         "SECURE_HSTS_SECONDS": "31536000",
         "SECURE_HSTS_INCLUDE_SUBDOMAINS": "true",
         "TOOL_MODULES": "tests.clerk_tools",
+        "LEDGER_SIGNING_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
     }
     manage = [sys.executable, "manage.py"]
     return [
@@ -94,13 +103,16 @@ def checks(folder: Path) -> list[Step]:
         Step("checks", "types", [str(BIN / "mypy"), "agentapp", "approvals"], debug),
         Step("checks", "migrations", [*manage, "makemigrations", "--check", "--dry-run"], debug),
         Step("checks", "manage.py check", [*manage, "check", "--fail-level", "ERROR"], debug),
-        Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "ERROR"], production),
+        Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "WARNING"], production),
+        Step("checks", "list of what it is made of", [sys.executable, ".ci/sbom.py", str(folder / "sbom.json")]),
+        # Where it runs, the sources of advisories may be out of reach. Then it is listed as not run, and is no failure.
+        Step("checks", "known weaknesses", [sys.executable, ".ci/audit.py"], cut_off=3),
     ]
 
 
 def embedded(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
-    marks = "not browser and not postgresql and not redis and not peers"
+    marks = "not browser and not postgresql and not redis and not peers and not faults"
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
 
 
@@ -132,7 +144,7 @@ class Services:
 
 
 def services(has: Services) -> Step:
-    command = pytest("not browser and not peers and (redis or not apart)")
+    command = pytest("not browser and not peers and not faults and (redis or not apart)")
     return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
 
 
@@ -146,6 +158,30 @@ def stack(has: Services) -> Step:
     # One process: its tests share the stack, and two stacks would only wait for each other's processors.
     command = [*pytest("browser and redis", spread=False), "tests/e2e"]
     return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks))
+
+
+def faults(folder: Path) -> list[Step]:
+    """On servers of their own, which they break. One process: these tests wait for processes, and share them."""
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "faults")}
+    command, clocks = pytest("faults", spread=False), "tests/faults/test_clock.py"
+    lacks = no_servers()
+    return [
+        Step("faults", "faults", [*command, f"--ignore={clocks}", "tests/faults"], environment, lacks),
+        Step("faults", "faults of clocks", [*command, clocks], environment, lacks or no_other_time()),
+    ]
+
+
+def no_other_time() -> str:
+    """What keeps a process from being shown another time."""
+    return "" if shutil.which("cc") else "no C compiler is installed (cc), which makes what shows another time"
+
+
+def no_servers() -> str:
+    """What keeps servers of the tests' own from being started."""
+    initdb = shutil.which("initdb") or next(Path("/usr/lib/postgresql").glob("*/bin/initdb"), None)
+    lacks = [] if initdb else ["PostgreSQL's server programs (initdb) are not installed"]
+    lacks += [] if shutil.which("redis-server") else ["redis-server is not installed"]
+    return "; ".join(lacks)
 
 
 def no_chromium() -> str:
@@ -177,24 +213,27 @@ def pytest(marks: str, spread: bool = True) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-m", marks, *processes, "--durations=5"]
 
 
-def run(step: Step, folder: Path) -> bool:
+def run(step: Step, folder: Path) -> int:
     print(f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}", flush=True)
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     # Compiled once for all steps and whatever they start, and gone with the folder.
     inherited["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     began = time.monotonic()
     code = subprocess.run(step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False).returncode
-    print(f"--- {step.name}: {'ok' if code == 0 else f'FAILED ({code})'}, {time.monotonic() - began:.0f} s", flush=True)
-    return code == 0
+    said = "ok" if code == 0 else "NOT RUN" if code == step.cut_off else f"FAILED ({code})"
+    print(f"--- {step.name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
+    return code
 
 
-def summary(passed: list[Step], failed: list[Step], missing: list[Step]) -> int:
+def summary(passed: list[Step], failed: list[Step], missing: list[Step], cut_off: list[Step]) -> int:
     in_ci = bool(os.environ.get("CI"))
-    print(f"\n{'=' * 95}\n{len(passed)} passed, {len(failed)} failed, {len(missing)} NOT RUN")
+    print(f"\n{'=' * 95}\n{len(passed)} passed, {len(failed)} failed, {len(missing) + len(cut_off)} NOT RUN")
     for step in failed:
         print(f"  FAILED   {step.name}")
     for step in missing:
         print(f"  NOT RUN  {step.name}: {step.lacks}")
+    for step in cut_off:
+        print(f"  NOT RUN  {step.name}: nobody outside could be asked, so nothing is known.")
     if missing and in_ci:
         print("  CI is set, so what was not run counts as failed.")
     print("=" * 95, flush=True)

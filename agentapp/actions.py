@@ -27,35 +27,42 @@ from agentapp.controls import (
     set_breaker_limits,
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
+from agentapp.disclosing import show_personal_data
 from agentapp.due import with_configuration
 from agentapp.ending_plans import end_plan
+from agentapp.forking import Fork, fork_run
 from agentapp.granting import NewGrant, make_grant, revoke_grant
+from agentapp.judging import judge_decision
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.refused import Refused
+from agentapp.replaying import replay_run
 from agentapp.starting import MAX_INPUT_CHARS, NewRun, Started, retry_run, start_run, start_run_once
 from agentapp.takeover import hand_back_run, take_over_run, write_message
 from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
 from agentapp.tools.schema import ArgumentProblem, check_arguments
 from agentapp.toolset import read_configuration
+from agentapp.trying import try_tool
 from agentapp.undoing import undo_call
 from approvals import decisions, ledger, signatures, standing, verdicts
 from approvals.digest import MalformedJSON, canonical, parse, storable
-from approvals.masking import masked
+from approvals.masking import STILL_MASKED, masked, with_masks
 from approvals.models import Approval, DecisionType, Verdict
 from approvals.signatures import Assertion, Statement
 
 __all__ = [
-    "MAX_INPUT_CHARS", "NewDecision", "NewGrant", "NewRun", "Refused", "Started", "answer_question", "ask_again",
-    "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "end_plan", "engage_switch",
-    "fork_conversation",
-    "hand_back_run", "hand_over", "make_grant", "may_answer", "pause_run", "post_comment", "raise_budget",
-    "release_claim", "release_switch", "renew_claim", "reset_breaker", "resolve_outcome", "resume_run", "retry_run",
-    "reveal_secret", "revoke_grant", "set_breaker_limits", "snooze_request", "start_run", "start_run_once",
-    "statement_of", "summarise_conversation", "take_over_run", "undo_call", "undo_decision", "wake_request",
+    "MAX_INPUT_CHARS", "Fork", "NewDecision", "NewGrant", "NewRun", "Refused", "Started", "answer_question",
+    "ask_again", "ask_agent", "can_be_asked_again", "cancel_run", "claim_request", "decide", "end_plan",
+    "engage_switch", "fork_conversation", "fork_run",
+    "hand_back_run", "hand_over", "judge_decision", "make_grant", "may_answer", "pause_run", "post_comment",
+    "raise_budget",
+    "release_claim", "release_switch", "renew_claim", "replay_run", "reset_breaker", "resolve_outcome", "resume_run",
+    "retry_run", "reveal_secret", "revoke_grant", "set_breaker_limits", "show_personal_data", "snooze_request",
+    "start_run", "start_run_once",
+    "statement_of", "summarise_conversation", "take_over_run", "try_tool", "undo_call", "undo_decision", "wake_request",
     "write_message",
 ]  # fmt: skip
 
@@ -122,6 +129,8 @@ def _verdict(approval: Approval, new: NewDecision, user: User) -> decisions.Verd
     edited_text, edited_title, edited_preview = (
         _edited(approval, new) if new.type == DecisionType.EDIT else ("", "", "")
     )
+    if new.type == DecisionType.RESPOND and with_masks(new.message):
+        raise Refused("invalid", STILL_MASKED, "message", approval)
     confirmed(approval, new.type, new.via, new.typed, edited_text)
     return decisions.Verdict(
         id=new.id,
@@ -213,6 +222,9 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     proposed = parse(approval.arguments_text)
     if not isinstance(arguments, dict):
         raise Refused("invalid_arguments", "Arguments are a JSON object.", "args")
+    before = with_masks(proposed) | with_masks(parse(approval.final_arguments_text or "{}"))
+    if with_masks(arguments) - before:
+        raise Refused("invalid_arguments", STILL_MASKED, "args")
     tool = Tool.objects.filter(name=approval.tool).first()
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
 from agentapp import budgets, executions, runs
@@ -29,10 +29,12 @@ from agentapp.runtime import DriveRuntime, driver_of
 from agentapp.secrecy import secrets_of
 from agentapp.state import RunState
 from agentapp.toolset import specs
+from agentapp.transcript import decided
 from approvals import decisions, ledger, questions
-from approvals.digest import canonical, parse, sha256, storable
+from approvals.digest import canonical, parse, storable
 from approvals.masking import blotted, masked_beside
 from approvals.models import Approval, Question
+from approvals.sealed import digest_of
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +64,16 @@ def answer_people(state: RunState) -> float | None:
         except (ModelError, CircuitOpen) as error:
             again = isinstance(error, CircuitOpen) or error.retryable
             if again and timezone.now() + timedelta(seconds=TRY_AGAIN_SECONDS) < question.answer_by:
-                runs.release(state.run, state.token, f"a question waits for an answer: {error}", TRY_AGAIN_SECONDS)
+                runs.release(state.run, state.token, "a question waits for an answer", TRY_AGAIN_SECONDS)
                 return TRY_AGAIN_SECONDS
-            _give_up(state, question, str(error))
+            _give_up(
+                state,
+                question,
+                str(error) if isinstance(error, CircuitOpen) else f"the model could not answer ({error.code})",
+            )
         except BrokenHistory as broken:
             _give_up(state, question, str(broken))
-        except (StopRun, HookFailed, runs.LeaseLost, DatabaseError):
+        except (StopRun, HookFailed, runs.LeaseLost, DatabaseError, InterfaceError):
             raise
         except Exception as error:  # a driver may fail in any way; a question must not end the run
             log.exception("The question %s could not be put to the agent", question.pk)
@@ -95,7 +101,7 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
     asked = ASKED.format(tool=execution.name, arguments=arguments, question=question.text)
     request = StepRequest(
         run_id=str(run.pk),
-        step=len(state.earlier.kept) + run.step_count,
+        step=decided(state.earlier.kept) + run.step_count,
         agent=run.agent_snapshot,
         script=run.script,
         messages=(*compile_messages(run, state.earlier, state.steps, under_way=True), UserMessage(asked)),
@@ -126,7 +132,7 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost": None if usage.cost is None else str(usage.cost),
-        **({"proposed_digest": sha256(anew)} if anew else {}),
+        **({"proposed_digest": digest_of(anew, execution.salt)} if anew else {}),
     }
     with ledger.transaction():
         run = state.locked()

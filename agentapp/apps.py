@@ -7,3 +7,9 @@ class AgentAppConfig(AppConfig):
 
     def ready(self) -> None:
         from agentapp import checks  # noqa: F401  (registers the system checks)
+        from agentapp.audit import missing
+        from agentapp.telemetry import beginning
+        from approvals.proof import verifying
+
+        verifying.told_of.append(missing.runs)
+        beginning.begin()

@@ -12,9 +12,11 @@ from django.db import transaction
 from agentapp import runs, tasks
 from agentapp.models import Run
 from agentapp.refused import Refused
-from approvals import comments, decisions, ledger, standing
+from approvals import approval_events, comments, decisions, ledger, standing
 from approvals.digest import parse, storable
 from approvals.models import Approval, Question
+
+REVEAL_SECRET = "approvals.reveal_secret"  # noqa: S105
 
 
 def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
@@ -61,16 +63,17 @@ def may_answer(user: User, question: Question, run: Run) -> bool:
 
 
 def reveal_secret(approval_id: uuid.UUID, name: str, user: User) -> Any:
-    """The value of a masked argument, for somebody who may decide. That they have seen it goes on record."""
+    """The value of a masked argument, for somebody who may decide and has the right. It goes on record who saw it."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None or name not in approval.secret_fields:
         raise Refused("not_found", "There is no such masked argument.")
     forbidden = standing.may_decide(user, approval)
     if forbidden is not None:
         raise Refused(forbidden.code, "What is masked is shown to those who may decide about it.")
+    if not user.has_perm(REVEAL_SECRET):
+        raise Refused("forbidden", "Seeing what is masked needs the right to see masked arguments.")
     arguments = parse(approval.final_arguments_text or approval.arguments_text)
     with ledger.transaction():
         runs.lock(approval.run_id)
-        data = {"approval": str(approval.pk), "name": name}
-        ledger.record(ledger.run_chain(approval.run_id), "approval.revealed", data, ledger.actor_of(user))
+        approval_events.record(approval, "revealed", {"name": name}, ledger.actor_of(user))
     return arguments.get(name) if isinstance(arguments, dict) else None

@@ -5,10 +5,12 @@ Who may *decide* is the business of `approvals.standing.may_decide`.
 
 import hashlib
 import secrets
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
@@ -18,7 +20,7 @@ from approvals.models import Approval, Grant
 from approvals.standing import decides_themself
 
 SCOPES = {
-    "runs:create": "Start and cancel runs, fork and summarise conversations",
+    "runs:create": "Start, fork, replay and cancel runs, fork and summarise conversations",
     "runs:read": "Read runs and their traces, and conversations",
     "conversations:write": "Speak with customers: open conversations, write, confirm and ask for a person as they say",
     "approvals:read": "Read approvals",
@@ -80,6 +82,24 @@ def revoke_token(token: ApiToken, actor: str) -> bool:
     return bool(changed)
 
 
+def rotate_token(token: ApiToken, actor: str, overlap: timedelta) -> tuple[ApiToken, str]:
+    """Put a new token in the place of one, which ends after `overlap`: time to hand the new one out.
+
+    It acts as the same person, within the same scopes, for as long as the old one was made for. Raises TokenRefused.
+    """
+    with ledger.transaction():
+        old, now = ApiToken.objects.select_for_update().select_related("user").get(pk=token.pk), timezone.now()
+        if old.revoked_at or (old.expires_at and old.expires_at <= now) or not old.user.is_active:
+            raise TokenRefused("This token has ended, so there is nothing to take its place.")
+        lasts = now + (old.expires_at - old.created_at) if old.expires_at else None
+        new, secret = issue_token(old.user, old.name, old.scopes, actor, lasts)
+        ends = min(filter(None, [old.expires_at, now + overlap]))
+        ApiToken.objects.filter(pk=old.pk).update(expires_at=ends)
+        data = {"token": str(old.pk), "name": old.name, "new": str(new.pk), "ends_at": ends.isoformat()}
+        ledger.record(ledger.CONFIGURATION, "token.rotated", data, actor)
+    return new, secret
+
+
 def authenticate(secret: str) -> ApiToken | None:
     """The live token behind a secret, or None. Its person must still be active."""
     now = timezone.now()
@@ -87,7 +107,8 @@ def authenticate(secret: str) -> ApiToken | None:
     if token is None or token.revoked_at or not token.user.is_active or (token.expires_at and token.expires_at <= now):
         return None
     if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        with suppress(DatabaseError):  # one that takes no changes can be read all the same
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 
@@ -124,6 +145,16 @@ def may_start(user: User) -> bool:
     return user.is_active and user.has_perm("agentapp.start_run")
 
 
+def may_mock(user: User) -> bool:
+    """Who may have runs that reach nothing: who may run evals."""
+    return user.is_active and user.has_perm("agentapp.run_eval")
+
+
+def may_suppose_rules(user: User) -> bool:
+    """Who may have mocked runs judged by other rules than those in force: that tells what drafts say."""
+    return user.is_active and user.has_perm("approvals.view_rule")
+
+
 def may_join(user: User, conversation: Conversation) -> bool:
     """Who may start a run in a conversation: it shows the run, and through it the person, what was said before."""
     # A fork has none of the runs whose messages it begins with.
@@ -155,7 +186,7 @@ def offers_take_over(user: User, run: Run, asked: bool) -> bool:
     The run that a person started speaks with people; those it asked are taken over with it.
     """
     may = asked or may_pause(user, run) or _may_answer(user, run)
-    return run.parent_id is None and run.taken_over_by_id is None and may
+    return run.parent_id is None and run.taken_over_by_id is None and not run.is_mocked and may
 
 
 def _may_answer(user: User, run: Run) -> bool:

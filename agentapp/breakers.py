@@ -15,10 +15,11 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from agentapp.messages import ToolResult
-from agentapp.models import Breaker, Run, Tool
+from agentapp.models import Breaker, Run, Tool, ToolExecution
 from agentapp.reasons import Reason
-from approvals import ledger
+from approvals import ledger, lens
 from approvals.clock import Now
+from approvals.detectors import clean
 from approvals.digest import storable
 
 State = Breaker.State
@@ -91,22 +92,27 @@ def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
     return None
 
 
-def note_call(run: Run, tool: Tool, result: ToolResult) -> None:
-    """Count what came of a call: the tool answered, or it failed. The caller is inside `ledger.transaction()`."""
-    if result.reason in _NOT_ITS_FAULT or result.status == "refused":
+def note_call(run: Run, tool: Tool, result: ToolResult, call: ToolExecution | None = None) -> None:
+    """Count what came of a call: the tool answered, or it failed. The caller is inside `ledger.transaction()`.
+
+    What mocks answer says nothing about the tool.
+    """
+    if run.is_mocked or result.reason in _NOT_ITS_FAULT or result.status == "refused":
         return
     if result.status == "ok":
         succeeded(run, of_tool(tool))
         return
     own, source = things = of_tool(tool)
     _lock(things)
-    error = f"{result.reason}: {result.message}"
+    error = f"{result.reason}: {lens.told(result.message, [call] if call else ())}"
     if failed(own, error):
         failed(source, f"{tool.name}: {error}")
 
 
 def note_run(run: Run, final: str) -> None:
     """Count how a run of an agent ended. One that was stopped or cancelled says nothing about its agent."""
+    if run.is_mocked:
+        return
     if final == Run.State.SUCCEEDED:
         succeeded(run, of_agent(run))
     elif final == Run.State.FAILED:
@@ -121,7 +127,7 @@ def need_a_look(run: Run) -> bool:
 
 def succeeded(run: Run, things: Sequence[Thing]) -> None:
     """Something answered. Costs nothing while no breaker at all has counted a failure."""
-    if not need_a_look(run):
+    if run.is_mocked or not need_a_look(run):
         return
     for row in _lock(things):
         if row.state == State.HALF_OPEN:
@@ -139,7 +145,7 @@ def failed(thing: Thing, error: str) -> bool:
     }
     Breaker.objects.get_or_create(scope=thing.scope, key=thing.key, defaults=made)
     [row] = _lock([thing])
-    row.failures, row.last_error = row.failures + 1, storable(error)[:500]
+    row.failures, row.last_error = row.failures + 1, storable(clean(error))[:500]
     Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, last_error=row.last_error)
     was = row.state
     if was == State.HALF_OPEN or (was == State.CLOSED and row.failures >= row.threshold):
@@ -205,7 +211,6 @@ def _record(row: Breaker, what: str, trigger: str, action: str, actor: str = led
         "trigger": trigger,
         "threshold": row.threshold,
         "observed": row.failures,
-        "last_error": row.last_error,
         "action": action,
     }
     if reason:

@@ -49,7 +49,7 @@ def breach(run: Run, projected: Decimal, day: date) -> Breach | None:
         signal = _passed("run", run.cost, projected, Decimal(agent["max_cost"]) + run.budget_extra, "max_cost")
         if signal is not None:
             return Breach(signal, asks)
-    if agent["max_daily_cost"] is not None:
+    if agent["max_daily_cost"] is not None and not run.is_mocked:
         row = Spending.objects.filter(agent=run.agent_id, day=day).first()
         spent = row.cost if row else Decimal(0)
         limit = Decimal(agent["max_daily_cost"]) + run.budget_extra
@@ -66,8 +66,11 @@ def pay(run: Run, cost: Decimal) -> None:
 
 
 def spend(run: Run, cost: Decimal | None) -> None:
-    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost."""
-    if not cost or run.agent_snapshot["max_daily_cost"] is None:
+    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost.
+
+    A mocked run is no part of its agent's day.
+    """
+    if not cost or run.is_mocked or run.agent_snapshot["max_daily_cost"] is None:
         return
     today = datetime.now(UTC).date()
     if not Spending.objects.filter(agent=run.agent_id, day=today).update(cost=F("cost") + cost):

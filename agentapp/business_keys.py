@@ -8,10 +8,13 @@ import string
 from dataclasses import dataclass
 from typing import Any
 
-from agentapp.models import Tool, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
+from agentapp.models.executions import MOCKED_KEY
 from approvals.digest import canonical, sha256
 
 State = ToolExecution.State
+# As many characters as the column has beside the mark.
+MOCKED_CHARS = 64 - len(MOCKED_KEY)
 
 
 @dataclass(frozen=True)
@@ -38,17 +41,25 @@ def act_of(tool: Tool, arguments: dict[str, Any]) -> str:
     return canonical([tool.name, *pieces]) if any(piece.strip() for piece in pieces) else ""
 
 
-def key_of(act: str, execution: ToolExecution | None = None) -> BusinessKey:
-    """The key for an act, unless it is done, under way, or nobody knows. `execution` does not stand in its own way."""
+def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> BusinessKey:
+    """The key for an act, unless it is done, under way, or nobody knows. `execution` does not stand in its own way.
+
+    What a mocked run does is done for that run alone.
+    """
     number = 0
     while True:
-        digest = sha256(f"business|{act}|{number}")
+        digest = digest_for(run, f"business|{act}|{number}")
         holder = ToolExecution.objects.select_related("tool").filter(idempotency_key=digest).first()
         if holder is None or (execution is not None and holder.pk == execution.pk):
             return BusinessKey(digest)
         if not _came_to_nothing(holder):
             return BusinessKey(digest, holder)
         number += 1
+
+
+def digest_for(run: Run, text: str) -> str:
+    """The key that a text comes to for the calls of a run. A mocked one's are of another kind, and its own."""
+    return f"{MOCKED_KEY}{sha256(f'{run.pk}|{text}')[:MOCKED_CHARS]}" if run.is_mocked else sha256(text)
 
 
 def told(done: ToolExecution) -> str:

@@ -1,9 +1,16 @@
 """What is noted about one call in its run's chain."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.utils import timezone
+
+from agentapp.messages import ToolCall
 from agentapp.models import Run, ToolExecution
 from approvals import ledger
+from approvals.detectors import without_secrets
+from approvals.digest import storable
+from approvals.sealed import digest_of, sealed
 
 
 def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
@@ -16,3 +23,50 @@ def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[
     """Note in the asking run's chain what became of the run that answers one of its calls."""
     subject = {"run": str(child.pk), "agent": child.agent.name, "execution": str(execution.pk), **data}
     ledger.record(ledger.run_chain(execution.run_id), f"subagent.{what}", subject)
+
+
+def record_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
+    for failure in said_of(failures):
+        record(execution, "attempt_failed", {**failure, "message": sealed(failure["message"], execution.salt)})
+
+
+def said_of(failures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**failure, "message": without_secrets(storable(failure["message"]))[:500]} for failure in failures]
+
+
+def arguments_facts(execution: ToolExecution) -> dict[str, str]:
+    digest = execution.arguments_digest
+    return {"arguments_digest": digest_of(digest, execution.salt) if digest else ""}
+
+
+def ruling_facts(ruling: Mapping[str, Any]) -> dict[str, Any]:
+    """What was ruled, without the values that rules looked at: the row has those."""
+    return {name: ruling[name] for name in ("verdict", "rule", "reason", "risk", "shadow") if name in ruling}
+
+
+def result_facts(execution: ToolExecution) -> dict[str, Any]:
+    """What came of a call that has just ended."""
+    return {
+        "status": execution.result_status,
+        "reason": execution.reason,
+        "attempts": execution.attempts,
+        "result_digest": digest_of(execution.result_text, execution.salt),
+        **_took(execution),
+    }
+
+
+def change_facts(execution: ToolExecution, proposed: ToolCall, hooks: Sequence[str]) -> dict[str, Any]:
+    """What a hook made of a call. The arguments themselves may be secret."""
+    return {
+        "hooks": list(hooks),
+        "proposed": storable(proposed.name)[:200],
+        "before_digest": digest_of(storable(proposed.arguments_text), execution.salt),
+        "after_digest": digest_of(execution.arguments_text, execution.salt),
+    }
+
+
+def _took(execution: ToolExecution) -> dict[str, Any]:
+    """How long a call has run up to now; nothing of one that never began."""
+    if execution.started_at is None:
+        return {}
+    return {"took_ms": max(0, round((timezone.now() - execution.started_at).total_seconds() * 1000))}

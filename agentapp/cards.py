@@ -4,12 +4,13 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Q
 
-from agentapp import planning, previews
+from agentapp import mocks, planning, previews, recorded
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
@@ -65,6 +66,16 @@ def _words(tool: Tool, shown: dict[str, Any], snapshot: dict[str, Any]) -> Words
     )
 
 
+def title_of(execution: ToolExecution) -> str:
+    """What a call does, in one line, without its secrets: of its card, or as one would say it. "": nobody can tell."""
+    if execution.approval is not None:
+        return execution.approval.shown_title
+    if execution.tool is None or execution.erased_at is not None:
+        return ""
+    arguments = parse(execution.executed_text or proposed_text(execution, execution.tool))
+    return _words(execution.tool, masked(arguments, execution.tool.secret_fields), {}).title
+
+
 @dataclass(frozen=True)
 class AskedFor:
     """The exact arguments people are asked about: the model's, or those a person made of them before."""
@@ -94,7 +105,7 @@ def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, aske
         return ApprovalKind.PLAN
     if not ruling.customer:
         return ApprovalKind.AUTHORIZATION
-    digest = digest_of(tool.name, tool.version, asked.text, run.pk, execution.pk)
+    digest = digest_of(tool.name, tool.version, asked.text, run.pk, execution.pk, salt=execution.salt)
     done = ruling.people and standing.is_confirmed(execution.pk, digest)
     return ApprovalKind.AUTHORIZATION if done else ApprovalKind.CONFIRMATION
 
@@ -113,11 +124,11 @@ def build(
     Looks up the state the decision rests on; writes nothing.
     """
     ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
-    if run.undoes_id is not None:
-        # Nobody decides about what they themselves have asked to be taken back, whatever a rule says of starters.
+    if run.undoes_id is not None or run.is_trial:
+        # Nobody decides about what they themselves have asked for word by word, whatever a rule says of starters.
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
-    snapshot_text = take_snapshot(tool, arguments)
+    snapshot_text = take_snapshot(run, tool, arguments, execution.times_asked)
     snapshot = parse(snapshot_text) if snapshot_text else {}
     words = _words(tool, masked(arguments, tool.secret_fields), snapshot)
     return Card(
@@ -136,6 +147,8 @@ def build(
         button=words.button,
         locked_fields=list(tool.locked_fields),
         secret_fields=list(tool.secret_fields),
+        pii_fields=list(tool.pii_fields),
+        salt=execution.salt,
         evidence=evidence(run, steps, execution),
         explanation=_cut(steps[-1].step.text, MAX_EXPLANATION_CHARS),
         snapshot_text=snapshot_text,
@@ -147,16 +160,19 @@ def build(
         supersedes_id=asked.replaces.pk if asked.replaces else None,
         editor_id=asked.editor_id,
         kind=kind,
-        **_terms_of(ruling, kind),
+        mocked=run.is_mocked,
+        **_terms_of(ruling, kind, is_mocked=run.is_mocked),
     )
 
 
-def _terms_of(ruling: Ruling, kind: ApprovalKind) -> dict[str, Any]:
+def _terms_of(ruling: Ruling, kind: ApprovalKind, *, is_mocked: bool) -> dict[str, Any]:
     """What stopped the call, and how it is decided: by whom, how many, what they may, and until when."""
     terms, confirms = standing.terms_of(ruling), kind == ApprovalKind.CONFIRMATION
     people = terms.fewest if terms else standing.people_needed(ruling)
     return {
         "rule": ruling.rule,
+        "rule_version": ruling.rule_version,
+        "rule_digest": ruling.rule_digest,
         "reason": ruling.reason,
         "condition": ruling.condition,
         "rule_values": ruling.values,
@@ -167,7 +183,7 @@ def _terms_of(ruling: Ruling, kind: ApprovalKind) -> dict[str, Any]:
         "about": ruling.about,
         "starter_excluded": ruling.starter_excluded,
         "assurance_needed": ruling.assurance,
-        "hold_seconds": 0 if confirms else _hold_seconds(ruling),
+        "hold_seconds": 0 if confirms or is_mocked else _hold_seconds(ruling),
         "on_expiry": ruling.on_expiry,
         "expires_seconds": ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
         "groups": tuple(ruling.groups),
@@ -212,13 +228,20 @@ def proposed_text(execution: ToolExecution, tool: Tool) -> str:
     return canonical(effective(tool, parse(execution.arguments_text or "{}")))
 
 
-def take_snapshot(tool: Tool, arguments: dict[str, Any]) -> str:
+def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0) -> str:
     """The state a decision about this call rests on, as canonical text; empty when the tool names none.
 
-    A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed.
+    A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed. `turn`: how
+    often people have been asked about it; a mocked run's state is what its mocks say for that.
     """
     if proposes_plan(tool):
-        return planning.snapshot_of(arguments, take_snapshot)
+        return planning.snapshot_of(arguments, partial(take_snapshot, run, turn=turn))
+    if run.is_mocked:
+        then = recorded.snapshot_text(run, tool.name, canonical(arguments))
+        if then is not None:
+            return then
+        found = mocks.snapshot(run, tool.name, turn)
+        return "" if found is None and not tool.takes_snapshot else canonical(found or sentences.looked_up(tool))
     implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
         return ""

@@ -16,3 +16,4 @@ app.autodiscover_tasks(["agentapp", "approvals"])
 def sweep_at_start(**_: object) -> None:
     """Find at once what a worker that died has left behind, instead of at the next beat."""
     app.send_task("agentapp.tasks.sweep", retry=False)
+    app.send_task("agentapp.tasks.roll_up", retry=False)

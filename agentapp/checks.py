@@ -9,14 +9,17 @@ from typing import Any
 
 import pydantic
 from django.conf import settings
+from django.contrib.auth.models import Group, Permission
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
+from agentapp import roles
 from agentapp.drivers import DRIVERS
 from agentapp.guidance import extensions
 from agentapp.models import Agent, Guideline, Route, Tool
 from approvals import append_only, channels
 from approvals.models import Channel, Event, Rule
+from approvals.proof import signing_key
 
 SHORTEST_SECRET_KEY = 32
 # The longest that a dead worker may hold a run.
@@ -80,6 +83,12 @@ def _doubtful() -> Iterable[CheckMessage]:
             "DATABASE_URL is not set: SQLite serves one machine, and one writer at a time.",
             hint="Set DATABASE_URL to a PostgreSQL database, unless this is a small installation.",
             id="countersign.W002",
+        )
+    if why := signing_key.problem():
+        yield Warning(
+            f"Nothing vouches for the ledger. {why}",
+            hint="Set LEDGER_SIGNING_KEY, or LEDGER_SIGNING_KEY_FILE to a file with the key: see docs/ledger.md.",
+            id="countersign.W005",
         )
     if settings.LEASE_SECONDS + settings.SWEEP_SECONDS > RECOVERY_SECONDS:
         yield Warning(
@@ -186,6 +195,21 @@ def rules_name_what_there_is(databases: Sequence[str] | None = None, **kwargs: A
         for rule in Rule.objects.filter(active=True).values("name", *there)
         for word, names in there.items()
         if rule[word] and rule[word] not in names
+    ]
+
+
+@register(Tags.database)
+def roles_are_complete(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Groups that were made before a permission was do not have it, and nobody is told by being refused."""
+    if "default" not in (databases or []) or not _has_tables("default", Group, Permission):
+        return []
+    return [
+        Warning(
+            f"The group {name!r} may not do what it may in a new installation: {', '.join(lacks)}.",
+            hint=f"manage.py roles --update {name} gives it that. If it was taken away on purpose, leave it.",
+            id="countersign.W011",
+        )
+        for name, lacks in roles.lacking().items()
     ]
 
 

@@ -13,6 +13,6 @@ def finish(run: Run, final: str, signal: StopSignal, answer: str = "", *, partia
         by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
         subagents.cancel_begun(run, by_person, signal.message)
         executions.cancel_open(run, f"The run has ended: {signal.message}")
-        decisions.withdraw(run.pk, f"The run has ended: {signal.message}")
+        decisions.withdraw(run.pk, "The run has ended.")
     runs.finish(run, final, signal, answer, partial=partial)
     breakers.note_run(run, final)

@@ -9,20 +9,22 @@ import json
 import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from django.db.models import QuerySet
-
 from agentapp import auth, history
 from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, answer_so_far, as_proposed
+from agentapp.earlier import Earlier as Earlier
+from agentapp.earlier import keeps_results
+from agentapp.earlier import load_earlier as load_earlier
+from agentapp.earlier import said_before as said_before
 from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage, UserMessage
-from agentapp.models import Agent, Message, Run, Step, ToolExecution
+from agentapp.models import Agent, Message, Run, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.control import LIFESPAN
-from agentapp.transcript import StepRows, load_kept
+from agentapp.transcript import StepRows
 
 State = ToolExecution.State
 
@@ -38,28 +40,11 @@ MEANWHILE = (
     "What was said meanwhile, the oldest first:"
 )
 CUSTOMER_MEANWHILE = "The customer wrote meanwhile, the oldest first:"
+TAKEN_BACK = "This was taken back since; it is as if it had not been done."
 NOT_KEPT = "The result of this call was for that answer only. Call the tool again if it is needed."
-# Drivers whose results stay in the conversation, whatever its compiler.
-KEEPS_RESULTS = ("guided",)
 # Behind a step without calls that did not end the run: a hook wanted more.
 GO_ON = "This is not finished yet. Go on."
 _NO_DECISION = (Reason.DECISION_EXTRACTION, Reason.DECISION_VALIDATION)
-
-
-@dataclass
-class Earlier:
-    """What was said in a conversation before a run, and what the runs that said it did.
-
-    Of a run that tries another again, also the steps it takes as done.
-    """
-
-    messages: list[Message] = field(default_factory=list)
-    summary: str = ""
-    summary_until: int = 0
-    steps: dict[uuid.UUID, list[StepRows]] = field(default_factory=dict)
-    meanwhile: list[Message] = field(default_factory=list)
-    """What the customer and a person said while the person had taken the run over."""
-    kept: list[StepRows] = field(default_factory=list)
 
 
 type Tell = Callable[[ToolExecution], ToolMessage]
@@ -80,82 +65,6 @@ def compile_messages(
     messages = tuple(_with_own_ids(_joined(compiler(run, earlier, [*earlier.kept, *steps], tell))))
     history.check(messages)
     return messages
-
-
-# --- What is loaded ----------------------------------------------------------------------------
-
-
-def load_earlier(run: Run, kept: list[StepRows] | None = None) -> Earlier:
-    """What the run's compiler needs of before. No query for a run outside of a conversation that tries none again.
-
-    `kept`: the steps it takes as done, where they have been read; they do not change.
-    """
-    kept = load_kept(run) if kept is None else kept
-    if run.conversation is None:
-        return Earlier(kept=kept)
-    rows = _rows(run, Message.objects.all())
-    messages = _before(run, rows)
-    earlier = Earlier(messages, run.conversation.summary, run.conversation.summary_until, kept=kept)
-    own = [message for message in rows if message.run_id == run.pk]
-    earlier.meanwhile = [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
-    if _sends_results(run):
-        earlier.steps = _steps_behind(messages)
-    return earlier
-
-
-def _sends_results(run: Run) -> bool:
-    """Whether later runs of a conversation are sent what earlier ones did, and not only what was said."""
-    return _keeps_results(run) or run.agent_snapshot.get("message_compiler") == Agent.Compiler.FULL_CONVERSATION
-
-
-def _keeps_results(run: Run) -> bool:
-    return run.agent_snapshot.get("driver") in KEEPS_RESULTS
-
-
-def _kept_steps(run: Run, earlier: Earlier) -> dict[uuid.UUID, list[StepRows]]:
-    """What earlier runs did, for a compiler that sends it only where the driver keeps it."""
-    return earlier.steps if _keeps_results(run) else {}
-
-
-def said_before(run: Run, readable: QuerySet[Message] | None = None) -> list[Message]:
-    """The conversation's messages before this run, turn by turn: an answer stands behind its question.
-
-    Messages that came while an earlier run was under way have lower places than that run's answer.
-    `readable` narrows them to what somebody may see.
-    """
-    return _before(run, _rows(run, Message.objects.all() if readable is None else readable))
-
-
-def _rows(run: Run, messages: QuerySet[Message]) -> list[Message]:
-    return list(messages.filter(conversation=run.conversation_id).select_related("author").order_by("seq"))
-
-
-def _before(run: Run, rows: Sequence[Message]) -> list[Message]:
-    turns: dict[Any, int] = {}
-    for message in rows:
-        turns.setdefault(message.run_id or message.pk, message.seq)
-    own = turns.get(run.pk)
-    placed = [(turns[message.run_id or message.pk], message) for message in rows if message.run_id != run.pk]
-    before = [pair for pair in placed if own is None or pair[0] < own]
-    return [message for _, message in sorted(before, key=lambda pair: (pair[0], pair[1].seq))]
-
-
-def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]]:
-    """The steps of the runs that have ended and whose answer is among the messages. Three queries.
-
-    A fork can hold a question without the answer its run gave: what that run did comes after the fork.
-    """
-    answered = {message.run_id for message in messages if message.role == Message.Role.ASSISTANT}
-    ended = Run.objects.filter(pk__in={message.run_id for message in messages}, state__in=Run.FINAL)
-    wanted = [pk for pk, said in ended.values_list("pk", "answer") if pk in answered or not said]
-    steps = {step.pk: StepRows(step, []) for step in Step.objects.filter(run__in=wanted).order_by("run", "number")}
-    executions = ToolExecution.objects.filter(run__in=wanted).select_related("tool")
-    for execution in executions.order_by("step__number", "index"):
-        steps[execution.step_id].executions.append(execution)
-    found: dict[uuid.UUID, list[StepRows]] = defaultdict(list)
-    for rows in steps.values():
-        found[rows.step.run_id].append(rows)
-    return found
 
 
 # --- The compilers -----------------------------------------------------------------------------
@@ -224,6 +133,11 @@ def fenced_summary(summary: str) -> str:
 
 
 # --- Their parts -------------------------------------------------------------------------------
+
+
+def _kept_steps(run: Run, earlier: Earlier) -> dict[uuid.UUID, list[StepRows]]:
+    """What earlier runs did, for a compiler that sends it only where the driver keeps it."""
+    return earlier.steps if keeps_results(run) else {}
 
 
 def _setting(run: Run, name: str) -> Any:
@@ -326,7 +240,8 @@ def _answer_or_end(run: Run, tell: Tell, execution: ToolExecution) -> ToolMessag
 def _answer_in_the_end(execution: ToolExecution) -> ToolMessage:
     """The answer to a call of a run that has ended, as its row has it."""
     if execution.is_answered:
-        return answer(execution)
+        told = answer(execution)
+        return replace(told, text=f"{told.text}\n{TAKEN_BACK}") if execution.taken_back else told
     text = NOT_EXECUTED if execution.started_at is None else UNKNOWN
     return ToolMessage(execution.call_id, as_proposed(execution).name, text, ok=False)
 

@@ -59,7 +59,7 @@ def _fresh(run: Run, variables: Sequence[ContextVariable]) -> dict[str, ToolExec
     wanted = Q(pk__in=[])
     for variable in variables:
         wanted |= _counts(run, variable)
-    ok = ToolExecution.objects.filter(wanted, run__agent=run.agent_id, result_status=_OK)
+    ok = ToolExecution.objects.filter(wanted, run__agent=run.agent_id, result_status=_OK, mocked=run.is_mocked)
     return {row.variable: row for row in ok.select_related("tool").order_by("finished_at", "pk")}
 
 
@@ -71,7 +71,7 @@ def _counts(run: Run, variable: ContextVariable) -> Q:
     """
     digest = sha256(canonical(effective(variable.tool, variable.arguments)))
     its = Q(variable=variable.name, tool=variable.tool, arguments_digest=digest)
-    if variable.freshness_seconds is None:
+    if variable.freshness_seconds is None or run.is_mocked:
         return its & Q(run=run)
     recent = Q(finished_at__gt=Now() - timedelta(seconds=variable.freshness_seconds))
     of_customer = Q(run__customer=run.customer) if run.customer else Q(run=run)

@@ -17,6 +17,7 @@ from django.utils import timezone
 from agentapp import agent_tools, executions, runs, tasks
 from agentapp.models import Tool, ToolExecution, ToolSource
 from agentapp.tools import base
+from agentapp.tools.personal import personal_names
 from agentapp.tools.sources import implementation_of
 from approvals import configuration, decisions, ledger
 from approvals.models import Approval, EffectClass
@@ -139,8 +140,14 @@ def first_safety_columns(tool: base.Tool) -> dict[str, Any]:
         "trust": tool.trust,
         "locked_fields": list(tool.locked),
         "secret_fields": list(tool.secret),
+        "pii_fields": _personal(tool),
         "owner": tool.owner,
     }
+
+
+def _personal(tool: base.Tool) -> list[str]:
+    """What is marked in code, and what schemas say of themselves: `x-pii`, or a format only a person has."""
+    return list(dict.fromkeys([*tool.pii, *personal_names(tool.input_schema), *personal_names(tool.output_schema)]))
 
 
 def void_outdated() -> int:

@@ -1,7 +1,7 @@
 """The only writer of Conversation and Message."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,9 @@ from django.db.models import F, Max
 from agentapp.models import Agent, Conversation, Message, Run
 from approvals import ledger
 from approvals.clock import Now
+from approvals.detectors import without_secrets
 from approvals.digest import sha256, storable
+from approvals.sealed import ERASED
 
 # Of the ids that are made from the keys of those who write.
 _WRITTEN = uuid.UUID("5a1c4a0e-6f0f-4c55-9d0b-0d9a3c6d6a11")
@@ -79,7 +81,12 @@ def add(
     """
     lock(conversation, expected_version)
     message = Message.objects.create(
-        conversation=conversation, run=run, seq=_last(conversation) + 1, role=role, content=storable(content), **more
+        conversation=conversation,
+        run=run,
+        seq=_last(conversation) + 1,
+        role=role,
+        content=without_secrets(storable(content)),
+        **more,
     )
     Conversation.objects.filter(pk=conversation.pk).update(version=F("version") + 1)
     return message
@@ -192,7 +199,7 @@ def summarise(
     Nothing is said by it, so the version stays. False: it is the one there is. Raises Changed, NoSuchPlace for a
     place behind the last message, and AlreadySummarised for one before the end of the summary there is.
     """
-    kept = storable(text)
+    kept = without_secrets(storable(text))
     with ledger.transaction():
         locked = lock(conversation, expected_version)
         if not 1 <= until <= _last(locked):
@@ -237,3 +244,22 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
 def _last(conversation: Conversation) -> int:
     """The place of the last message; 0 when nothing was said."""
     return Message.objects.filter(conversation=conversation).aggregate(last=Max("seq"))["last"] or 0
+
+
+def erase_said(runs: Iterable[Run]) -> int:
+    """Take away what was said in some runs. Returns how many messages that were."""
+    said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
+    return said.update(content=ERASED)
+
+
+def erase(conversation: Conversation, by: str, actor: str) -> bool:
+    """Take away who spoke in a conversation and what is left of what was said. False: it was done before.
+
+    The caller has erased its runs, and is inside `ledger.transaction()`.
+    """
+    of = Conversation.objects.filter(pk=conversation.pk, erased_at__isnull=True)
+    changed = of.update(key=f"erased-{conversation.pk}", customer="", summary="", erased_at=Now(), erased_by=by[:200])
+    Message.objects.filter(conversation=conversation).exclude(content=ERASED).update(content=ERASED)
+    if changed:
+        ledger.record(chain(conversation.pk), "conversation.erased", {}, actor)
+    return bool(changed)

@@ -1,8 +1,10 @@
 """What a customer can do in their own conversation: open it, write, confirm or decline, ask for a person."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -17,6 +19,10 @@ from approvals.models import Approval, ApprovalKind, DecisionType
 
 MAX_LINK_HOURS = 24 * 30
 _NO_REQUEST = "There is nothing of this name to confirm here."
+NOT_THE_CUSTOMER = (
+    "Somebody of our team who asked for this, or made this link, has opened it in this browser, so it cannot be "
+    "answered here. The customer answers it on a device of their own."
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,9 @@ class Access:
     user: User
     via: str
     token: ApiToken | None = None
+    link: CustomerLink | None = None
+    opened_by: Sequence[User] = ()
+    """Those of the team who are known to have opened the link in this browser."""
 
     @property
     def customer(self) -> str:
@@ -38,6 +47,15 @@ class Access:
     @property
     def actor(self) -> str:
         return f"customer:{self.customer} ({self.via})"[: ledger.MAX_ACTOR]
+
+    @property
+    def way(self) -> dict[str, Any]:
+        """How an answer came, for the record: whoever reads that the customer gave it sees what that rests on."""
+        if self.link is None:
+            return {"carried_by": ledger.actor_of(self.user)}
+        made = {"link": str(self.link.pk), "link_made_by": ledger.actor_of(self.link.made_by)}
+        opened = {"link_opened_by": [ledger.actor_of(user) for user in self.opened_by]} if self.opened_by else {}
+        return {**made, "link_made_at": self.link.created_at.isoformat(), **opened}
 
 
 @dataclass(frozen=True)
@@ -119,9 +137,13 @@ def write(access: Access, text: str, expected_version: int | None = None, key: s
 def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions.Taken:
     """Take the customer's yes or no to exactly what they were shown. Nobody else can give it."""
     approval = Approval.objects.filter(pk=approval_id, kind=ApprovalKind.CONFIRMATION).first()
-    here = approval and Run.objects.filter(pk=approval.run_id, conversation=access.conversation).exists()
-    if approval is None or not here:
+    if approval is None:
         raise Refused("not_found", _NO_REQUEST)
+    run = Run.objects.filter(pk=approval.run_id, conversation=access.conversation).first()
+    if run is None:
+        raise Refused("not_found", _NO_REQUEST)
+    if not may_answer(access, run):
+        raise Refused("not_the_customer", NOT_THE_CUSTOMER, approval=approval)
     verdict = decisions.Verdict(
         id=answer.id,
         type=DecisionType.APPROVE if answer.yes else DecisionType.REJECT,
@@ -130,8 +152,17 @@ def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions
         action_digest=answer.action_digest,
         via=access.via,
         customer=access.customer,
+        way=access.way,
     )
     return deciding.take(approval, verdict)
+
+
+def may_answer(access: Access, run: Run) -> bool:
+    """Whether a run's question can be answered here: not where whoever made the link, or asked for it, opened it."""
+    asked = {run.starter_id, *run.takers}
+    if access.link is not None:
+        asked.add(access.link.made_by_id)
+    return asked.isdisjoint(user.pk for user in access.opened_by)
 
 
 def ask_for_person(access: Access) -> Conversation:

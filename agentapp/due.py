@@ -1,5 +1,6 @@
 """Which runs may be driven now, what they wait for, and by what clock. Reads only: `runs` writes."""
 
+import functools
 import uuid
 from datetime import datetime
 
@@ -9,9 +10,13 @@ from django.db.models.functions import Coalesce
 from agentapp.models import Breaker, Conversation, Draft, Run
 from approvals import ledger
 from approvals.clock import Now
-from approvals.models import Event
+from approvals.models import ChainHead
+
+LASTING = ("agent_snapshot", "title", "input", "metadata", "script", "mocks", "opening", "changed")
+"""What a run begins with and nothing changes before its words are erased: the large part of its row."""
 
 
+@functools.cache
 def due() -> Q:
     """Runs that a worker may claim now: queued or woken, or held by a lease that ran out. A run that waits may have
     its moment, as when a decision that is held takes effect, or the day of its agent's budget is over.
@@ -37,24 +42,50 @@ def unfinished() -> QuerySet[Run]:
 
 def following(run_id: uuid.UUID) -> uuid.UUID | None:
     """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
-    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL, conversation__isnull=False).values("conversation")
-    waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation__in=ended)
+    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL).order_by().values_list("conversation", flat=True)
+    conversation = ended.first()
+    if conversation is None:  # nearly always: it has ended in none, or waits
+        return None
+    waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation=conversation)
     return waiting.order_by("created_at").values_list("pk", flat=True).first()
+
+
+def with_end(run_id: uuid.UUID) -> QuerySet[Run]:
+    """`with_configuration`, and where the run's chain of events ends, for `ledger.knows`: read with the run's lock."""
+    head = ChainHead.objects.filter(chain=ledger.run_chain(run_id))
+    ends = {"chain_seq": Subquery(head.values("seq")), "chain_hash": Subquery(head.values("hash"))}
+    return _configured().filter(pk=run_id).annotate(**ends)
 
 
 def with_configuration() -> QuerySet[Run]:
     """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
-    with `configuration_height`: when that has grown, rules or tools may have changed. And with
-    `breakers_need_a_look`: whether any breaker has counted a failure; and `has_draft`.
+    with `configuration_height` and `configuration_hash`: when the chain has grown, rules or tools may have changed.
+    And with `breakers_need_a_look`: whether any breaker has counted a failure; and `has_draft`.
     """
+    return _configured().all()
+
+
+@functools.cache  # To put it together takes longer than to ask it, and every step of every run does.
+def _configured() -> QuerySet[Run]:
     failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
-    latest = Event.objects.filter(chain=ledger.CONFIGURATION).order_by("-seq").values("seq")[:1]
+    configuration = ChainHead.objects.filter(chain=ledger.CONFIGURATION)
     return Run.objects.annotate(
         database_now=Now(),
-        configuration_height=Coalesce(Subquery(latest), Value(0)),
+        configuration_height=Coalesce(Subquery(configuration.values("seq")), Value(0)),
+        configuration_hash=Coalesce(Subquery(configuration.values("hash")), Value("")),
         breakers_need_a_look=Exists(failing),
         has_draft=Exists(Draft.objects.filter(run=OuterRef("pk"))),
     )
+
+
+def again(found: QuerySet[Run], known: Run | None) -> Run | None:
+    """A run's row as it is now; where it is `known` already, without reading anew what it keeps until it has ended."""
+    if known is None:
+        return found.first()
+    run = found.defer(*LASTING).first()
+    for name in LASTING if run is not None else ():
+        setattr(run, name, getattr(known, name))
+    return run
 
 
 def clock(run: Run) -> datetime:

@@ -6,22 +6,28 @@ import os
 import re
 import zoneinfo
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from approvals import referenced
+
 
 def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
-    """Read one variable; empty counts as unset. Raises ImproperlyConfigured naming the variable."""
-    raw = os.environ.get(name, "").strip()
+    """Read one variable, or the file it names; empty counts as unset. Raises ImproperlyConfigured naming it."""
+    # The key of the ledger has a setting of its own for its file, which may be made.
+    raw = os.environ.get(name, "").strip() if name == "LEDGER_SIGNING_KEY" else referenced.secret(name)
     if not raw:
         return default
     try:
         return read(raw)
     except ValueError as error:
         # A URL may hold a password, and an object anything, which does not belong in a log.
-        shown = "" if "://" in raw or raw.startswith("{") else f"={raw!r}"
+        hidden = "://" in raw or raw.startswith("{") or name.endswith("_TOKEN") or f"{name}_FILE" in os.environ
+        shown = "" if hidden else f"={raw!r}"
         raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
 
 
@@ -71,6 +77,8 @@ def _command(name: str, described: Any) -> dict[str, Any]:
             raise ValueError(f"The {key} of {name} is an object of texts.")
     if not _are_texts(command["inherit"]) or not _are_texts([command["cwd"]]):
         raise ValueError(f"Of {name}, inherit is a list of names and cwd a folder.")
+    if "LEDGER_SIGNING_KEY" in command["inherit"]:
+        raise ValueError(f"{name} cannot inherit LEDGER_SIGNING_KEY, which is kept from tools.")
     return command
 
 
@@ -104,10 +112,23 @@ def read_redis_url(raw: str) -> str:
     return raw
 
 
+def read_fingerprints(raw: str) -> tuple[str, ...]:
+    found = tuple(text.lower() for text in read_list(raw))
+    if any(len(bytes.fromhex(text)) != 32 for text in found):
+        raise ValueError
+    return found
+
+
 def read_web_address(raw: str) -> str:
     if not raw.startswith(("http://", "https://")):
         raise ValueError("It starts with http:// or https://.")
     return raw.rstrip("/")
+
+
+def read_token(raw: str) -> str:
+    if len(raw) < 16 or not raw.isascii():
+        raise ValueError("It is a long random text.")
+    return raw
 
 
 def read_time_zone(raw: str) -> str:
@@ -136,3 +157,41 @@ def env_count(name: str, default: int) -> int:
 
 def env_list(name: str, default: list[str]) -> list[str]:
     return env(name, default, read_list, "a comma-separated list")
+
+
+def otlp_traces_url() -> str:
+    """Where OpenTelemetry's own variables want traces sent. Empty: nowhere."""
+    off = env("OTEL_SDK_DISABLED", False, read_bool, "true or false")
+    if off or env("OTEL_TRACES_EXPORTER", "otlp", str, "otlp or none") == "none":
+        return ""
+    base = env("OTEL_EXPORTER_OTLP_ENDPOINT", "", read_web_address, "the address of a collector")
+    own = env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "", read_web_address, "the address of a collector")
+    return own or (f"{base}/v1/traces" if base else "")
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where the key that signs the ledger is, and where its checkpoints are noted outside of the database."""
+
+    signing_key: str = field(repr=False)
+    signing_key_file: Path
+    makes_key: bool
+    """Whether a key is made in that file when there is none."""
+    anchor_file: Path
+    anchor_url: str
+    trusted_keys: tuple[str, ...] = ()
+    """Fingerprints of earlier keys that are trusted beside the one in use."""
+
+
+def read_ledger(folder: Path, embedded: bool) -> Ledger:
+    key_file = env("LEDGER_SIGNING_KEY_FILE", folder / "ledger.key", Path, "a file")
+    return Ledger(
+        # Whether it is a key is found out by who signs, who does not quote it.
+        signing_key=env("LEDGER_SIGNING_KEY", "", str, "a key"),
+        signing_key_file=key_file,
+        # Elsewhere each machine would make one of its own, beside what it vouches for.
+        makes_key=embedded and key_file == folder / "ledger.key",
+        anchor_file=env("LEDGER_ANCHOR_FILE", folder / "checkpoints.jsonl", Path, "a file"),
+        anchor_url=env("LEDGER_ANCHOR_URL", "", read_web_address, "an address"),
+        trusted_keys=env("LEDGER_TRUSTED_KEYS", (), read_fingerprints, "fingerprints, with commas in between"),
+    )

@@ -11,9 +11,12 @@ from typing import Any
 
 from django.db import IntegrityError
 from django.db.models import F
+from django.utils import timezone
 
+from agentapp.call_events import arguments_facts, change_facts, record_failures, result_facts, ruling_facts, said_of
 from agentapp.call_events import record as record
 from agentapp.call_events import record_subagent as record_subagent
+from agentapp.erased_calls import ERASED_FIELDS, erase_words
 from agentapp.messages import DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
@@ -21,13 +24,18 @@ from agentapp.tools.control import checked_control
 from agentapp.tools.results import MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS, kept
 from approvals import ledger, people
 from approvals.clock import Now
+from approvals.detectors import within, without_secrets
 from approvals.digest import sha256, storable, storable_json
+from approvals.masking import blotted_within, secret_texts
 from approvals.models import Approval, EffectClass, Grant
+from approvals.sealed import digest_of, sealed
+from approvals.updating import update_rows
 
 MAX_REASON_CHARS = 40
 TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
 
 State = ToolExecution.State
+UNBEGUN = (State.PROPOSED, State.WAITING, State.READY)
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
 # What is loud when a person had approved it.
 FAILED = ("retryable_error", "fatal_error")
@@ -84,13 +92,14 @@ def propose(
     executions = [_row(run, step, at, each, (reasons or {}).get(each.call.id)) for at, each in enumerate(proposals)]
     ToolExecution.objects.bulk_create(executions)
     for execution, proposal in zip(executions, proposals, strict=True):
-        record(execution, "proposed", {"arguments_digest": execution.arguments_digest, "ruling": execution.ruling})
+        record(execution, "proposed", {**arguments_facts(execution), "ruling": ruling_facts(execution.ruling)})
         if proposal.proposed is not None:
-            record(execution, "changed_by_hook", _change_facts(proposal))
+            record(execution, "changed_by_hook", change_facts(execution, proposal.proposed, proposal.changed_by))
         if execution.was_blocked:
             record(execution, "blocked", {"hooks": list(proposal.changed_by), "reason": execution.reason})
             continue
         if execution.state == State.EXECUTING:
+            execution.started_at = timezone.now()  # about; the row has the database's
             record(execution, "started", {"allowed_by": execution.allowed_by, "attempt": execution.attempts})
         elif execution.state == State.FINISHED:
             record(execution, "completed", {"status": execution.result_status, "reason": execution.reason})
@@ -108,7 +117,7 @@ def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> To
     execution.effect_class, execution.consequential = EffectClass.READ, False
     execution.save(force_insert=True)
     kind = failure.reason.removeprefix("decision_")
-    data = {"step": step.number, "execution": str(execution.pk), "message": execution.message[:500]}
+    data = {"step": step.number, "execution": str(execution.pk), "message": sealed(execution.message, execution.salt)}
     ledger.record(ledger.run_chain(run.pk), f"decision.{kind}_failed", {**data, "attempts": failure.attempts})
     return execution
 
@@ -119,7 +128,7 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
         execution.state, execution.approval = State.WAITING, approval
         execution.times_asked += 1
     proposed = ToolExecution.objects.filter(state=State.PROPOSED)
-    if proposed.bulk_update(executions, ["state", "approval", "times_asked"]) != len(executions):
+    if update_rows(proposed, executions, ["state", "approval", "times_asked"]) != len(executions):
         raise Overtaken("a call that was to wait has been answered meanwhile")
 
 
@@ -130,12 +139,9 @@ def begin(
 
     Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
     """
-    execution.refresh_from_db(fields=["state"])
-    if execution.state not in (State.PROPOSED, State.WAITING, State.READY):
-        return False
     try:
         with ledger.transaction():
-            changed = ToolExecution.objects.filter(pk=execution.pk, state=execution.state).update(
+            changed = ToolExecution.objects.filter(pk=execution.pk, state__in=UNBEGUN).update(
                 state=State.EXECUTING,
                 executed_text=executed_text,
                 idempotency_key=key,
@@ -152,8 +158,9 @@ def begin(
         return False
     execution.state, execution.executed_text, execution.idempotency_key = State.EXECUTING, executed_text, key
     execution.allowed_by, execution.grant, execution.attempts = allowed_by, grant, execution.attempts + 1
+    execution.started_at = timezone.now()  # about; the row has the database's
     started = {"approval": str(execution.approval_id or ""), "allowed_by": allowed_by, "attempt": execution.attempts}
-    record(execution, "started", {**started, "executed_digest": sha256(executed_text)})
+    record(execution, "started", {**started, "executed_digest": digest_of(executed_text, execution.salt)})
     return True
 
 
@@ -179,19 +186,21 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         outcome.execution.finished_at = Now()
         outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
-            outcome.execution.raw_result_text = kept(outcome.raw.data, MAX_RESULT_CHARS)
+            outcome.execution.raw_result_text = kept(within(outcome.raw.data, without_secrets), MAX_RESULT_CHARS)
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
+        outcome.execution.failures += said_of(outcome.failures)
     fields = [
         "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
         "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
+        "failures",
     ]  # fmt: skip
-    if ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED).bulk_update(rows, fields) != len(rows):
+    if update_rows(ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED), rows, fields) != len(rows):
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
-        note_failures(outcome.execution, outcome.failures)
+        record_failures(outcome.execution, outcome.failures)
         take_notes(outcome)
-        record(outcome.execution, "completed", _result_facts(outcome.execution))
+        record(outcome.execution, "completed", result_facts(outcome.execution))
     if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
 
@@ -204,15 +213,18 @@ def compare(execution: ToolExecution, comparison: dict[str, Any], facts: dict[st
 
 
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
-    """Each attempt that failed, as the record of the call has it."""
-    for failure in failures:
-        record(execution, "attempt_failed", {**failure, "message": storable(failure["message"])[:500]})
+    """Keep what each attempt that failed said, of a call that has no answer yet."""
+    if failures:
+        execution.failures += said_of(failures)
+        execution.save(update_fields=["failures"])
+        record_failures(execution, failures)
 
 
 def take_notes(outcome: Outcome) -> None:
     """What the tool says belongs in the record of its call, whatever became of that."""
     for note in (outcome.raw or outcome.result).notes:
-        record(outcome.execution, note.type, storable_json(note.data))
+        marked = secret_texts(outcome.execution.args, outcome.execution.pii_fields)
+        record(outcome.execution, note.type, blotted_within(storable_json(note.data), marked))
 
 
 def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
@@ -220,9 +232,8 @@ def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
 
     False: it is not running.
     """
-    changed = ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(
-        state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, cost=F("cost") + cost
-    )
+    running = ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING)
+    changed = running.update(state=State.OUTCOME_UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, cost=F("cost") + cost)
     if changed:
         execution.cost += cost
         execution.state, execution.reason = State.OUTCOME_UNKNOWN, Reason.OUTCOME_UNKNOWN
@@ -246,10 +257,10 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
         if acted:
             execution.control[TOOK_EFFECT] = True
             if execution.result_text in ("", "null"):
-                execution.raw_result_text = kept(given.data, MAX_RESULT_CHARS)
+                execution.raw_result_text = kept(within(given.data, without_secrets), MAX_RESULT_CHARS)
             execution.save(update_fields=["control", "raw_result_text"])
     said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": counts}
-    record(execution, "late_answer", {**said, "message": storable(result.message)[:500]})
+    record(execution, "late_answer", {**said, "message": sealed(storable(result.message), execution.salt)})
     return counts
 
 
@@ -260,7 +271,7 @@ def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str)
         return False
     execution.outcome_note = note
     finish([Outcome(execution, result)])
-    record(execution, "outcome_resolved", {"status": result.status, "note": note[:500]}, actor)
+    record(execution, "outcome_resolved", {"status": result.status, "note": sealed(note, execution.salt)}, actor)
     return True
 
 
@@ -270,7 +281,7 @@ def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
         state=State.PROPOSED, approval=None, grant=None, started_at=None, allowed_by="", reason="", outcome_note=note
     )
     if changed:
-        record(execution, "reopened", {"note": note[:500]}, actor)
+        record(execution, "reopened", {"note": sealed(note, execution.salt)}, actor)
     return bool(changed)
 
 
@@ -286,7 +297,7 @@ def set_aside(execution: ToolExecution, why: str, anew: str = "") -> bool:
     if changed:
         execution.state, execution.approval, execution.allowed_by = State.PROPOSED, None, ""
         execution.arguments_digest = digest
-        record(execution, "set_aside", {"why": why, **({"arguments_digest": digest} if anew else {})})
+        record(execution, "set_aside", {"why": why, **(arguments_facts(execution) if anew else {})})
     else:
         execution.refresh_from_db()
     return bool(changed)
@@ -313,8 +324,16 @@ def cancel_open(run: Run, why: str) -> int:
         state=State.CANCELLED, reason=Reason.CANCELLED, message=why, finished_at=Now()
     )
     for execution in executions:
-        record(execution, "cancelled", {"why": why})
+        record(execution, "cancelled", {"why": sealed(why, execution.salt)})
     return len(executions)
+
+
+def erase(run: Run) -> int:
+    """Take away what the calls of an ended run were told and gave. Returns how many there were."""
+    found = list(ToolExecution.objects.filter(run=run, erased_at__isnull=True))
+    erase_words(found)
+    ToolExecution.objects.bulk_update(found, ERASED_FIELDS, batch_size=200)
+    return len(found)
 
 
 def result_value(execution: ToolExecution) -> Any:
@@ -342,7 +361,9 @@ def _row(
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
         evaluation=evaluation,
+        pii_fields=list(tool.pii_fields) if tool else [],
         variable=proposal.call.variable,
+        mocked=run.is_mocked,
         was_blocked=proposal.was_blocked,
         proposed_at=Now(),
     )
@@ -360,37 +381,19 @@ def _row(
     return execution
 
 
-def _change_facts(proposal: Proposal) -> dict[str, Any]:
-    """What a hook made of a call. The arguments themselves may be secret."""
-    before, after = proposal.proposed or proposal.call, proposal.call
-    return {
-        "hooks": list(proposal.changed_by),
-        "proposed": storable(before.name)[:200],
-        "before_digest": sha256(storable(before.arguments_text)),
-        "after_digest": sha256(storable(after.arguments_text)),
-    }
-
-
 def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.state = State.FINISHED
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
-    execution.message = storable(result.message)[:MAX_RESULT_CHARS]
-    execution.result_text = kept(result.data, MAX_RESULT_CHARS)
-    execution.artifact_text = "" if result.artifact is None else kept(result.artifact, MAX_ARTIFACT_CHARS)
+    # Keys and passwords are no part of what a model or a person needs of an answer.
+    execution.message = without_secrets(storable(result.message))[:MAX_RESULT_CHARS]
+    execution.result_text = kept(within(result.data, without_secrets), MAX_RESULT_CHARS)
+    artifact = within(result.artifact, without_secrets)
+    execution.artifact_text = "" if artifact is None else kept(artifact, MAX_ARTIFACT_CHARS)
     execution.control = {n: v for n, v in checked_control(storable_json(result.control)).items() if n != TOOK_EFFECT}
     execution.retry_after = result.retry_after
-    execution.metadata = storable_json(result.metadata)
+    execution.metadata = within(storable_json(result.metadata), without_secrets)
     execution.trust = result.trust or execution.trust
     called = execution.idempotency_key or execution.call_id
     reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{called}"
     execution.evidence_ref = storable(reference)[:200]
-
-
-def _result_facts(execution: ToolExecution) -> dict[str, Any]:
-    return {
-        "status": execution.result_status,
-        "reason": execution.reason,
-        "attempts": execution.attempts,
-        "result_digest": sha256(execution.result_text),
-    }

@@ -18,6 +18,7 @@ from agentapp import (
     foresight,
     grant_use,
     late,
+    logs,
     plan_use,
     points,
     recheck,
@@ -157,7 +158,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         for key, read in distinct.items():
             assert read.tool is not None
-            breakers.note_call(run, read.tool, results[key].result)
+            breakers.note_call(run, read.tool, results[key].result, read)
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -200,7 +201,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     tool = execution.tool
     assert tool is not None
     text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
-    snapshot = cards.take_snapshot(tool, parse(text)) if planned else ""
+    snapshot = cards.take_snapshot(state.run, tool, parse(text)) if planned else ""
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:
@@ -265,7 +266,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
     tool = execution.tool
     assert tool is not None
     text = approval.final_arguments_text
-    snapshot = cards.take_snapshot(tool, parse(text))
+    snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked)
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:
@@ -327,7 +328,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             steering.heed(run, [execution])
             plan_use.take_up(run, execution)
             budgets.pay(run, outcome.cost)
-            breakers.note_call(run, tool, tried.result)
+            breakers.note_call(run, tool, tried.result, execution)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except executions.Overtaken:  # by the answer of the attempt that this one repeats
@@ -371,13 +372,13 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
 
 
 def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, attempt: int) -> ToolResult:
-    """One attempt at a tool, in its time. Every way it can end becomes a result."""
-    implementation = implementation_of(tool)
+    """One attempt at a tool, in its time. Every way it can end becomes a result. A mocked run reaches no tool."""
+    implementation = state.stand_in(execution, text, attempt) or implementation_of(tool)
     if implementation is None:
         return ToolResult(
             status="fatal_error", reason=Reason.TOOL_DISABLED, message=f"No module of TOOL_MODULES has {tool.name}."
         )
-    with state.cancellation.call() as cancelled:
+    with state.cancellation.call() as cancelled, logs.bound(execution=str(execution.pk), attempt=str(attempt)):
         context = attempts.context_of(state, execution, tool, attempt, cancelled, implementation.limits)
         try:
             result = within(tool.timeout_seconds, implementation.run, parse(text), context)

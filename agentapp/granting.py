@@ -122,6 +122,7 @@ def covered(asked: Asked, terms: Terms, user: User) -> Covered:
     approval, tool = asked.approval, asked.tool
     recent = ToolExecution.objects.filter(
         name=approval.tool,
+        mocked=False,
         run__in=auth.visible_runs(user).filter(agent__name=approval.agent),
         proposed_at__gte=timezone.now() - LOOKS_BACK,
     )

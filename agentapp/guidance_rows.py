@@ -129,3 +129,10 @@ def _read(tool: str, row: ToolInsight) -> Insight:
         invalid_value=row.invalid_value,
         hidden=row.hidden,
     )
+
+
+def erase(run: Run) -> None:
+    """Take away why guidelines and tools were weighed as they were, in the models' words."""
+    GuidelineMatch.objects.filter(step__run=run).update(rationale="")
+    ToolEvaluation.objects.filter(step__run=run).update(rationale="")
+    ToolInsight.objects.filter(evaluation__step__run=run).update(invalid_value=None, choices=None, examples=[])

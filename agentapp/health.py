@@ -17,6 +17,7 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    Exists,
     F,
     Func,
     IntegerField,
@@ -32,10 +33,12 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
+from agentapp import continuity
 from agentapp.due import due
-from agentapp.models import Breaker, Heartbeat, Run, WebhookEndpoint
+from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, WebhookEndpoint
 from approvals.clock import Now
-from approvals.models import Notification
+from approvals.models import Anchor, Notification, Verification
+from approvals.proof import anchors, checkpoints, verifying
 
 SWEEP = "sweep"
 
@@ -47,6 +50,7 @@ STUCK = timedelta(minutes=10)
 RECENT = timedelta(hours=1)
 CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 BROKER_ANSWERS_WITHIN_SECONDS = 1.0
+BROKER_NOTE_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -84,21 +88,23 @@ def _of_broker() -> Iterator[Problem]:
     if settings.EMBEDDED:
         return
     timeout = BROKER_ANSWERS_WITHIN_SECONDS
+    means = (
+        "Decisions are kept, and nothing is approved by itself. Workers are told nothing until it is back: then they "
+        "find every run that is due."
+    )
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=timeout, socket_timeout=timeout) as asked:
-            asked.ping()
+            # One that is full, or a replica, answers well to whoever only asks.
+            asked.set(f"{settings.CELERY_TASK_DEFAULT_QUEUE}:health", 1, ex=BROKER_NOTE_SECONDS)
+    except redis.ResponseError as refused:
+        yield Problem("broker", "The broker takes no messages: it is full, or refuses them.", means, str(refused))
     except (redis.RedisError, OSError):
-        yield Problem(
-            "broker",
-            "The broker cannot be reached.",
-            "Decisions are kept, and nothing is approved by itself. Workers are told nothing until it is back: then "
-            "they find every run that is due.",
-        )
+        yield Problem("broker", "The broker cannot be reached.", means)
 
 
 def _of_database() -> Iterator[Problem]:
     try:
-        row = _row()
+        row = figures()
     except (DatabaseError, InterfaceError):
         yield Problem(
             "database",
@@ -113,7 +119,7 @@ def _of_database() -> Iterator[Problem]:
             yield problem
 
 
-def _row() -> dict[str, Any]:
+def figures() -> dict[str, Any]:
     """Everything that is looked at, in one query. The table it is asked of is never empty."""
     now = Now()
     failing = Q(active=True, progress__failing_since__lte=now - STUCK) | Q(active=False) & ~Q(progress__problem="")
@@ -124,21 +130,54 @@ def _row() -> dict[str, Any]:
         | Q(state=Notification.State.QUEUED, created_at__lte=now - STUCK) & (Q(attempts__gte=1) | Q(user__isnull=True))
     )
     broken = Breaker.objects.exclude(state=Breaker.State.CLOSED)
+    verified = verifying.past().filter(state=Verification.State.DONE)
+    yet_to_come = Verification.objects.filter(started_at__gt=timezone.now() + checkpoints.CLOCKS_DIFFER)
+    unanchored = Anchor.objects.filter(failing_since__lte=now - anchors.FAILING_LONG)
     row = (
         ContentType.objects.order_by("pk")
         .annotate(
             now=now,
             read_only=_is_read_only(),
             swept_at=Subquery(Heartbeat.objects.filter(pk=SWEEP).values("at")),
+            intact=continuity.intact(),
+            held=Exists(KillSwitch.objects.filter(scope=KillSwitch.Scope.ALL, engaged_by__isnull=True)),
             due_since=_due_since(),
             untold=_number_of(notifications),
             broken=_number_of(broken),
             first_broken=Subquery(broken.order_by("opened_at").values("key")[:1]),
             deaf=_number_of(WebhookEndpoint.objects.filter(failing)),
+            ledger_broken=Subquery(verified.values("broken")[:1]),
+            ahead=Subquery(yet_to_come.order_by("-started_at").values("started_at")[:1]),
+            unanchored=Subquery(unanchored.order_by("failing_since").values("problem")[:1]),
         )
-        .values("now", "read_only", "swept_at", "due_since", "untold", "broken", "first_broken", "deaf")[0]
+        .values(
+            "now",
+            "read_only",
+            "swept_at",
+            "intact",
+            "held",
+            "due_since",
+            "untold",
+            "broken",
+            "first_broken",
+            "deaf",
+            "ledger_broken",
+            "ahead",
+            "unanchored",
+        )[0]
     )
     return dict(row)
+
+
+def _restored(row: dict[str, Any]) -> Problem | None:
+    if row["intact"] and not row["held"]:
+        return None
+    return Problem(
+        "restored",
+        "The database was restored, copied or moved, so that it may not know what was done last. Everything is held.",
+        "No run makes a call. Requests can be decided. Who may engage kill switches looks at what was under way, and "
+        "then releases the switch for everything on the page Controls.",
+    )
 
 
 def _late(row: dict[str, Any]) -> Problem | None:
@@ -220,8 +259,43 @@ def _read_only(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _ledger_broken(row: dict[str, Any]) -> Problem | None:
+    if not row["ledger_broken"]:
+        return None
+    return Problem(
+        "ledger_broken",
+        "The ledger does not hold: somebody has changed what is on record, or the database has lost some of it.",
+        "What is approved and what runs is not decided by it, and goes on. Find out what happened before you rely on "
+        "the record; a backup may have what is gone.",
+        verifying.named(row["ledger_broken"]),
+    )
+
+
+def _ahead(row: dict[str, Any]) -> Problem | None:
+    if row["ahead"] is None:
+        return None
+    return Problem(
+        "ledger_ahead",
+        f"A check of the ledger says that it was begun on {row['ahead']:%Y-%m-%d}, which is yet to come.",
+        "A clock was wrong, or somebody has written to the database. It counts for nothing: the ledger is checked each "
+        "day all the same.",
+    )
+
+
+def _unanchored(row: dict[str, Any]) -> Problem | None:
+    if row["unanchored"] is None:
+        return None
+    return Problem(
+        "ledger_not_anchored",
+        "Checkpoints of the ledger cannot be noted outside of the database.",
+        "The ledger goes on and checkpoints are signed. Until they are noted outside, whoever may change the database "
+        "could take them away.",
+        row["unanchored"],
+    )
+
+
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
-    _read_only, _unswept, _late, _untold, _broken, _deaf, _clocks,
+    _read_only, _restored, _ledger_broken, _ahead, _unswept, _late, _untold, _broken, _deaf, _unanchored, _clocks,
 )  # fmt: skip
 
 

@@ -200,18 +200,24 @@ class Hook:
     name: str
     functions: Mapping[str, Callable[[Any], Any]]
     priority: int = 0
+    in_mocked_runs: bool = False
+    """It has no effect beyond what it returns, so that it may run where nothing may happen."""
 
     def __call__(self, context: Any) -> Any:
         """Call the function itself, as in a unit test."""
         return next(iter(self.functions.values()))(context)
 
 
-def hook(*points: str, priority: int = 0) -> Callable[[Callable[[Any], Any]], Hook]:
-    """Make a hook of a function that takes the context of its points. Raises ValueError for a point there is not."""
+def hook(*points: str, priority: int = 0, in_mocked_runs: bool = False) -> Callable[[Callable[[Any], Any]], Hook]:
+    """Make a hook of a function that takes the context of its points. Raises ValueError for a point there is not.
+
+    `in_mocked_runs`: it also runs where nothing may happen, for it has no effect beyond what it returns.
+    """
     _check_points(points)
 
     def make(function: Callable[[Any], Any]) -> Hook:
-        return Hook(f"{function.__module__}.{function.__qualname__}", dict.fromkeys(points, function), priority)
+        name = f"{function.__module__}.{function.__qualname__}"
+        return Hook(name, dict.fromkeys(points, function), priority, in_mocked_runs)
 
     return make
 
@@ -236,7 +242,17 @@ def find(path: str) -> Hook:
         made = found()
     except Exception as error:
         raise ValueError(f"The hook {path!r} cannot be made: {type(error).__name__}: {error}") from error
-    return Hook(path, {point: getattr(made, point) for point in points}, getattr(found, "priority", 0))
+    functions = {point: getattr(made, point) for point in points}
+    return Hook(path, functions, getattr(found, "priority", 0), getattr(found, "in_mocked_runs", False) is True)
+
+
+def source_of(path: str) -> str:
+    """The module of a hook, as text: what it does stands there. Empty where there is no such hook, or no text of it."""
+    try:
+        function = next(iter(find(path).functions.values()))
+        return inspect.getsource(inspect.getmodule(function) or function)
+    except (ValueError, OSError, TypeError):
+        return ""
 
 
 def check(paths: Any) -> list[str]:
@@ -252,13 +268,17 @@ def check(paths: Any) -> list[str]:
     return problems
 
 
-def load(agent: Mapping[str, Any]) -> "Hooks":
-    """The hooks of an agent as a run keeps it. Raises HookFailed: a run without its hooks does not go on."""
+def load(agent: Mapping[str, Any], *, mocked: bool = False) -> "Hooks":
+    """The hooks of an agent as a run keeps it. Raises HookFailed: a run without its hooks does not go on.
+
+    `mocked`: only those that say that they have no effect of their own.
+    """
     try:
         found = [find(path) for path in agent.get("hooks", ())]
     except ValueError as error:
         raise HookFailed(str(error)) from error
-    return Hooks(found, agent.get("hook_contract", "diagnostics"))
+    wanted = [each for each in found if each.in_mocked_runs or not mocked]
+    return Hooks(wanted, agent.get("hook_contract", "diagnostics"))
 
 
 def _check_points(points: Iterable[str]) -> None:

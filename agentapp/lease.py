@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.conf import settings
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, connections
 
 from agentapp import runs
 from agentapp.state import RunState
@@ -28,7 +28,7 @@ def kept(state: RunState) -> Iterator[None]:
                         return
                     if runs.told_to_stop(state.run.pk):
                         state.cancellation.tell()
-                except DatabaseError:
+                except (DatabaseError, InterfaceError):
                     # One failure is no reason to let go of a run that is well: there is time for another try.
                     log.exception("The lease of %s could not be renewed", state.run.pk)
                     connections.close_all()

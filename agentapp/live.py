@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.auth.models import User
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 from django.db.models import Q
 from django.http import HttpRequest, parse_cookie
 
@@ -45,6 +45,8 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 EXPIRED = b"event: session.expired\ndata: 1\n\n"
+# Any event of the ledger, whichever chain it is in.
+RECORDED = "recorded"
 # Events that change what waits for people, and nothing else does.
 INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_call.late_answer", "tool_call.completed")
 
@@ -53,8 +55,8 @@ INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_c
 class Topic:
     """Something a page wants to hear about, as far as its reader may. `run` narrows it to one run.
 
-    `about`: what it is that changes, a run, its conversation or its draft. `grows`: what happens may make
-    the page's reader interested in more.
+    `about`: what it is that changes, a run, its conversation or its draft, or whatever is recorded. `grows`: what
+    happens may make the page's reader interested in more.
     """
 
     event: str
@@ -69,6 +71,8 @@ class Topic:
         if fact == EVERYTHING:
             return True
         about, _, run = fact.chain.partition(":")
+        if self.about == RECORDED:
+            return about != "draft"
         if about != self.about or (self.only and not fact.type.startswith(self.only)):
             return False
         return self.run in ("", run) and (self.own is None or run in self.own)
@@ -171,7 +175,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
     hub().join(subscriber)
     gone = asyncio.create_task(until_gone(receive, subscriber))
     # A server that stops cancels what does not end by itself; without a database the page comes back later.
-    with contextlib.suppress(asyncio.CancelledError, DatabaseError):
+    with contextlib.suppress(asyncio.CancelledError, DatabaseError, InterfaceError):
         try:
             await _tell(scope, send, subscriber)
         finally:
@@ -265,8 +269,10 @@ def _topics_of(name: str, user: User) -> Iterable[Topic]:
 
 
 def _topic(name: str, user: User) -> Topic | None:
-    """`inbox`, `runs`, `run:<id>` or `approval:<id>`, as far as this person may see it."""
+    """`inbox`, `runs`, `audit`, `run:<id>` or `approval:<id>`, as far as this person may see it."""
     kind, _, key = name.partition(":")
+    if kind == "audit":
+        return Topic("audit-changed", "1", about=RECORDED) if user.has_perm("approvals.view_event") else None
     if kind == "inbox":
         everything = user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")
         return Topic("inbox-changed", "1", only=INBOX_EVENTS, own=None if everything else _own(user))

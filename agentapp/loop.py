@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError
 
 from agentapp import (
     answering,
@@ -18,10 +18,13 @@ from agentapp import (
     endings,
     executions,
     guidance_rows,
+    isolation,
     lease,
     limits,
+    logs,
     points,
     progress,
+    rehearsing,
     runs,
     steering,
     waiting,
@@ -40,6 +43,7 @@ from agentapp.secrecy import without_secrets
 from agentapp.state import RunState
 from agentapp.transcript import StepRows
 from approvals import ledger
+from approvals.database import AWAY
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +63,21 @@ class Again:
 
 def drive(run_id: uuid.UUID) -> Again | None:
     """Claim a run and take it as far as it goes. None: it ended, waits, or is somebody else's."""
-    run = runs.claim(run_id)
-    if run is None:
-        return None
+    with ledger.remembering():
+        run = runs.claim(run_id)
+        with logs.bound(trace=run.trace_id if run else ""):
+            return _drive(run) if run is not None else None
+
+
+def _drive(run: Run) -> Again | None:
     try:
-        state = _load(run)
-        if state is not None:
-            with lease.kept(state):
-                return _unbroken(state)
+        with isolation.isolated(run.is_mocked):
+            state = _load(run)
+            if state is not None:
+                with lease.kept(state):
+                    return _unbroken(state)
     except runs.LeaseLost as lost:
-        log.warning("Stopped driving %s: %s", run_id, lost)
+        log.warning("Stopped driving %s: %s", run.pk, lost)
     return None
 
 
@@ -96,7 +105,7 @@ def _unbroken(state: RunState) -> Again | None:
     except executions.Overtaken as overtaken:
         runs.release(state.run, state.token, str(overtaken))
         return Again()
-    except (runs.LeaseLost, OperationalError, InterfaceError):
+    except (runs.LeaseLost, *AWAY):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:
         log.exception("What %s would be sent is in disorder", state.run.pk)
@@ -127,7 +136,7 @@ def _go(state: RunState) -> Again | None:
             if _obey(state):
                 return None
             continue
-        ending = endings.of_calls(state.run, state.steps[-1].executions) if state.steps else None
+        ending = rehearsing.ending(state)
         if ending is not None:
             _end(state, ending.state, ending.signal, ending.answer)
             return None
@@ -219,15 +228,14 @@ def _take_step(state: RunState) -> bool:
     started_at = datetime.now(UTC)
     try:
         reply = decide(state, disclosed, may_call=may_call)
-    except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError):
+    except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError, InterfaceError):
         raise
     except Exception:
         _record_failed_step(state, started_at)
         raise
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
-    reply = replace(reply, tool_calls=tuple(guarded.calls))
-    reply = without_secrets(reply, state.steps, state.configuration.tools)
+    reply = without_secrets(replace(reply, tool_calls=tuple(guarded.calls)), state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
     situation = Situation(state.run, state.configuration, callable_now, state.steps, state.earlier)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
@@ -344,11 +352,9 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
         context = {"code": error.code, "current": failures, "max": most}
         _end(state, Run.State.FAILED, StopSignal(StopReason.RETRY_LIMIT, message, context, "model"))
         return None
-    if error.retry_after is not None:
-        delay = min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
-    else:
-        delay = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
-    return _come_back(state, f"the model could not answer: {error}", delay, failed=True)
+    backoff = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
+    delay = backoff if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
+    return _come_back(state, f"the model could not answer ({error.code})", delay, failed=True)
 
 
 def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:

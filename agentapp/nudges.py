@@ -1,36 +1,49 @@
 """Tells workers what may be due, by a task's name: so that whatever moves a run, or hears of something, can say so."""
 
-import logging
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-from celery import current_app
-
-log = logging.getLogger(__name__)
+from approvals import broker
 
 DRIVE_RUN = "agentapp.tasks.drive_run"
 MAIL_ACCOUNT_CHANGE = "agentapp.tasks.mail_account_change"
 REFRESH_SOURCE = "agentapp.refreshing.refresh_source"
+VERIFY_LEDGER = "agentapp.tasks.verify_ledger"
+
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Tell no worker about the runs that are moved meanwhile: whoever moves them drives them, too."""
+    before = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(before)
 
 
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
     """Tell a worker that a run may be due. Never raises: the sweep finds what a lost nudge leaves."""
-    try:
-        current_app.send_task(DRIVE_RUN, (str(run_id),), countdown=delay, retry=False)
-    except Exception:  # the broker may be down in any way
-        log.warning("No worker could be told about run %s; the sweep will find it", run_id, exc_info=True)
+    if not _quiet.get():
+        broker.tell(DRIVE_RUN, (str(run_id),), about=f"about run {run_id}; the sweep will find it", delay=delay)
 
 
 def source_changed(source: str) -> None:
     """Tell a worker that the tools of this source have changed. Never raises: sources are looked at anyway."""
-    try:
-        current_app.send_task(REFRESH_SOURCE, (source,), retry=False)
-    except Exception:  # the broker may be down in any way
-        log.warning("No worker could be told that the tools of %s have changed", source, exc_info=True)
+    broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed")
 
 
 def account_changed(user_id: int, event: str, kind: str, moment: str) -> None:
     """Tell a worker to mail somebody that their account has changed. Never raises: the ledger has it anyway."""
-    try:
-        current_app.send_task(MAIL_ACCOUNT_CHANGE, (user_id, event, kind, moment), retry=False)
-    except Exception:  # the broker may be down in any way
-        log.warning("No worker could be told to mail user %s about their account", user_id, exc_info=True)
+    broker.tell(
+        MAIL_ACCOUNT_CHANGE, (user_id, event, kind, moment), about=f"to mail user {user_id} about their account"
+    )
+
+
+def check_ledger(verification_id: uuid.UUID) -> None:
+    """Tell a worker that somebody wants the ledger checked. Never raises: it is looked for each minute anyway."""
+    broker.tell(VERIFY_LEDGER, (str(verification_id),), about="to check the ledger; the next look for it will")

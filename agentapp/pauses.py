@@ -4,6 +4,7 @@ A function returns whether it changed a row; False means somebody else got there
 """
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -97,3 +98,11 @@ def join(run: Run, conversation: Conversation) -> None:
 def worked_seconds() -> Any:
     """The time a worker has held the run, added to that of its other holders."""
     return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))
+
+
+def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
+    """Make runs that wait for a kill switch due: it was released."""
+    waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
+    # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
+    free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
+    waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())

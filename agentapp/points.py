@@ -51,7 +51,7 @@ def facts(run: Run, state: str = "") -> hooks.RunFacts:
 
 def begin(state: RunState) -> None:
     """Load the run's hooks; before its first step, let those run that come before everything."""
-    state.hooks = hooks.load(state.run.agent_snapshot)
+    state.hooks = hooks.load(state.run.agent_snapshot, mocked=state.run.is_mocked)
     if not state.steps and not state.run.model_failures:
         observe.emit("execution.started", state.run.pk, {"agent": state.run.agent_snapshot["name"]})
         _run(state, "before_execution", lambda: hooks.BeforeExecution(run=facts(state.run)))

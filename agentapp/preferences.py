@@ -8,6 +8,7 @@ from datetime import time
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from agentapp.models import Preferences, SavedView
 from agentapp.refused import Refused
@@ -143,8 +144,14 @@ def manners_of(row: Preferences) -> Manners:
     )
 
 
-def save_view(user: User, page: str, name: str, query: str) -> SavedView:
-    """Keep the filters of a list under a name."""
+def seen(views: QuerySet[SavedView], user: User) -> list[SavedView]:
+    """Of the views of a page those that are somebody's own, and those that others share; one's own first."""
+    found = views.select_related("user").filter(Q(user=user) | Q(shared=True)).order_by("name")[: 2 * MAX_VIEWS]
+    return sorted(found, key=lambda view: view.user_id != user.pk)
+
+
+def save_view(user: User, page: str, name: str, query: str, shared: bool = False) -> SavedView:
+    """Keep the filters of a list under a name. `shared`: for everybody who may open the page."""
     name = storable(name.strip())
     if not name or len(name) > _NAME:
         raise Refused("invalid", f"Give the view a name of up to {_NAME} characters.", "name")
@@ -154,7 +161,7 @@ def save_view(user: User, page: str, name: str, query: str) -> SavedView:
         raise Refused("too_many", f"{MAX_VIEWS} views are the most. Delete one first.", "name")
     try:
         with transaction.atomic():
-            return SavedView.objects.create(user=user, page=page, name=name, query=query)
+            return SavedView.objects.create(user=user, page=page, name=name, query=query, shared=shared)
     except IntegrityError as error:
         raise Refused("exists", f"You have a view named {name!r} already.", "name") from error
 

@@ -17,13 +17,13 @@ from agentapp import (
     agent_tools,
     breakers,
     budgets,
-    business_keys,
     call_limits,
     customer_links,
     grant_use,
     plan_use,
     planning,
     provenance,
+    repeating,
     runs,
     weighing,
 )
@@ -46,7 +46,6 @@ from approvals.policy import Ruling
 
 MAX_CALLS_PER_STEP = 32
 BESIDE_TOO_MANY = "Another call of this reply is beyond a limit, and that ends the run. This one did not run."
-NO_BUSINESS_KEY = "Two calls of this tool are the same act when they agree on: {}. Give these arguments."
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def ruling_for(
     run = situation.run
     history = KeptCalls(run, situation.configuration.tools, runs.clock(run), again, begins, arguments)
     found = origins or partial(origins_for, situation, tool, arguments)
-    call = _as_rules_see_it(situation, tool, arguments, history, found, always_ask)
+    call = as_rules_see_it(situation, tool, arguments, history, found, always_ask)
     rules, watching = situation.configuration.rules, situation.configuration.shadows
     ruling = policy.evaluate(rules, call)
     if proposes_plan(tool):
@@ -151,7 +150,7 @@ def ruling_for(
     return replace(ruling, shadow=shadows.verdicts(watching, rules, call)) if watched and watching else ruling
 
 
-def _as_rules_see_it(
+def as_rules_see_it(
     situation: Situation,
     tool: Tool,
     arguments: dict[str, Any],
@@ -209,8 +208,8 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         text = canonical(arguments)
         if len(text.encode()) > MAX_BYTES:
             raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
-        _is_new(situation, tool, sha256(text), before)
-        _is_one_act(tool, arguments, before)
+        repeating.is_new(situation.steps, situation.earlier, tool, sha256(text), before)
+        repeating.is_one_act(situation.run, tool, arguments, before)
         _not_too_deep(situation.run, tool)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise CallRefused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
@@ -273,8 +272,8 @@ def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution)
         text = canonical(arguments)
         if len(text.encode()) > MAX_BYTES:
             raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
-        _is_new(situation, tool, sha256(text), [])
-        _is_one_act(tool, arguments, [])
+        repeating.is_new(situation.steps, situation.earlier, tool, sha256(text), [])
+        repeating.is_one_act(situation.run, tool, arguments, [])
         _can_be_planned(situation, tool, arguments, [])
         ruling = ruling_for(situation, tool, arguments, again=instead_of)
         if ruling.verdict == Verdict.DENY:
@@ -324,36 +323,6 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     raise CallRefused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 
 
-def _is_new(situation: Situation, tool: Tool, digest: str, before: list[Proposal]) -> None:
-    """Refuse a repetition of a write, and of what a person has rejected in this run."""
-    earlier = [
-        execution
-        for rows in situation.steps
-        for execution in rows.executions
-        if execution.name == tool.name and execution.arguments_digest == digest
-    ]
-    if any(execution.reason == Reason.APPROVAL_REJECTED for execution in earlier):
-        raise CallRefused(
-            Reason.PREVIOUSLY_REJECTED, "A person has rejected exactly this call in this run. Do not propose it again."
-        )
-    asks = agent_tools.asks_agent(tool)
-    if not (tool.consequential or asks) or tool.repeatable:
-        return
-    done = next((e for e in earlier if (e.took_effect or e.was_left_unknown) and e.idempotency_key), None)
-    if done is not None:
-        raise CallRefused(
-            Reason.IDEMPOTENCY_KEY_CONSUMED,
-            business_keys.told(done),
-            replay_of=done,
-        )
-    twice = any(
-        p.tool is not None and p.tool.name == tool.name and not p.refusal and sha256(p.canonical_text) == digest
-        for p in before
-    )
-    if twice:
-        raise CallRefused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
-
-
 def _not_too_deep(run: Run, tool: Tool) -> None:
     """Refuse to ask an agent where agents have asked agents as deep as they may."""
     most = run.agent_snapshot.get("max_depth", 0)
@@ -363,21 +332,6 @@ def _not_too_deep(run: Run, tool: Tool) -> None:
             f"Depth limit reached: {run.depth}/{most}. No further agent can be asked from here; "
             "do it yourself or answer with what you have.",
         )
-
-
-def _is_one_act(tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -> None:
-    """Refuse what its business key says was done, by whichever run; and what does not say what it does."""
-    if not tool.consequential or not tool.business_key_template:
-        return
-    act = business_keys.act_of(tool, arguments)
-    if not act:
-        raise CallRefused(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
-    taken_by = business_keys.key_of(act).taken_by
-    if taken_by is not None:
-        raise CallRefused(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken_by), replay_of=taken_by)
-    others = [p for p in before if p.tool is not None and p.tool.name == tool.name and not p.refusal]
-    if any(business_keys.act_of(tool, p.arguments) == act for p in others):
-        raise CallRefused(Reason.DUPLICATE_CALL, "A call earlier in this reply is the same act; it runs once.")
 
 
 def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> None:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     RESULT_TOO_LARGE = "result_too_large"
     LIMIT_REACHED = "limit_reached"
     OUTCOME_UNKNOWN = "outcome_unknown"
+    NOT_MOCKED = "not_mocked"
     CANCELLED = "cancelled"
     DECISION_EXTRACTION = "decision_extraction"
     DECISION_VALIDATION = "decision_validation"

@@ -7,12 +7,13 @@ from django.contrib.auth.models import User
 from agentapp import breakers, business_keys, provenance
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
-from agentapp.proposals import NO_BUSINESS_KEY, ruling_for, stopped_by_breaker
+from agentapp.proposals import ruling_for, stopped_by_breaker
 from agentapp.reasons import Reason
+from agentapp.repeating import NO_BUSINESS_KEY
 from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
 from approvals import signatures, standing, step_up
-from approvals.digest import parse, sha256
+from approvals.digest import parse
 from approvals.models import Approval, Risk, Verdict
 from approvals.policy import Ruling
 
@@ -76,14 +77,14 @@ def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
     `tool` is the row as it is configured now: the one read with the call may be of before a change.
     """
     if tool.business_key_template:
-        return business_keys.key_of(business_keys.act_of(tool, parse(text)), execution).digest
+        return business_keys.key_of(execution.run, business_keys.act_of(tool, parse(text)), execution).digest
     same = ToolExecution.objects.filter(
         run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
     ).exclude(pk=execution.pk)  # fmt: skip
     failed_or_repeatable = sum(
         tool.repeatable or not (other.took_effect or other.was_left_unknown) for other in same
     )  # fmt: skip
-    return sha256(f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
+    return business_keys.digest_for(execution.run, f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
 
 
 def holder_of(execution: ToolExecution, key: str) -> ToolExecution | None:

@@ -122,7 +122,10 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
 
 def _note(source: ToolSource, problem: str) -> None:
     failures = F("failures") + 1 if problem else 0
-    noted = {"ok": not problem, "problem": problem, "checked_at": timezone.now(), "failures": failures}
+    now = timezone.now()
+    noted = {"ok": not problem, "problem": problem, "checked_at": now, "failures": failures}
+    if not problem:
+        noted["seen_at"] = now
     SourceHealth.objects.update_or_create(
         source=source, defaults=noted, create_defaults={**noted, "failures": int(bool(problem))}
     )

@@ -18,14 +18,16 @@ from django.db import transaction
 from django.db.models import Exists, F, Max, Value
 from django.db.models.functions import Coalesce, Greatest
 
-from agentapp import nudges
+from agentapp import continuity, nudges, spending
+from agentapp.branching import Branch, columns_of, without_words
+from agentapp.due import again, with_end
 from agentapp.due import clock as clock
 from agentapp.due import due as due
 from agentapp.due import following as following
 from agentapp.due import told_to_stop as told_to_stop
 from agentapp.due import unfinished as unfinished
 from agentapp.due import with_configuration as with_configuration
-from agentapp.messages import Reply, StopSignal, Usage
+from agentapp.messages import Reply, StopSignal
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step, ToolExecution
 from agentapp.pauses import exclude as exclude
 from agentapp.pauses import hand_back as hand_back
@@ -34,11 +36,17 @@ from agentapp.pauses import pause as pause
 from agentapp.pauses import request_pause as request_pause
 from agentapp.pauses import resume as resume
 from agentapp.pauses import take_over as take_over
+from agentapp.pauses import wake_switched as wake_switched
 from agentapp.pauses import worked_seconds
+from agentapp.spending import add_cost as add_cost
+from agentapp.spending import add_usage as add_usage
+from agentapp.trace_context import new_trace_id
 from approvals import ledger
 from approvals.clock import Now
+from approvals.detectors import without_secrets
 from approvals.digest import MalformedJSON, parse, storable, storable_json
-from approvals.models import Event
+from approvals.models import ChainHead
+from approvals.sealed import ERASED, GONE, sealed
 
 MAX_CONTEXT_CHARS = 16 * 1024
 """Of what a stop gives along. More cannot be read back, and is not kept."""
@@ -65,11 +73,17 @@ class Start:
     script: list[dict[str, Any]] | None = None
     request_key: str = ""
     request_digest: str = ""
+    traceparent: str = ""
     parent: Run | None = None
     retry_of: Run | None = None
     steps_kept: int = 0
+    branch: Branch | None = None
     undoes: ToolExecution | None = None
     """The call that the run takes back; read with its run."""
+    is_trial: bool = False
+    """Its starter has filled in the one call it makes."""
+    mocks: dict[str, Any] | None = None
+    """What answers its calls; it reaches no tool. Never changed."""
 
 
 def create(start: Start, via: str = "") -> Run:
@@ -86,25 +100,38 @@ def create(start: Start, via: str = "") -> Run:
         depth=start.parent.depth + 1 if start.parent else 0,
         retry_of=start.retry_of,
         steps_kept=start.steps_kept,
+        **columns_of(start.branch),
         undoes=start.undoes,
+        is_trial=start.is_trial,
+        mocks=start.mocks,
         takers=_takers(start),
         customer=start.customer,
-        title=start.title,
-        input=start.input,
+        title=without_secrets(start.title)[:200],
+        input=without_secrets(start.input),
         metadata=start.metadata or {},
         script=start.script,
         starter=start.starter,
         token=start.token,
         request_key=start.request_key,
         request_digest=start.request_digest,
+        trace_id=start.parent.trace_id if start.parent else new_trace_id(),
+        traceparent=start.traceparent,
         created_at=_behind_the_last(start.conversation),
         updated_at=Now(),
     )
-    data = {"agent": start.agent.name, "route": start.route, "title": start.title, "scripted": start.script is not None}
+    ledger.knows(ledger.run_chain(run.pk), None, None)
+    data = {"agent": start.agent.name, "route": start.route, "scripted": start.script is not None}
+    data |= {"title": sealed(run.title, run.salt)}
     if start.retry_of is not None:
         data |= {"retry_of": str(start.retry_of.pk), "steps_kept": start.steps_kept}
+    if start.branch is not None:
+        data |= start.branch.facts(run)
     if start.undoes is not None:
         data |= {"undoes": str(start.undoes.pk)}
+    if start.is_trial:
+        data |= {"trial": True}
+    if start.mocks is not None:
+        data |= {"mocked": True}
     ledger.record(ledger.run_chain(run.pk), "run.queued", data, ledger.actor_of(start.starter, via))
     return run
 
@@ -129,7 +156,7 @@ def claim(run_id: uuid.UUID) -> Run | None:
     token = uuid.uuid4()
     with ledger.transaction():
         claimed = (
-            Run.objects.filter(due(), pk=run_id)
+            Run.objects.filter(due(), continuity.intact(), pk=run_id)
             .update(
                 state=Run.State.RUNNING,
                 waiting_for="",
@@ -144,7 +171,7 @@ def claim(run_id: uuid.UUID) -> Run | None:
         if not claimed:
             return None
         ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token)})
-        return with_configuration().select_related("agent", "conversation", "starter").get(pk=run_id)
+        return _known_end(with_end(run_id).select_related("agent", "conversation", "starter").get())
 
 
 def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
@@ -155,7 +182,13 @@ def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
 
 def lock(run_id: uuid.UUID) -> Run | None:
     """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this."""
-    return with_configuration().select_for_update(of=("self",)).filter(pk=run_id).first()
+    run = with_end(run_id).select_for_update(of=("self",)).first()
+    return run and _known_end(run)
+
+
+def _known_end(run: Run) -> Run:
+    ledger.knows(ledger.run_chain(run.pk), run.chain_seq, run.chain_hash)  # type: ignore[attr-defined]
+    return run
 
 
 def lock_parent(run_id: uuid.UUID) -> None:
@@ -166,9 +199,10 @@ def lock_parent(run_id: uuid.UUID) -> None:
     parents.select_for_update().values_list("pk", flat=True).first()
 
 
-def held(run_id: uuid.UUID, token: uuid.UUID) -> Run:
+def held(run_id: uuid.UUID, token: uuid.UUID, known: Run | None = None) -> Run:
     """The run's row, locked, with what the worker must know before it goes on. Raises LeaseLost."""
-    run = with_configuration().select_for_update(of=("self",)).filter(pk=run_id, lease_token=token).first()
+    found = with_configuration().select_for_update(of=("self",)).filter(pk=run_id, lease_token=token)
+    run = again(found, known)
     if run is None:
         raise LeaseLost(f"{run_id} is no longer held by this worker")
     return run
@@ -192,19 +226,23 @@ def record_step(
     usage, number = reply.usage.credible, run.step_count + 1
     current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
     if height is not None:
-        current = current.exclude(Exists(Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
+        current = current.exclude(Exists(ChainHead.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
     updated = current.update(
-        step_count=number, model_failures=0, lease_until=_in(settings.LEASE_SECONDS), updated_at=Now(), **_with(usage)
+        step_count=number,
+        model_failures=0,
+        lease_until=_in(settings.LEASE_SECONDS),
+        updated_at=Now(),
+        **spending.columns(usage),
     )
     if not updated:
         held(run.pk, token)
         return None
-    counted = {name: getattr(usage, name) for name in ("input_tokens", "cached_tokens", "output_tokens")}
+    counted = spending.tokens(usage)
     step = Step.objects.create(
         run=run,
         number=number,
-        text=storable(reply.text),
-        reasoning=storable(reply.reasoning),
+        text=without_secrets(storable(reply.text)),
+        reasoning=without_secrets(storable(reply.reasoning)),
         error=reply.failure.reason if reply.failure else "",
         model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
@@ -283,14 +321,6 @@ def wake(run: Run, at: datetime | None) -> None:
     Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
 
 
-def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
-    """Make runs that wait for a kill switch due: it was released."""
-    waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
-    # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
-    free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
-    waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())
-
-
 def finish(
     run: Run, state: str, signal: StopSignal, answer: str = "", *, partial: bool = False, actor: str = ledger.SYSTEM
 ) -> bool:
@@ -305,9 +335,9 @@ def finish(
             state=state,
             waiting_for="",
             stop_reason=signal.reason,
-            stop_message=storable(signal.message),
+            stop_message=without_secrets(storable(signal.message)),
             stop_source=storable(signal.source)[:120],
-            answer=storable(answer),
+            answer=without_secrets(storable(answer)),
             answer_is_partial=partial,
             worked_seconds=worked_seconds() if run.lease_token else F("worked_seconds"),
             lease_token=None,
@@ -318,7 +348,7 @@ def finish(
         )
     )
     if changed:
-        data = {"reason": signal.reason, "message": storable(signal.message)[:500]}
+        data = {"reason": signal.reason, "message": sealed(without_secrets(storable(signal.message)), run.salt)}
         if signal.source:
             data |= {"source": storable(signal.source)[:120], "context": _plain(signal.context)}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
@@ -349,28 +379,13 @@ def mark_tool_error(run: Run) -> None:
     Run.objects.filter(pk=run.pk, had_tool_errors=False).update(had_tool_errors=True)
 
 
-def add_cost(run: Run, cost: Decimal) -> None:
-    """Count what tool calls took into the run. The caller holds its lock; nothing is written for nothing."""
-    if cost:
-        Run.objects.filter(pk=run.pk).update(cost=F("cost") + cost)
-        run.cost += cost
-
-
-def add_usage(run: Run, usage: Usage) -> None:
-    """Count what a model took outside of a step. The caller holds its lock."""
-    usage = usage.credible
-    Run.objects.filter(pk=run.pk).update(**_with(usage))
-    run.cost += usage.cost or 0
-
-
-def _with(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": F("input_tokens") + usage.input_tokens,
-        "cached_tokens": F("cached_tokens") + usage.cached_tokens,
-        "output_tokens": F("output_tokens") + usage.output_tokens,
-        "cost": F("cost") + (usage.cost or 0),
-        "cost_is_partial": True if usage.cost is None else F("cost_is_partial"),
-    }
+def erase(run: Run, by: str) -> None:
+    """Take the words out of an ended run and its steps; what it cost and when stays. The caller holds its lock."""
+    said = {name: ERASED for name in ("answer", "stop_message") if getattr(run, name)}
+    said |= {"title": ERASED, "input": ERASED, "customer": "", "request_digest": "", "salt": GONE}
+    gone = {"metadata": {}, "script": None, "mocks": {} if run.is_mocked else None} | without_words(run)
+    Run.objects.filter(pk=run.pk).update(**said, **gone, erased_at=Now(), erased_by=by[:200])
+    run.steps.update(text="", reasoning="", provider_parts=None)
 
 
 def _plain(context: Mapping[str, Any]) -> Any:

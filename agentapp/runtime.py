@@ -1,8 +1,9 @@
 """What a driver is bound to for one drive of a run: the way to its models, behind their breakers."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -17,10 +18,12 @@ from agentapp.drivers.base import Driver, StepRequest
 from agentapp.hooks import HookFailed
 from agentapp.known import known_to
 from agentapp.llm import ModelError
-from agentapp.messages import Reply, StopRun, Usage
+from agentapp.messages import Reply, StopRun, ToolCall, Usage
 from agentapp.models import Tool
+from agentapp.recorded import Recorded
 from agentapp.state import RunState
 from agentapp.toolset import specs, tool_choice
+from agentapp.transcript import decided
 from approvals import ledger
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ class DriveRuntime:
     def _taken(self, asked: points.Inference, reply: Reply | ModelError) -> Reply | ModelError:
         things = breakers.of_model(asked.request.model)
         if isinstance(reply, ModelError):
-            _count_failure(things, reply)
+            _count_failure(self.state, things, reply)
             points.inference_failed(self.state, asked, reply)
             return reply
         self._count_success(things)
@@ -82,7 +85,7 @@ class DriveRuntime:
             reply = llm.complete(request, watch)
         except ModelError as error:
             self.state.discard_draft()
-            _count_failure(things, error)
+            _count_failure(self.state, things, error)
             raise
         self._hear(reply)
         self._count_success(things)
@@ -122,10 +125,14 @@ def driver_of(state: RunState) -> Driver:
 def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Reply:
     """The driver's decision about the next step. No transaction is open here. Raises ModelError."""
     run = state.run
+    if run.opening is not None and not state.steps:
+        return _opening(run.opening)
+    if state.recorded is not None and state.recorded.is_replay:
+        return _on_record(state.recorded, run.step_count + 1)
     has_called = any(rows.executions for rows in state.history)
     request = StepRequest(
         run_id=str(run.pk),
-        step=len(state.earlier.kept) + run.step_count + 1,
+        step=decided(state.earlier.kept) + run.step_count + 1,
         agent=run.agent_snapshot,
         script=run.script,
         messages=compile_messages(run, state.conversation(), state.steps),
@@ -139,6 +146,19 @@ def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Re
     except (ModelError, StopRun, HookFailed, CircuitOpen):
         _count_heard(state)
         raise
+
+
+def _opening(opening: Mapping[str, Any]) -> Reply:
+    """The call that whoever forked a run has its first decision replaced by. No model was asked for it."""
+    call = ToolCall(opening["id"], opening["name"], opening["arguments"])
+    return Reply(text=opening["text"], tool_calls=(call,), finish_reason="tool_call")
+
+
+def _on_record(recorded: Recorded, step: int) -> Reply:
+    reply = recorded.reply(step)
+    if reply is None:
+        raise ModelError(f"The run that this one replays has no step {step}.", code="record_ended")
+    return reply
 
 
 def _count_heard(state: RunState) -> None:
@@ -159,8 +179,8 @@ def _reply_or_error(request: llm.Request) -> Reply | ModelError:
         return error
 
 
-def _count_failure(things: Sequence[Thing], error: ModelError) -> None:
-    if error.is_failure:
+def _count_failure(state: RunState, things: Sequence[Thing], error: ModelError) -> None:
+    if error.is_failure and not state.run.is_mocked:
         with ledger.transaction():
             breakers.failed(things[0], str(error))
 

@@ -57,7 +57,12 @@ def take(state: RunState, card: Card) -> SecondLook | None:
     No transaction is open here. It is asked for once: people do not wait for a model that does not answer.
     """
     model, least = settings.SECOND_LOOK_MODEL, settings.SECOND_LOOK_FROM
-    if not model or card.kind == ApprovalKind.CONFIRMATION or RISK_ORDER.index(card.risk) < RISK_ORDER.index(least):
+    if (
+        not model
+        or card.mocked
+        or card.kind == ApprovalKind.CONFIRMATION
+        or RISK_ORDER.index(card.risk) < RISK_ORDER.index(least)
+    ):
         return None
     things = [thing for thing in breakers.of_model(model) if thing in state.configuration.breakers]
     if things:

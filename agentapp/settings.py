@@ -6,30 +6,32 @@ production (a default secret key, an in-memory broker) is reported by `agentapp/
 
 from pathlib import Path
 
-import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 
+from agentapp import connections, logs
 from agentapp.environment import (
     env,
     env_bool,
     env_count,
     env_list,
+    otlp_traces_url,
     read_choice,
     read_commands,
+    read_ledger,
     read_networks,
     read_provider_ids,
     read_reasons,
     read_redis_url,
     read_slug,
     read_time_zone,
+    read_token,
     read_web_address,
 )
 from approvals import step_up
 from approvals.business_hours import BusinessHours
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-
 
 # --- What kind of place this is ----------------------------------------------------------------
 
@@ -38,6 +40,7 @@ DATA_DIR = env("DATA_DIR", BASE_DIR / "data", Path, "a folder")
 WORKSPACE_NAME = env("WORKSPACE_NAME", "Countersign", str, "a name")
 DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"  # noqa: S105
 SECRET_KEY = env("SECRET_KEY", DEFAULT_SECRET_KEY, str, "a long random text")
+SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS", [])  # earlier keys: what they signed still counts
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
@@ -71,6 +74,8 @@ GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
 # A customer who writes faster is asked to wait.
 CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
+# How many requests an API token may make in a minute. 0: any number.
+API_REQUESTS_PER_MINUTE = env_count("API_REQUESTS_PER_MINUTE", 1200)
 # How long a request that a person claimed stays theirs without their doing anything.
 CLAIM_SECONDS = env_count("CLAIM_SECONDS", 600)
 # What a rejection offers to pick, before "Other".
@@ -82,6 +87,8 @@ QUESTION_SECONDS = env_count("QUESTION_SECONDS", 600)
 # Lease + the sweep's interval stay under 30 s: the longest a dead worker can hold a run.
 LEASE_SECONDS = env_count("LEASE_SECONDS", 12)
 SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
+# How long a process keeps what it has read of the configuration while no event says that it changed.
+CONFIGURATION_KEPT_SECONDS = env_count("CONFIGURATION_KEPT_SECONDS", 10)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
 MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
@@ -112,9 +119,12 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "agentapp.telemetry.requests.Requests",
+    # Whatever answers after these has their headers: static files and refusals of the others among it.
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -123,7 +133,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "agentapp.console.last_seen.note",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "agentapp.discretion.middleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
@@ -205,22 +215,11 @@ BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the addre
 
 # --- Database ----------------------------------------------------------------------------------
 
+_POOL_SIZE = env_count("DATABASE_POOL_SIZE", 16)
+
 
 def database(url: str) -> dict[str, object]:
-    """One database from a URL. SQLite gets WAL and immediate transactions, PostgreSQL a pool."""
-    config: dict[str, object] = dict(dj_database_url.parse(url))
-    if config["ENGINE"] == "django.db.backends.sqlite3":
-        config["OPTIONS"] = {
-            # Taking the write lock at BEGIN is what makes "look, then change" safe on SQLite.
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
-        }
-    elif config["ENGINE"] == "django.db.backends.postgresql":
-        config["OPTIONS"] = {"pool": {"min_size": 1, "max_size": env_count("DATABASE_POOL_SIZE", 16), "timeout": 10}}
-    else:
-        raise ValueError("Only sqlite:// and postgres:// are supported.")
-    return config
+    return connections.database(url, _POOL_SIZE)
 
 
 DATA_DIR.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
@@ -232,22 +231,17 @@ DATABASES = {
 
 REDIS_URL = env("REDIS_URL", "", read_redis_url, "a Redis URL")
 EMBEDDED = not REDIS_URL
+LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where its checkpoints are noted outside of the database
 # The form with a host: plain memory:// makes kombu log a warning for each connection.
 CELERY_BROKER_URL = REDIS_URL or "memory://localhost//"
-CELERY_BROKER_TRANSPORT_OPTIONS = (
-    {"polling_interval": 0.02}
-    if EMBEDDED
-    # A message held by a killed worker comes back in visibility_timeout + 2 s. The sweep is
-    # faster; this only empties the broker. Longer than any time slice, or work is delivered twice.
-    else {"visibility_timeout": 600, "unacked_restore_interval": 2, "unacked_restore_throttle": 1}
-)
+CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
 # Installations that share a Redis need a queue each.
 CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # else a Redis that is full, and says no to a worker, ends it
 # With 1 or more the memory transport stalls to a few messages a second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0 if EMBEDDED else 1
-CELERY_TASK_ACKS_LATE = True
-CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_ACKS_LATE = CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -256,34 +250,24 @@ CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # the sweep repeats; nothing is worth a schedule file
+CELERY_BEAT_SCHEDULER = "agentapp.beat:NotedScheduler"
+# What beat touches each time it goes round, every 5 s or so, for whatever watches it. None: nothing.
+BEAT_FILE = env("BEAT_FILE", None, Path, "a file")
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
     "notifications": {"task": "approvals.tasks.send_queued", "schedule": float(SWEEP_SECONDS)},
-    # Without an endpoint this is one query.
-    "webhooks": {"task": "agentapp.tasks.send_webhooks", "schedule": 5.0},
+    "webhooks": {"task": "agentapp.tasks.send_webhooks", "schedule": 5.0},  # without an endpoint one query
+    "figures": {"task": "agentapp.tasks.roll_up", "schedule": 60.0},
     "old webhooks": {"task": "agentapp.tasks.forget_webhooks", "schedule": 3600.0},
+    "ledger": {"task": "agentapp.tasks.look_after_ledger", "schedule": 60.0},
     "imports": {"task": "agentapp.importing.pending.forget", "schedule": 600.0},
+    "retention": {"task": "agentapp.retention.apply_due", "schedule": 3600.0},
 }
-if SOURCE_REFRESH_SECONDS:
-    CELERY_BEAT_SCHEDULE["sources"] = {
-        "task": "agentapp.refreshing.refresh_sources",
-        "schedule": float(SOURCE_REFRESH_SECONDS),
-    }
+_SOURCES = {"task": "agentapp.refreshing.refresh_sources", "schedule": float(SOURCE_REFRESH_SECONDS)}
+CELERY_BEAT_SCHEDULE |= {"sources": _SOURCES} if SOURCE_REFRESH_SECONDS else {}
 # Tasks that stand above `agentapp.tasks`, which is found by itself.
-CELERY_IMPORTS = ["agentapp.refreshing", "agentapp.importing.pending"]
-# What several web processes must count together: failed sign-ins. Without Redis there is one process.
-_IN_PROCESS = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
-_IN_REDIS = {
-    "BACKEND": "django.core.cache.backends.redis.RedisCache",
-    "LOCATION": REDIS_URL,
-    "KEY_PREFIX": CELERY_TASK_DEFAULT_QUEUE,
-}
-CACHES: dict[str, dict[str, object]] = {
-    "default": {**_IN_PROCESS} if EMBEDDED else {**_IN_REDIS},
-    # What each process may count for itself: when a session was last noted as seen.
-    "process": {**_IN_PROCESS, "LOCATION": "process"},
-}
+CELERY_IMPORTS = ["agentapp.refreshing", "agentapp.importing.pending", "agentapp.retention"]
+CACHES = connections.caches(REDIS_URL, CELERY_TASK_DEFAULT_QUEUE)
 
 # --- Signing in --------------------------------------------------------------------------------
 
@@ -372,29 +356,25 @@ SECURE_COOKIES = env_bool("SECURE_COOKIES", not DEBUG)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", False)
 SECURE_HSTS_SECONDS = env_count("SECURE_HSTS_SECONDS", 0)
+# W021: the browsers' own list is asked for outside of this program, for a whole domain, and not left soon.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env_bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", False)
 BEHIND_PROXY = env_bool("BEHIND_PROXY", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
-# Failed sign-ins are counted per address, which the proxy adds to X-Forwarded-For.
-ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0
+ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0  # it adds the address, by which failed sign-ins are counted
 
+_DAYS = env_count("RETENTION_CONTENT_DAYS", 0), env_count("RETENTION_NOTIFICATIONS_DAYS", 0)  # 0: for ever
+RETENTION_DAYS = {"content": _DAYS[0], "notifications": _DAYS[1], "evals": env_count("RETENTION_EVALS_DAYS", 0)}
 # The whole request body; model arguments are held to 256 KiB separately.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
+# --- Telemetry ---------------------------------------------------------------------------------
+
 LOG_LEVEL = env("LOG_LEVEL", "INFO", read_choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "a log level")
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "filters": {"links": {"()": "agentapp.logs.WithoutLinks"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["links"]}},
-    "root": {"handlers": ["console"], "level": LOG_LEVEL},
-    "loggers": {
-        # Of a request to the outside they write its address and the headers of its answer: either can hold a secret.
-        **{n: {"level": "WARNING"} for n in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")},
-        # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
-        **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
-        # Apprise quotes what services answered, and their addresses, which hold tokens.
-        **{name: {"level": "CRITICAL"} for name in ("apprise", "urllib3")},
-    },
-}
+LOGGING = logs.configuration(LOG_LEVEL, env("LOG_FORMAT", "line", read_choice("line", "json"), "line or json"))
+# Where traces are sent, by the standard's own variables; the SDK reads the others. Empty: nowhere.
+OTLP_TRACES_URL = otlp_traces_url()
+# Whether spans say what was said: inputs, answers, arguments, results, names. Secrets are masked in any case.
+OTEL_CONTENT = env_bool("OTEL_CONTENT", False)
+# What Prometheus shows to read /metrics. Empty: there is no such page.
+METRICS_TOKEN = env("METRICS_TOKEN", "", read_token, "at least 16 characters")

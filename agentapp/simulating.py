@@ -29,6 +29,13 @@ MAX_CALLS = 5000
 # So many of those that would change are kept, the latest first.
 MAX_SHOWN = 100
 _AT_A_TIME = 500
+# What is read of a call to judge it as the rules saw it then.
+READ = (
+    "pk", "run_id", "name", "tool_id", "index", "effect_class", "arguments_text", "ruling", "proposed_at", "by",
+    "run__route", "run__title", "run__metadata", "run__customer", "step__number",
+)  # fmt: skip
+# Of a tool, what that takes.
+OF_TOOLS = ("name", "input_schema", "additional_arguments", "secret_fields", "approval_mode")
 # What a condition can look at that is known of a call of long ago.
 KNOWN = frozenset({"args", "tool", "agent", "run", "customer", "environment"})
 ALWAYS_ASKS = "This tool always asks."
@@ -124,7 +131,7 @@ def _count(sets: Sets, since: datetime) -> Counting:
             counting.cut = True
             break
         counting.looked_at += 1
-        call = _call_of(row, tools.get(row["tool_id"]))
+        call = call_of(row, tools.get(row["tool_id"]))
         if call is None:
             counting.unreadable += 1
         else:
@@ -134,7 +141,7 @@ def _count(sets: Sets, since: datetime) -> Counting:
 
 def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) -> None:
     before = Ruling.from_json(row["ruling"])
-    ruling, verdicts = _judged(sets.drafted, call)
+    ruling, verdicts = judged(sets.drafted, call)
     if len(verdicts) > 1:
         counting.unknown += 1
         _show(counting, row, UNKNOWN, "Hangs on what was not kept of the call.")
@@ -147,10 +154,10 @@ def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) ->
             _show(counting, row, ruling.verdict, "Asks on other terms.")
         return
     counting.moves[(str(before.verdict), str(ruling.verdict))] += 1
-    _, by_rules = _judged(sets.now, call)
+    _, by_rules = judged(sets.now, call)
     since_then = by_rules == verdicts
     counting.since_then += since_then
-    _show(counting, row, ruling.verdict, _reason(ruling, call), since_then)
+    _show(counting, row, ruling.verdict, reason_of(ruling, call), since_then)
 
 
 def _show(counting: Counting, row: Mapping[str, Any], after: str, reason: str, since_then: bool = False) -> None:
@@ -165,17 +172,20 @@ def _show(counting: Counting, row: Mapping[str, Any], after: str, reason: str, s
         )  # fmt: skip
 
 
-def _judged(rules: tuple[Rule, ...], call: Call) -> tuple[Ruling, set[str]]:
+def judged(rules: tuple[Rule, ...], call: Call) -> tuple[Ruling, set[str]]:
     """What the rules say of a call, and every verdict it could be by what was not kept of it."""
+    rulings = possible(rules, call)
+    return rulings[0], {str(ruling.verdict) for ruling in rulings}
+
+
+def possible(rules: tuple[Rule, ...], call: Call) -> list[Ruling]:
+    """What the rules can say of a call by what was not kept of it; the first is where none of that holds."""
     about = [rule for rule in rules if policy.addresses(rule, call)]
     open_ = [rule for rule in about if _asks_for_more(rule)]
     if not open_:
-        ruling = policy.evaluate(about, call)
-        return ruling, {str(ruling.verdict)}
-    sure = [rule for rule in about if rule not in open_]
+        return [policy.evaluate(about, call)]
     chosen = [[], open_, *([one] for one in open_)] if len(open_) > 1 else [[], open_]
-    rulings = [policy.evaluate([*sure, *map(_holding, some)], call) for some in chosen]
-    return rulings[0], {str(ruling.verdict) for ruling in rulings}
+    return [policy.evaluate(_as_if(about, open_, some), call) for some in chosen]
 
 
 def _asks_for_more(rule: Rule) -> bool:
@@ -184,6 +194,11 @@ def _asks_for_more(rule: Rule) -> bool:
         return not conditions.names_in(rule.condition) <= KNOWN
     except ValueError:
         return False  # it cannot be evaluated, and evaluating it says so
+
+
+def _as_if(about: list[Rule], open_: list[Rule], holding: list[Rule]) -> list[Rule]:
+    """The rules in their order, as if of those that cannot be known some held and the others did not."""
+    return [_holding(rule) if rule in holding else rule for rule in about if rule in holding or rule not in open_]
 
 
 def _holding(rule: Rule) -> Rule:
@@ -195,7 +210,7 @@ def _holding(rule: Rule) -> Rule:
 
 def _tools(rules: list[Rule]) -> QuerySet[Tool]:
     named = {rule.tool for rule in rules}
-    tools = Tool.objects.only("name", "input_schema", "additional_arguments", "secret_fields", "approval_mode")
+    tools = Tool.objects.only(*OF_TOOLS)
     return tools if "" in named else tools.filter(name__in=named)
 
 
@@ -212,17 +227,15 @@ def _calls(rules: list[Rule], since: datetime) -> Iterator[Mapping[str, Any]]:
         wanted = {name: value for name, value in named.items() if value}
         about |= Q(**wanted) if wanted else Q(pk__isnull=False)
     found = ToolExecution.objects.annotate(by=F("run__agent_snapshot__name")).filter(
-        about, proposed_at__gte=since, ruling__has_key="verdict"
+        about, mocked=False, proposed_at__gte=since, ruling__has_key="verdict"
     )
     # Keys grow with time, so the latest come by the index of the key.
-    rows = found.order_by("-pk").values(
-        "pk", "run_id", "name", "tool_id", "index", "effect_class", "arguments_text", "ruling", "proposed_at", "by",
-        "run__route", "run__title", "run__metadata", "run__customer", "step__number",
-    )  # fmt: skip
-    return rows[: MAX_CALLS + 1].iterator(chunk_size=_AT_A_TIME)
+    rows = found.order_by("-pk").values(*READ)
+    read: Iterator[Mapping[str, Any]] = rows[: MAX_CALLS + 1].iterator(chunk_size=_AT_A_TIME)
+    return read
 
 
-def _call_of(row: Mapping[str, Any], tool: Tool | None) -> Call | None:
+def call_of(row: Mapping[str, Any], tool: Tool | None) -> Call | None:
     """The call as the rules saw it then. None: its arguments cannot be read."""
     try:
         arguments = parse(row["arguments_text"] or "{}")
@@ -252,7 +265,7 @@ def _terms(ruling: Ruling) -> tuple[Any, ...]:
     return tuple(getattr(ruling, name) for name in _TERMS)
 
 
-def _reason(ruling: Ruling, call: Call) -> str:
+def reason_of(ruling: Ruling, call: Call) -> str:
     """Why, in words that hold nothing of the arguments."""
     about, failed, _ = ruling.reason.partition(_FAILED)
     return f"{about}{_FAILED.rstrip(': ')}." if failed else shadows.plain(ruling.reason, call)

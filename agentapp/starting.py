@@ -10,13 +10,17 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, runs, tasks, turns
+from agentapp.branching import Branch
 from agentapp.considered import GUIDED
+from agentapp.mocks import MocksError, check_mocks
 from agentapp.models import Agent, ApiToken, Conversation, Run
 from agentapp.refused import Refused
 from agentapp.script import ScriptError, check_script
 from agentapp.takeover import changed_meanwhile, conversation_of, key_reused, same_message
 from agentapp.toolset import snapshot_of
+from agentapp.trace_context import read_traceparent
 from approvals import ledger
+from approvals.detectors import shortened
 from approvals.digest import canonical, sha256, storable
 
 MAX_INPUT_CHARS = 100_000
@@ -35,11 +39,17 @@ class NewRun:
     metadata: dict[str, Any] | None = None
     script: list[Any] | None = None
     request_key: str = ""
+    traceparent: str = ""
+    """The caller's place in a trace of theirs."""
     title: str = ""
     """What people call the run; the first line of its input where it is not given."""
     retry_of: uuid.UUID | None = None
     """A run that this one tries again; `steps_kept` of its steps count as done."""
     steps_kept: int = 0
+    branch: Branch | None = None
+    """What makes it a fork or a replay of that run, and no try of it."""
+    mocks: dict[str, Any] | None = None
+    """What answers its calls, so that it reaches no tool and nobody is asked: `mocks` says how it is written."""
     follows: uuid.UUID | None = None
     """A run whose conversation this one goes on in; where it had none, one begins with it."""
 
@@ -63,7 +73,10 @@ def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
 
 def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
     """`start_run`, for callers who tell a repeat from a start."""
-    if not auth.may_start(user):
+    invents_mocks = new.mocks is not None and new.branch is None
+    if invents_mocks and not auth.may_mock(user):
+        raise Refused("forbidden", "Starting mocked runs needs the right to run evals.")
+    if not invents_mocks and not auth.may_start(user):
         raise Refused("forbidden", "Starting runs needs the right to start runs.")
     digest = sha256(canonical(_request(new)))
     if new.request_key:
@@ -91,16 +104,12 @@ def retry_run(
     What that one did before its step `first` counts as done: the model is told of it, and nothing of it runs again.
     `first` may be the step it did not come to, where the last one asked for calls.
     """
-    found = auth.visible_runs(user).select_related("agent", "conversation").filter(pk=run_id).first()
-    if found is None:
-        raise Refused("not_found", "There is no such run.")
-    if not found.is_final:
-        raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
-    if found.parent_id is not None:
-        raise Refused("invalid", "Another run asked for this one: try that one again.")
-    if found.undoes_id is not None:
-        raise Refused("invalid", "This run takes a call back, and that is asked for once.")
-    if not 1 <= first <= _steps_to_retry(found):
+    found = ended_run(run_id, user)
+    if found.branch:
+        raise Refused("invalid", "This run is a fork or a replay of another: fork it, or try that one again.")
+    if found.is_mocked:
+        raise Refused("invalid", "This run was mocked. Nothing that it did has happened: run its case again.")
+    if not 1 <= first <= steps_to_begin_with(found):
         raise Refused("invalid", f"The run cannot be tried again from a step {first}.", "first")
     new = NewRun(
         agent=found.agent.name,
@@ -118,7 +127,27 @@ def retry_run(
     return start_run(new, user, token)
 
 
-def _steps_to_retry(run: Run) -> int:
+def ended_run(run_id: uuid.UUID, user: User) -> Run:
+    """A run that this person may see, from which another can begin. Raises Refused."""
+    related = ("agent", "conversation", "asked_in", "retry_of")
+    found = auth.visible_runs(user).select_related(*related).filter(pk=run_id).first()
+    if found is None:
+        raise Refused("not_found", "There is no such run.")
+    if not found.is_final:
+        raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
+    if found.erased_at is not None:
+        raise Refused("invalid", "What this run was asked is erased.")
+    if found.parent_id is not None:
+        raise Refused("invalid", "Another run asked for this one: try that one again.")
+    if found.undoes_id is not None:
+        raise Refused("invalid", "This run takes a call back, and that is asked for once.")
+    if found.is_trial:
+        raise Refused("invalid", "This run tried one call: try it again on the page of its tool.")
+    return found
+
+
+def steps_to_begin_with(run: Run) -> int:
+    """How many steps another run can begin with: those there are, and the one it would have taken next."""
     went_on = run.executions.filter(step__number=run.step_count).exists()
     return max(1, run.step_count + went_on)
 
@@ -139,13 +168,24 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
         raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
     if new.route and not agent.routes.filter(name=new.route).exists():
         raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
-    if new.script is not None and not settings.ALLOW_SCRIPTED_RUNS:
+    if new.mocks is not None and new.branch is None:
+        _check_mocks(new)
+    if new.script is not None and new.mocks is None and not settings.ALLOW_SCRIPTED_RUNS:
         raise Refused("forbidden", "Scripted runs are switched off here (ALLOW_SCRIPTED_RUNS).", "script")
     if new.script is not None:
         try:
             check_script(new.script, is_guided=agent.driver == GUIDED)
         except ScriptError as error:
             raise Refused("invalid", str(error), "script") from error
+
+
+def _check_mocks(new: NewRun) -> None:
+    if new.conversation or new.follows is not None or new.retry_of is not None:
+        raise Refused("invalid", "A mocked run is in no conversation, and goes on from no other run.", "mocks")
+    try:
+        check_mocks(new.mocks)
+    except MocksError as error:
+        raise Refused("invalid", str(error), "mocks") from error
 
 
 def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Started:
@@ -159,7 +199,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
     start = runs.Start(
         agent=agent,
-        agent_snapshot=snapshot_of(agent),
+        agent_snapshot=dict(new.branch.snapshot) if new.branch else snapshot_of(agent),
         input=text,
         title=_title(storable(new.title) or text),
         starter=user,
@@ -169,10 +209,13 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         conversation=conversation,
         metadata=new.metadata,
         script=new.script,
+        mocks=new.mocks,
         request_key=new.request_key,
         request_digest=digest,
+        traceparent=read_traceparent(new.traceparent),
         retry_of=Run.objects.get(pk=new.retry_of) if new.retry_of else None,
         steps_kept=new.steps_kept,
+        branch=new.branch,
     )
     via = f"token {token.name}" if token else ""
     if conversation is None:
@@ -197,7 +240,10 @@ def _request(new: NewRun) -> dict[str, Any]:
         # Left out where it is not given, so that requests of before keep their digest.
         **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
         **({} if new.retry_of is None else {"retry_of": str(new.retry_of), "steps_kept": new.steps_kept}),
+        **({} if new.branch is None else {"branch": {**new.branch.wanted, "mocked": new.mocks is not None}}),
         **({} if new.follows is None else {"follows": str(new.follows)}),
+        # Those of a branch are made of the record.
+        **({} if new.mocks is None or new.branch is not None else {"mocks": new.mocks}),
         "metadata": new.metadata,
         "script": new.script,
     }
@@ -228,4 +274,4 @@ def _goes_on_in(new: NewRun, conversation: Conversation) -> bool:
 
 def _title(text: str) -> str:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first if len(first) <= 120 else first[:119].rstrip() + "…"
+    return shortened(first, 120)

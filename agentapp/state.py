@@ -2,18 +2,20 @@
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agentapp import drafts, runs
+from agentapp import drafts, mocks, recorded, runs
 from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_earlier
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
 from agentapp.messages import Usage
-from agentapp.models import Run, Tool
+from agentapp.mocks import StandIn
+from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import Situation
+from agentapp.recorded import OnRecord, Recorded
 from agentapp.toolset import Configuration, read_configuration
-from agentapp.transcript import StepRows, load_steps
+from agentapp.transcript import StepRows, load_done, load_steps
 
 
 @dataclass
@@ -35,26 +37,40 @@ class RunState:
     """What models took for the step that is being decided."""
     drafted: bool = False
     """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
+    recorded: Recorded | None = None
+    """The record that answers a replay, or a fork in which nothing may happen."""
 
     @classmethod
     def load(cls, run: Run) -> "RunState":
         """Read everything a claimed run needs. The number of queries does not depend on its length."""
         if run.lease_token is None:
             raise runs.LeaseLost(f"{run.pk} is held by nobody")
-        height: int = run.configuration_height  # type: ignore[attr-defined]
-        state = cls(run, run.lease_token, read_configuration(run, height), load_steps(run), load_earlier(run))
+        configuration = _configuration(run)
+        # The row has just been read: where it counts no step, there is none.
+        steps = load_steps(run, configuration.tools.values()) if run.step_count else []
+        state = cls(run, run.lease_token, configuration, steps, load_earlier(run))
+        state.earlier.done = load_done(run)
+        state.recorded = recorded.load(run)
         state.step_under_way = bool(state.steps and state.steps[-1].open)
         state.drafted = run.has_draft  # type: ignore[attr-defined]
         return state
 
     def locked(self) -> Run:
         """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""
-        fresh = runs.held(self.run.pk, self.token)
+        fresh = runs.held(self.run.pk, self.token, self.run)
         fresh.agent, fresh.starter = self.run.agent, self.run.starter
         if fresh.conversation_id == self.run.conversation_id:
             fresh.conversation = self.run.conversation
         self.run = fresh
         return fresh
+
+    def stand_in(self, execution: ToolExecution, text: str, attempt: int) -> StandIn | OnRecord | None:
+        """What is called in the place of a tool. None: the tool itself."""
+        if not self.run.is_mocked and not execution.mocked:
+            return None
+        if self.recorded is not None:
+            return self.recorded.stand_in(self.history, execution, text)
+        return mocks.stand_in(self.run, self.steps, execution, text, attempt)
 
     def discard_draft(self) -> None:
         """Take the unfinished text away, where people have seen any. Costs nothing where they have not."""
@@ -64,8 +80,8 @@ class RunState:
 
     def conversation(self) -> Earlier:
         """What was said before the run, and while a person had taken it over: as it is by now."""
-        if self.run.takers:
-            self.earlier = load_earlier(self.run, self.earlier.kept)
+        if self.run.takers and self.run.conversation_id is not None:
+            self.earlier = replace(load_earlier(self.run, self.earlier.kept), done=self.earlier.done)
         return self.earlier
 
     def look_for_pause(self) -> None:
@@ -75,10 +91,12 @@ class RunState:
             self.run.pause_requested_at, self.run.conversation_id, self.run.takers = seen
 
     def refresh_configuration(self, *, always: bool = False) -> None:
-        """Read tools and rules again if anything was configured since; `always` does so in any case."""
-        height: int = self.run.configuration_height  # type: ignore[attr-defined]
-        if always or height != self.configuration.height:
-            self.configuration = read_configuration(self.run, height)
+        """Take tools and rules as they are by now, if anything was configured since the run's row was read before.
+
+        `always`: in any case, and grants, which are read for one call, anew.
+        """
+        if always or self.run.configuration_height != self.configuration.height:  # type: ignore[attr-defined]
+            self.configuration = _configuration(self.run)
 
     @property
     def history(self) -> list[StepRows]:
@@ -98,3 +116,8 @@ class RunState:
     @property
     def disclosed(self) -> dict[str, Tool]:
         return self.configuration.disclosed(self.run)
+
+
+def _configuration(run: Run) -> Configuration:
+    """As it is by the chain's last event, which was read together with the run's row."""
+    return read_configuration(run, run.configuration_height, run.configuration_hash)  # type: ignore[attr-defined]

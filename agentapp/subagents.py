@@ -11,19 +11,22 @@ from typing import Any
 
 from django.db import transaction
 
-from agentapp import executions, nudges, runs, steering
+from agentapp import executions, mocks, nudges, runs, steering
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, Run, ToolExecution
 from agentapp.reasons import Reason, StopReason
+from agentapp.recorded import RECORD
 from agentapp.state import RunState
 from agentapp.toolset import snapshot_of
 from agentapp.transcript import StepRows
 from approvals import decisions, ledger
+from approvals.detectors import shortened
 from approvals.digest import parse, storable
 from approvals.models import Grant
 
 MAX_TITLE_CHARS = 120
+SCRIPTED = "scripted"
 
 # How a run may end when people or rules kept it from its work, and nothing is broken.
 _REFUSED: dict[str, str] = {
@@ -52,7 +55,7 @@ def begin(
     if not executions.begin(execution, text, key, allowed_by, grant):
         return False
     agent = state.configuration.subagents.get(execution.name)
-    if agent is not None and execution.subrun_id is None:
+    if agent is not None and execution.subrun_id is None and _is_asked(state.run, execution.name, agent):
         _spawn(state.run, execution, agent, parse(text))
     return True
 
@@ -113,7 +116,7 @@ def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
     elif not run.is_final:
         cancel_begun(run, signal.reason, signal.message, actor)
         executions.cancel_open(run, signal.message)
-        decisions.withdraw(run.pk, signal.message)
+        decisions.withdraw(run.pk, "The run has ended.")
         runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
 
 
@@ -132,10 +135,24 @@ def _asking(rows: StepRows) -> dict[uuid.UUID, ToolExecution]:
     return {e.subrun_id: e for e in rows.open if is_asking(e) and e.subrun_id is not None}
 
 
+def _is_asked(run: Run, tool: str, agent: Agent) -> bool:
+    """Whether a call begins a run of the agent. In a mocked run mocks can answer for the agent; and where its own model
+    is a script, no agent asks a real one.
+    """
+    if not run.is_mocked:
+        return True
+    if mocks.answers_tool(run, tool) or RECORD in (run.mocks or {}):
+        return False
+    is_scripted = run.script is not None or run.agent_snapshot["driver"] == SCRIPTED
+    return not is_scripted or agent.driver == SCRIPTED or mocks.script_of(run, agent.name) is not None
+
+
 def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[str, Any]) -> None:
     text = storable(arguments["input"])
     # How deep agents may ask agents is said by the agent that a person started.
     snapshot = {**snapshot_of(agent), "max_depth": parent.agent_snapshot.get("max_depth", agent.max_depth)}
+    if parent.is_mocked and "rules" in parent.agent_snapshot:
+        snapshot["rules"] = parent.agent_snapshot["rules"]  # what is supposed of rules is so for all of them
     start = runs.Start(
         agent=agent,
         agent_snapshot=snapshot,
@@ -148,6 +165,8 @@ def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[
         # Rules and tools read it, for whoever acts.
         metadata=parent.metadata,
         parent=parent,
+        mocks=parent.mocks,
+        script=mocks.script_of(parent, agent.name),
     )
     child = runs.create(start, via=f"asked by {parent.reference}")
     executions.await_run(execution, child)
@@ -162,5 +181,4 @@ def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[
 
 def _title(name: str, text: str) -> str:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    title = f"{name}: {first}"
-    return title if len(title) <= MAX_TITLE_CHARS else title[: MAX_TITLE_CHARS - 1].rstrip() + "…"
+    return shortened(f"{name}: {first}", MAX_TITLE_CHARS)

@@ -4,7 +4,7 @@ import uuid
 
 from django.db import transaction
 
-from agentapp import health, runs, switches
+from agentapp import continuity, health, runs, switches
 from agentapp.models import Heartbeat, Run
 from approvals import claims, decisions, ledger, questions, standing, timing
 from approvals import tasks as approval_tasks
@@ -14,12 +14,15 @@ BATCH = 500
 
 
 def sweep() -> list[uuid.UUID]:
-    """Note missed targets, take the steps that are due, end what is overdue, wake what no kill switch holds any more,
-    hand on what is with somebody who has gone away,
-    forget who looked after what has ended.
+    """Stop everything where the database is not what it was, note missed targets, take the steps that are due, end what
+    is overdue, wake what no kill switch holds any more, hand on what is with somebody who has gone away, forget who
+    looked after what has ended.
 
     Returns the runs a worker should look at.
     """
+    with ledger.transaction():
+        if why := continuity.look():
+            switches.hold(why)
     for question_id, run_id in questions.overdue(BATCH):
         with ledger.transaction():
             runs.lock(run_id)

@@ -41,6 +41,19 @@ def engage(scope: str, key: str, user: User, reason: str) -> KillSwitch | None:
     return switch
 
 
+def hold(reason: str) -> None:
+    """Stop everything in nobody's name, until a person releases it. A switch of before goes into this one."""
+    before = KillSwitch.objects.select_for_update().filter(scope=Scope.ALL).first()
+    if before is not None and before.engaged_by is None:
+        return
+    if before is not None:
+        reason = f"{reason} Before that: {describe(before)}"
+        before.delete()
+        ledger.record(ledger.CONFIGURATION, "switch.released", _facts(before) | {"note": "Another takes its place."})
+    switch = KillSwitch.objects.create(scope=Scope.ALL, reason=storable(reason)[:500], engaged_at=Now())
+    ledger.record(ledger.CONFIGURATION, "switch.engaged", _facts(switch))
+
+
 def release(switch: KillSwitch, user: User, note: str = "") -> bool:
     """Let what it covered go on. False: somebody else has released it."""
     # First the row, then the runs: a run that is about to wait holds the row's lock.

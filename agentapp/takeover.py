@@ -141,6 +141,8 @@ def _locked(run_id: uuid.UUID, user: User) -> Run:
 
 def _conversation(run: Run, user: User) -> Conversation:
     """The run's conversation, locked; one that begins with the run where it had none."""
+    if run.is_mocked:
+        raise Refused("mocked", "This run was mocked: there is nobody in it to speak with.")
     if run.conversation is None:
         run.conversation = conversations.begin_with(run, ledger.actor_of(user))
         runs.join(run, run.conversation)

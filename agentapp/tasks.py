@@ -4,19 +4,23 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import account_changes, loop, password_reset, runs, webhooks
+from agentapp import account_changes, anchoring, insights, logs, loop, password_reset, runs, webhooks
 from agentapp import sweep as sweeping
+from agentapp.evals import results, runner
 from agentapp.nudges import nudge
+from approvals import broker
+from approvals.proof import anchors, checkpoints, verifying
 
 __all__ = [
-    "drive_run", "forget_webhooks", "mail_account_change", "mail_reset_links", "nudge", "send_to_endpoint",
-    "send_webhooks", "sweep",
+    "drive_run", "forget_webhooks", "look_after_ledger", "mail_account_change", "mail_reset_links", "nudge",
+    "nudge_eval", "roll_up", "run_eval", "send_to_endpoint", "send_webhooks", "sweep", "verify_ledger",
 ]  # fmt: skip
 
 
 @shared_task
 def drive_run(run_id: str) -> None:
-    again = loop.drive(uuid.UUID(run_id))
+    with logs.bound(run=run_id):
+        again = loop.drive(uuid.UUID(run_id))
     if again is not None:
         nudge(uuid.UUID(run_id), again.delay)
     else:
@@ -27,6 +31,20 @@ def drive_run(run_id: str) -> None:
 def sweep() -> None:
     for run_id in sweeping.sweep():
         nudge(run_id)
+    for eval_run_id in results.due():
+        nudge_eval(eval_run_id)
+
+
+@shared_task
+def run_eval(eval_run_id: str) -> None:
+    """One slice of an eval, then the next by a message of its own; what is lost is found by the sweep."""
+    if runner.go_on(uuid.UUID(eval_run_id)):
+        nudge_eval(uuid.UUID(eval_run_id))
+
+
+def nudge_eval(eval_run_id: uuid.UUID) -> None:
+    """Tell a worker that an eval is to go on. Never raises: the sweep finds what a lost nudge leaves."""
+    broker.tell(run_eval, (str(eval_run_id),), about=f"about eval {eval_run_id}; the sweep will find it")
 
 
 @shared_task
@@ -57,6 +75,29 @@ def send_to_endpoint(endpoint_id: str) -> None:
 @shared_task
 def forget_webhooks() -> None:
     webhooks.forget_old()
+
+
+@shared_task
+def look_after_ledger() -> None:
+    """Sign what is due, note it outside, and look whether everything holds. Each finds out by itself what is due."""
+    checkpoints.make_due()
+    anchors.write_file()
+    anchoring.send_due()
+    for verification_id in verifying.due():
+        verify_ledger.delay(str(verification_id))
+
+
+@shared_task
+def verify_ledger(verification_id: str) -> None:
+    """One slice, then the next by a message of its own; what is lost is found by the minute."""
+    if verifying.go_on(uuid.UUID(verification_id)):
+        verify_ledger.delay(verification_id)
+
+
+@shared_task
+def roll_up() -> None:
+    """Figures of hours that are over. A pass that is lost is made up by the next."""
+    insights.catch_up()
 
 
 def nudge_following(run_id: uuid.UUID) -> None:

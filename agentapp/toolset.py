@@ -8,12 +8,12 @@ from typing import Any
 
 from django.db.models import Q
 
-from agentapp import agent_tools, switches
+from agentapp import agent_tools, kept, switches
 from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
 from agentapp.models import Agent, Breaker, ContextVariable, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
-from approvals import grants, shadows
+from approvals import grants, shadows, supposing
 from approvals.models import Channel, Grant, Rule
 from approvals.shadows import Shadow
 
@@ -34,11 +34,12 @@ class Configuration:
     shadows: tuple[Shadow, ...] = ()
     """Drafts of rules that watch and decide nothing."""
     agent: str = ""
+    """Whose grants count. Empty: nobody's."""
 
     @cached_property
     def grants(self) -> tuple[Grant, ...]:
         """What people have allowed the agent for a while. Read for the first call that would ask and may be granted."""
-        return tuple(grants.in_force(self.agent))
+        return tuple(grants.in_force(self.agent)) if self.agent else ()
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
         """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
@@ -73,24 +74,46 @@ class Configuration:
         return [self.breakers[thing] for thing in of_tool(tool) if thing in self.breakers] if self.breakers else []
 
 
-def read_configuration(run: Run, height: int) -> Configuration:
-    """Tools, rules, channels and what is stopped. Seven queries, and one for an agent that may ask others; once per
-    drive and after a change.
+def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
+    """Tools, rules, channels and what is stopped, at the start of a drive and after a change.
+
+    Seven queries, and one for an agent that may ask others; with the `hash` of the configuration's chain, those whose
+    answers this process does not have yet.
     """
     subagents = _subagents(run)
-    tools = Tool.objects.filter(name__in=[*run.agent_snapshot["tools"], *subagents]).select_related("source")
-    rules, watching = shadows.read()
+    names = frozenset([*run.agent_snapshot["tools"], *subagents])
+    tools = kept.at(hash, names, lambda: _tools(names))
+    rules, watching = kept.at(hash, "rules", shadows.read)
+    switches_on = kept.at(hash, "switches", _switches)
+    if run.is_mocked:
+        rules = supposing.suppose(rules, run.agent_snapshot.get("rules", {}))
+        # The same rules and tools. What the world is like today, what people have granted, and whom to tell is real.
+        return Configuration(
+            height=height, tools=tools, rules=rules, channels=(), subagents=subagents, switches=switches_on
+        )
     return Configuration(
         height=height,
-        tools={tool.name: tool for tool in tools},
+        tools=tools,
         rules=rules,
         shadows=watching,
-        channels=tuple(Channel.objects.filter(active=True).prefetch_related("groups")),
+        channels=kept.at(hash, "channels", _channels),
         subagents=subagents,
-        breakers=_breakers(),
-        switches=tuple(KillSwitch.objects.select_related("engaged_by")),
+        breakers=kept.at(hash, "breakers", _breakers),
+        switches=switches_on,
         agent=run.agent_snapshot["name"],
     )
+
+
+def _tools(names: Collection[str]) -> dict[str, Tool]:
+    return {tool.name: tool for tool in Tool.objects.filter(name__in=names).select_related("source")}
+
+
+def _channels() -> tuple[Channel, ...]:
+    return tuple(Channel.objects.filter(active=True).prefetch_related("groups"))
+
+
+def _switches() -> tuple[KillSwitch, ...]:
+    return tuple(KillSwitch.objects.select_related("engaged_by"))
 
 
 def read_rules(run: Run) -> Configuration:
@@ -175,6 +198,19 @@ def _guidance(agent: Agent) -> dict[str, Any]:
 _GUIDELINE = (
     "name", "condition", "action", "description", "criticality", "priority", "matcher", "python", "version",
 )  # fmt: skip
+
+
+def snapshot_for(agent: Agent, tool: str, route: str = "") -> dict[str, Any]:
+    """What a run keeps that makes one call of one tool, in an agent's name.
+
+    The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
+    """
+    return {
+        **snapshot_of(agent), "driver": "scripted", "tools": [tool], "subagents": [],
+        # The rules of the route go for this call as well.
+        "routes": {route: [tool]} if route else {},
+        "tool_choice": "auto",
+    }  # fmt: skip
 
 
 def snapshot_of(agent: Agent) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Counted are calls that took effect, may have (they run, or nobody knows), and th
 to ask: of these the earlier ones, so that of two at once one is the first. Refused, rejected and failed calls are not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools.arguments import effective
 from approvals.digest import canonical, parse, sha256
 from approvals.models import Approval
+from approvals.streaming import streamed
 from approvals.totals import Look
 
 State = ToolExecution.State
@@ -56,13 +58,13 @@ class KeptCalls:
     def _find(self, look: Look) -> float | int | bool:
         if look.function == "count":
             self._tool(look.subject)
-            return sum(1 for _ in self._counted(look.subject, look))
+            with closing(self._counted(look.subject, look)) as calls:
+                return sum(1 for _ in calls)
         tool, path = self._split(look.subject)
         if look.function == "first_time":
             return self._is_first(tool, path, look)
-        return float(
-            sum((_number(self._arguments_of(call, tool), path) for call in self._counted(tool.name, look)), Decimal(0))
-        )
+        with closing(self._counted(tool.name, look)) as calls:
+            return float(sum((_number(self._arguments_of(call, tool), path) for call in calls), Decimal(0)))
 
     def _is_first(self, tool: Tool, path: list[str], look: Look) -> bool:
         """Whether no call that took effect had this call's value there."""
@@ -75,11 +77,11 @@ class KeptCalls:
         # The text only finds candidates: it could stand elsewhere, and one database does not heed capitals.
         done = self._scoped(tool.name, look.scope).filter(state=State.FINISHED, started_at__isnull=False)
         found = done.filter(executed_text__contains=text).only(*_READ)
-        return not any(
-            call.took_effect and _look_up(parse(call.executed_text), path) == value for call in found.iterator()
-        )
+        with streamed(found) as calls:
+            return not any(call.took_effect and _look_up(parse(call.executed_text), path) == value for call in calls)
 
-    def _counted(self, name: str, look: Look) -> Iterator[ToolExecution]:
+    def _counted(self, name: str, look: Look) -> Generator[ToolExecution]:
+        """Closed by who reads them, at once: a cursor that is closed later ends somebody's transaction."""
         since = self._now - timedelta(seconds=look.seconds)
         ran = Q(started_at__gte=since)
         # Tried before, and to be tried again, or not any more: it may have happened then.
@@ -89,14 +91,17 @@ class KeptCalls:
             free &= _before(self._again)
         found = self._scoped(name, look.scope).filter(ran | tried | free).only(*_READ)
         kept = found.annotate(approved_text=F("approval__final_arguments_text"))
-        for number, call in enumerate(kept.iterator()):
-            if number >= MAX_CALLS:
-                raise ValueError(f"there are more calls of {name} than can be counted")
-            if _may_have_happened(call):
-                yield call
+        with streamed(kept) as calls:
+            for number, call in enumerate(calls):
+                if number >= MAX_CALLS:
+                    raise ValueError(f"there are more calls of {name} than can be counted")
+                if _may_have_happened(call):
+                    yield call
 
     def _scoped(self, name: str, scope: str) -> QuerySet[ToolExecution]:
-        calls = ToolExecution.objects.filter(name=name)
+        # A mocked run is alone in its world: neither does it count elsewhere, nor others in it.
+        own = {"run_id": self._run.pk} if self._run.is_mocked else {}
+        calls = ToolExecution.objects.filter(name=name, mocked=self._run.is_mocked, **own)
         if self._again is not None:
             calls = calls.exclude(pk=self._again.pk)
         if scope == "customer":

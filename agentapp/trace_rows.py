@@ -11,6 +11,7 @@ from agentapp import waits
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.timescale import Axis, Kind, Span
+from approvals.detectors import shortened
 from approvals.models import Approval, DecisionType
 
 NAME_CHARS = 90
@@ -295,7 +296,7 @@ def _said(step: StepFacts, calls: Sequence[Call]) -> str:
     """What a step is called: the first words of the model, else what it asked for."""
     line = next((line.strip() for line in step.words.splitlines() if line.strip()), "")
     if line:
-        return line if len(line) < NAME_CHARS else f"{line[: NAME_CHARS - 1].rstrip()}…"
+        return shortened(line, NAME_CHARS)
     if step.error or not calls:
         return "Said nothing"
     return f"Asked for {calls[0].call.name}" if len(calls) == 1 else f"Asked for {len(calls)} calls"

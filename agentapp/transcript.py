@@ -1,10 +1,18 @@
 """The steps of a run with their calls, as rows. What of them a model is sent is up to `compilers` and `answers`."""
 
+import uuid
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When, prefetch_related_objects
 
-from agentapp.models import Run, Step, ToolExecution
+from agentapp.descent import line_of
+from agentapp.models import Run, Step, Tool, ToolExecution
+
+TAKEN_BACK = Exists(
+    ToolExecution.objects.filter(run__undoes=OuterRef("pk"), result_status=ToolExecution.ResultStatus.OK)
+)
+"""Whether another run has taken a call back."""
 
 
 @dataclass
@@ -13,6 +21,8 @@ class StepRows:
 
     step: Step
     executions: list[ToolExecution]
+    is_part: bool = False
+    """Of a step that is kept: only its first calls are, and the step behind it goes on with its next."""
 
     @property
     def open(self) -> list[ToolExecution]:
@@ -20,23 +30,136 @@ class StepRows:
 
 
 def load_kept(run: Run) -> list[StepRows]:
-    """The steps of earlier runs that a retry takes as done, the first first. No query for a run that is none."""
-    kept: list[StepRows] = []
-    while run.retry_of_id is not None and run.steps_kept:
-        number, run = run.steps_kept, Run.objects.get(pk=run.retry_of_id)
-        kept = [rows for rows in load_steps(run) if rows.step.number <= number] + kept
+    """The steps of earlier runs that a run takes as done, the first first. No query for a run that takes none."""
+    runs = goes_on_from(run)
+    if not runs:
+        return []
+    kept = kept_of(run, load_lines(runs))
+    _mark_taken_back(kept)
     return kept
 
 
-def load_steps(run: Run) -> list[StepRows]:
-    """All steps of a run with their calls. Two queries, however long the run."""
-    steps = {step.pk: StepRows(step, []) for step in run.steps.order_by("number")}
+def goes_on_from(run: Run) -> list[Run]:
+    """The runs whose steps a run takes as done, the last first. One query; none for a run that takes none."""
+    found: list[Run] = []
+    if run.steps_kept or run.branch:
+        line_of(run)
+    while run.retry_of is not None and (run.steps_kept or run.branch):
+        run = run.retry_of
+        found.append(run)
+    return found
+
+
+def kept_of(run: Run, lines: Mapping[uuid.UUID, list[StepRows]]) -> list[StepRows]:
+    """What a run takes as done of the steps that have been read, by run."""
+    kept: list[StepRows] = []
+    later = run
+    for earlier in goes_on_from(run):
+        kept = [*_kept_of(lines[earlier.pk], later), *kept]
+        later = earlier
+    return kept
+
+
+def decided(kept: Iterable[StepRows]) -> int:
+    """How many decisions these steps are: a step that is kept in part is decided by the one behind it."""
+    return sum(not rows.is_part for rows in kept)
+
+
+def load_done(run: Run) -> list[ToolExecution]:
+    """What the runs that a fork comes from did, and those that they asked: all of it stays done. No query for others.
+
+    The runs that a fork asks know what it knows, and so does a replay of it.
+    """
+    while run.parent is not None:
+        run = run.parent
+    while run.branch == Run.Branch.REPLAY and run.retry_of is not None:
+        run = run.retry_of
+    if run.branch != Run.Branch.FORK or run.is_mocked:
+        return []
+    acts = _family_of(_forked_from(run)).filter(consequential=True, idempotency_key__isnull=False)
+    return [act for act in acts.exclude(TAKEN_BACK).select_related("tool") if act.took_effect or _is_unknown(act)]
+
+
+def _forked_from(run: Run) -> list[Run]:
+    """The runs that have done something, from the last fork to what the first was forked from."""
+    found: list[Run] = []
+    for earlier in line_of(run):
+        if run.branch != Run.Branch.FORK:
+            break
+        run = earlier
+        found.append(run)
+    return found
+
+
+def _family_of(runs: Iterable[Run]) -> QuerySet[ToolExecution]:
+    """The calls of some runs, and of those that they and theirs have asked. One query for each level below them."""
+    level = [run.pk for run in runs]
+    known = set(level)
+    while level:
+        level = list(Run.objects.filter(parent__in=level).values_list("pk", flat=True))
+        known.update(level)
+    return ToolExecution.objects.filter(run__in=known)
+
+
+def _is_unknown(act: ToolExecution) -> bool:
+    return act.state == ToolExecution.State.OUTCOME_UNKNOWN or act.was_left_unknown
+
+
+def _kept_of(steps: list[StepRows], later: Run) -> list[StepRows]:
+    whole = [rows for rows in steps if rows.step.number <= later.steps_kept]
+    parts = [rows for rows in steps if later.calls_kept and rows.step.number == later.steps_kept + 1]
+    return [*whole, *(StepRows(rows.step, rows.executions[: later.calls_kept], is_part=True) for rows in parts)]
+
+
+def _mark_taken_back(kept: list[StepRows]) -> None:
+    acts = {each.pk: each for rows in kept for each in rows.executions if each.consequential}
+    if acts:
+        for pk in ToolExecution.objects.filter(TAKEN_BACK, pk__in=acts).values_list("pk", flat=True):
+            acts[pk].taken_back = True
+
+
+def load_steps(run: Run, tools: Iterable[Tool] = ()) -> list[StepRows]:
+    """All steps of a run with their calls. Two queries, however long the run.
+
+    `tools`: rows that have been read already, with their sources. What else calls refer to is asked for then.
+    """
+    return load_lines([run], tools)[run.pk]
+
+
+def load_lines(runs: Collection[Run], tools: Iterable[Tool] = ()) -> dict[uuid.UUID, list[StepRows]]:
+    """All steps of some runs with their calls, by run. Two queries, however many."""
+    keys = {run.pk: run for run in runs}
+    steps = {step.pk: StepRows(step, []) for step in Step.objects.filter(run__in=list(keys)).order_by("number")}
     # Asked about its call, the agent may have proposed another: then what people approved is as they were asked.
     own = Q(approval__editor__isnull=True, executed_text=F("approval__arguments_text"))
-    calls = run.executions.select_related("tool__source", "replay_of__tool", "evaluation").annotate(
-        as_asked=Case(When(own, approval__isnull=False, then=True), default=False)
-    )
-    for execution in calls.order_by("step__number", "index"):
-        execution.by_agent = execution.as_asked
+    calls = ToolExecution.objects.filter(run__in=list(keys)).order_by("step__number", "index")
+    calls = calls.annotate(as_asked=Case(When(own, approval__isnull=False, then=True), default=False))
+    for execution in _with_what_they_refer_to(calls, {tool.pk: tool for tool in tools}):
+        execution.by_agent = execution.as_asked  # type: ignore[attr-defined]
+        execution.step, execution.run = steps[execution.step_id].step, keys[execution.run_id]
         steps[execution.step_id].executions.append(execution)
-    return list(steps.values())
+    lines: dict[uuid.UUID, list[StepRows]] = {key: [] for key in keys}
+    for rows in steps.values():
+        lines[rows.step.run_id].append(rows)
+    return lines
+
+
+def _with_what_they_refer_to(
+    calls: QuerySet[ToolExecution], tools: Mapping[uuid.UUID, Tool]
+) -> Iterable[ToolExecution]:
+    """Calls with their tool, the call they repeat and the evaluation they came of.
+
+    In one query; or, where the tools are at hand, without their wide rows in it, and with more for what is missing.
+    """
+    if not tools:
+        return calls.select_related("tool__source", "replay_of__tool", "evaluation")
+    found = list(calls)
+    for execution in found:
+        if execution.tool_id is None or execution.tool_id in tools:
+            execution.tool = tools.get(execution.tool_id) if execution.tool_id else None
+    prefetch_related_objects(
+        [each for each in found if each.tool_id is not None and each.tool_id not in tools], "tool__source"
+    )
+    prefetch_related_objects([each for each in found if each.replay_of_id is not None], "replay_of__tool")
+    prefetch_related_objects([each for each in found if each.evaluation_id is not None], "evaluation")
+    return found

@@ -17,7 +17,7 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from agentapp.tools.schema import check_arguments
 from agentapp.tools.sources import implementation_of
-from agentapp.toolset import snapshot_of
+from agentapp.toolset import snapshot_for
 from approvals import ledger
 from approvals.digest import MalformedJSON, canonical, load, storable
 
@@ -32,6 +32,8 @@ def may_undo(user: User, execution: ToolExecution) -> bool:
 def hindrance(execution: ToolExecution) -> str:
     """Why a call cannot be taken back; empty when it can. No query for a tool that says of no way."""
     tool = execution.tool
+    if execution.mocked:
+        return "This call was mocked: nothing has happened that could be taken back."
     if tool is None or not tool.undone_by:
         return "This tool names no way to take a call back."
     if execution.state != ToolExecution.State.FINISHED or not execution.took_effect:
@@ -71,6 +73,8 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     """The call that takes this one back, as its tool says it."""
     done = execution.tool
     assert done is not None
+    if execution.erased_at is not None:
+        raise Refused("cannot_undo", "What this call did is erased.")
     implementation = implementation_of(done)
     tool = Tool.objects.select_related("source").filter(name=done.undone_by).first()
     if tool is None or not tool.is_in_use:
@@ -93,13 +97,7 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
 
 def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User, via: str) -> Run:
     done, agent = execution.run, execution.run.agent
-    # The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
-    snapshot = {
-        **snapshot_of(agent), "driver": "scripted", "tools": [tool.name], "subagents": [],
-        # The rules of the route go for the way back as well.
-        "routes": {done.route: [tool.name]} if done.route else {},
-        "tool_choice": "auto",
-    }  # fmt: skip
+    snapshot = snapshot_for(agent, tool.name, done.route)
     call = {"id": "undo", "name": tool.name, "arguments": arguments}
     run = runs.create(
         runs.Start(

@@ -4,13 +4,14 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentapp import api
-from agentapp.console import probes
+from agentapp.console import measures, probes
 
 urlpatterns = [
     path("", include("agentapp.console.urls")),
     path("api/v1/", api.urls),
     path("admin/", admin.site.urls),
     path("healthz/", probes.healthz, name="healthz"),
+    path("metrics", measures.metrics, name="metrics"),
     path("readyz/", probes.readyz, name="readyz"),
 ]
 

@@ -13,6 +13,7 @@ from agentapp import (
     budgets,
     cards,
     executions,
+    nudges,
     plan_cards,
     recheck,
     runs,
@@ -122,7 +123,7 @@ def hold(state: RunState, rows: StepRows) -> bool:
         executions.hold(asking, asked)
         # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
         wake_at = runs.clock(run) if subagents.any_ended(rows) else wake_at
-        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=wake_at)
+        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=_by_record(state, run) or wake_at)
         transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
 
@@ -213,7 +214,7 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
             first.refresh_from_db()
             if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
                 return False
-            runs.park(run, state.token, waiting_for, wake_at=_stop_due(rows))
+            runs.park(run, state.token, waiting_for, wake_at=_by_record(state, run) or _stop_due(rows))
             return True
         if waiting_for == Run.WaitingFor.SUBAGENT:
             if run.is_told_to_stop or subagents.any_ended(rows):
@@ -228,6 +229,14 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
             return False
         runs.park(run, state.token, waiting_for, wake_at=due or _stop_due(rows))
     return True
+
+
+def _by_record(state: RunState, run: Run) -> datetime | None:
+    """When a run goes on that a record answers, and not people: at once."""
+    if state.recorded is None:
+        return None
+    transaction.on_commit(partial(nudges.nudge, run.pk), robust=True)
+    return runs.clock(run)
 
 
 def _stop_due(rows: StepRows) -> datetime | None:

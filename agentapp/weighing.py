@@ -48,9 +48,10 @@ class Before:
 def before(run: Run, tool: Tool, execution: ToolExecution | None) -> Before:
     """What this tool's latest calls were about, and how people took those of this agent. One query.
 
-    `execution`: the call itself, where it has a row by now.
+    `execution`: the call itself, where it has a row by now. For a mocked run only its own.
     """
-    others = ToolExecution.objects.filter(tool=tool)
+    own = {"run": run} if run.is_mocked else {}
+    others = ToolExecution.objects.filter(tool=tool, mocked=run.is_mocked, **own)
     rows = (
         (others.exclude(pk=execution.pk) if execution is not None else others)
         .order_by("-proposed_at")

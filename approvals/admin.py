@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import models
 from django.http import HttpRequest
 
-from approvals import channels, delegations
+from approvals import channels, delegations, lens
 from approvals.admin_pages import ReadOnlyAdmin, SwitchedAdmin, masked_arguments
 from approvals.digest import canonical
 from approvals.masking import masked
@@ -22,6 +22,7 @@ from approvals.models import (
     Event,
     Grant,
     GrantLimit,
+    Judgement,
     Notification,
     PlannedCall,
 )
@@ -120,11 +121,11 @@ class ApprovalAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Proposed arguments")
     def proposed(self, approval: Approval) -> str:
-        return masked_arguments(approval.arguments_text, approval.secret_fields)
+        return masked_arguments(approval.arguments_text, lens.hidden(approval.secret_fields, approval.pii_fields))
 
     @admin.display(description="Arguments that were approved")
     def final(self, approval: Approval) -> str:
-        return masked_arguments(approval.final_arguments_text, approval.secret_fields)
+        return masked_arguments(approval.final_arguments_text, lens.hidden(approval.secret_fields, approval.pii_fields))
 
 
 @admin.register(Decision)
@@ -155,7 +156,8 @@ class DecisionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Arguments")
     def arguments(self, decision: Decision) -> str:
-        return masked_arguments(decision.arguments_text, decision.approval.secret_fields)
+        asked = decision.approval
+        return masked_arguments(decision.arguments_text, lens.hidden(asked.secret_fields, asked.pii_fields))
 
 
 @admin.register(Delegation)
@@ -187,6 +189,16 @@ class CommentAdmin(ReadOnlyAdmin):
     list_select_related = ["approval", "author"]
     search_fields = ["approval__id", "author__username"]
     fields = ["approval", "author", "text", "at"]
+
+
+@admin.register(Judgement)
+class JudgementAdmin(ReadOnlyAdmin):
+    about = "What was said afterwards of decisions. Of each decision the last counts; people judge in the console."
+    list_display = ["decision", "mark", "number", "judge", "at"]
+    list_filter = ["mark"]
+    list_select_related = ["decision__user", "decision__on_behalf_of", "judge"]
+    search_fields = ["approval__id", "judge__username"]
+    fields = ["decision", "number", "mark", "reason", "judge", "at"]
 
 
 @admin.register(Notification)

@@ -1,73 +1,143 @@
-"""The database's own guard of the ledger: triggers that refuse update and delete of events.
+"""The database's own guard of the ledger: triggers that refuse update and delete of events and checkpoints.
 
-On PostgreSQL a third trigger announces each event, so that a waiting page hears of it without
-polling. SQLite drops a table's triggers when a migration rebuilds the table, so a system check
-looks for them and any migration that touches Event ends with `install`.
+The head of a chain is refused to go back. On PostgreSQL a further trigger announces each event, so that a waiting page
+hears of it without polling. SQLite drops a table's triggers when a migration rebuilds the table, so a system check
+looks for them and any migration that touches one of these tables ends with `install`.
 """
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 TABLE = "approvals_event"
+HEADS = "approvals_chainhead"
+# What two rows cannot have in common, beside their key.
+_PLACES = {
+    TABLE: "id = NEW.id OR chain = NEW.chain AND seq = NEW.seq",
+    "approvals_checkpoint": "number = NEW.number",
+    "approvals_checkpointleaf": "id = NEW.id OR checkpoint_id = NEW.checkpoint_id AND position = NEW.position",
+    "approvals_ledgerkey": "key_id = NEW.key_id OR number = NEW.number",
+}
 # The PostgreSQL channel on which each event's chain is announced.
 ANNOUNCED_ON = "countersign_events"
 
-_SQLITE = {
-    f"{TABLE}_no_{verb}": f"CREATE TRIGGER {TABLE}_no_{verb} BEFORE {verb.upper()} ON {TABLE} "
-    f"BEGIN SELECT RAISE(ABORT, 'The ledger is append-only.'); END"
-    for verb in ("update", "delete")
-} | {
-    # INSERT OR REPLACE takes the old row away without asking the trigger above.
-    f"{TABLE}_no_replace": f"CREATE TRIGGER {TABLE}_no_replace BEFORE INSERT ON {TABLE} "  # noqa: S608
-    f"WHEN EXISTS (SELECT 1 FROM {TABLE} WHERE id = NEW.id OR chain = NEW.chain AND seq = NEW.seq) "
-    f"BEGIN SELECT RAISE(ABORT, 'The ledger is append-only.'); END"
-}
+_BACK = (
+    "NEW.chain <> OLD.chain OR NEW.seq < OLD.seq OR NEW.seq = OLD.seq AND NEW.hash <> OLD.hash "
+    "OR NEW.covered_seq < OLD.covered_seq"
+)
 
-_POSTGRESQL = {
-    f"{TABLE}_no_change": f"CREATE TRIGGER {TABLE}_no_change BEFORE UPDATE OR DELETE ON {TABLE} "
-    f"FOR EACH ROW EXECUTE FUNCTION {TABLE}_refuse()",
-    f"{TABLE}_no_truncate": f"CREATE TRIGGER {TABLE}_no_truncate BEFORE TRUNCATE ON {TABLE} "
-    f"FOR EACH STATEMENT EXECUTE FUNCTION {TABLE}_refuse()",
-    f"{TABLE}_announced": f"CREATE TRIGGER {TABLE}_announced AFTER INSERT ON {TABLE} "
-    f"FOR EACH ROW EXECUTE FUNCTION {TABLE}_announce()",
-}
+
+def _on_sqlite() -> dict[str, dict[str, str]]:
+    """By table the triggers by name."""
+
+    def refuse(table: str, name: str, when: str, says: str) -> dict[str, str]:
+        return {
+            f"{table}_{name}": f"CREATE TRIGGER {table}_{name} BEFORE {when} BEGIN SELECT RAISE(ABORT, '{says}'); END"
+        }
+
+    never, back = "The ledger is append-only.", "A chain of the ledger only grows: it is append-only."
+    found = {
+        table: {
+            **refuse(table, "no_update", f"UPDATE ON {table}", never),
+            **refuse(table, "no_delete", f"DELETE ON {table}", never),
+            # INSERT OR REPLACE takes the old row away without asking the trigger above.
+            **refuse(
+                table,
+                "no_replace",
+                f"INSERT ON {table} WHEN EXISTS (SELECT 1 FROM {table} WHERE {place})",  # noqa: S608
+                never,
+            ),
+        }
+        for table, place in _PLACES.items()
+    }
+    found[HEADS] = {
+        **refuse(HEADS, "no_way_back", f"UPDATE ON {HEADS} WHEN {_BACK}", back),
+        **refuse(HEADS, "no_delete", f"DELETE ON {HEADS}", back),
+        **refuse(
+            HEADS,
+            "no_replace",
+            f"INSERT ON {HEADS} WHEN EXISTS (SELECT 1 FROM {HEADS} WHERE chain = NEW.chain AND "  # noqa: S608
+            "(seq > NEW.seq OR seq = NEW.seq AND hash <> NEW.hash))",
+            back,
+        ),
+    }
+    return found
+
+
+def _on_postgresql() -> dict[str, dict[str, str]]:
+    def trigger(table: str, name: str, when: str, each: str, function: str) -> dict[str, str]:
+        sql = f"CREATE TRIGGER {table}_{name} {when} ON {table} FOR EACH {each} EXECUTE FUNCTION {function}()"
+        return {f"{table}_{name}": sql}
+
+    found = {
+        table: {
+            **trigger(table, "no_change", "BEFORE UPDATE OR DELETE", "ROW", f"{TABLE}_refuse"),
+            **trigger(table, "no_truncate", "BEFORE TRUNCATE", "STATEMENT", f"{TABLE}_refuse"),
+        }
+        for table in _PLACES
+    }
+    found[TABLE] |= trigger(TABLE, "announced", "AFTER INSERT", "ROW", f"{TABLE}_announce")
+    found[HEADS] = {
+        **trigger(HEADS, "no_way_back", "BEFORE UPDATE", "ROW", f"{HEADS}_forward"),
+        **trigger(HEADS, "no_delete", "BEFORE DELETE", "ROW", f"{TABLE}_refuse"),
+        **trigger(HEADS, "no_truncate", "BEFORE TRUNCATE", "STATEMENT", f"{TABLE}_refuse"),
+    }
+    return found
+
+
+_SQLITE, _POSTGRESQL = _on_sqlite(), _on_postgresql()
 
 _POSTGRESQL_FUNCTIONS = (
     f"CREATE OR REPLACE FUNCTION {TABLE}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
     "$$ BEGIN RAISE EXCEPTION 'The ledger is append-only.'; END $$",
+    f"CREATE OR REPLACE FUNCTION {HEADS}_forward() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN IF {_BACK} THEN RAISE EXCEPTION 'A chain of the ledger only grows: it is append-only.'; END IF; "
+    "RETURN NEW; END $$",
     f"CREATE OR REPLACE FUNCTION {TABLE}_announce() RETURNS trigger LANGUAGE plpgsql AS "
     f"$$ BEGIN PERFORM pg_notify('{ANNOUNCED_ON}', NEW.chain); RETURN NULL; END $$",
 )
 
 
 def install(connection: BaseDatabaseWrapper) -> None:
-    """Put the triggers in place. Safe to repeat."""
+    """Put the triggers of every table that is there in place. Safe to repeat."""
     remove(connection)
     with connection.cursor() as cursor:
         for statement in _POSTGRESQL_FUNCTIONS if connection.vendor == "postgresql" else ():
             cursor.execute(statement)
-        for statement in _triggers(connection).values():
-            cursor.execute(statement)
+        for triggers in _there(connection).values():
+            for statement in triggers.values():
+                cursor.execute(statement)
 
 
 def remove(connection: BaseDatabaseWrapper) -> None:
-    """Take the triggers away: for a rebuild of the table, and between tests."""
-    on = f" ON {TABLE}" if connection.vendor == "postgresql" else ""
+    """Take the triggers away: for a rebuild of a table, and between tests."""
     with connection.cursor() as cursor:
-        for name in _triggers(connection):
-            cursor.execute(f"DROP TRIGGER IF EXISTS {name}{on}")
+        for table, triggers in _there(connection).items():
+            on = f" ON {table}" if connection.vendor == "postgresql" else ""
+            for name in triggers:
+                cursor.execute(f"DROP TRIGGER IF EXISTS {name}{on}")
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
     """The names of the triggers that are not there, or switched off."""
     query = (
-        "SELECT tgname FROM pg_trigger WHERE tgrelid = to_regclass(%s) AND tgenabled <> 'D'"
+        "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D'"
         if connection.vendor == "postgresql"
-        else "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = %s"
+        else "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
     )
     with connection.cursor() as cursor:
-        cursor.execute(query, [TABLE])
-        return set(_triggers(connection)) - {name for (name,) in cursor.fetchall()}
+        cursor.execute(query)
+        found = set(cursor.fetchall())
+    return {name for table, names in _there(connection).items() for name in names if (name, table) not in found}
 
 
-def _triggers(connection: BaseDatabaseWrapper) -> dict[str, str]:
-    return _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
+def _there(connection: BaseDatabaseWrapper) -> dict[str, dict[str, str]]:
+    """The triggers of the tables that there are: the first migrations know fewer of them."""
+    guarded = _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
+    query = (
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid) AND relname LIKE 'approvals%%'"
+        if connection.vendor == "postgresql"
+        else "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'approvals%%'"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(query, [])
+        tables = {name for (name,) in cursor.fetchall()}
+    return {table: triggers for table, triggers in guarded.items() if table in tables}

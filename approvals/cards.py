@@ -1,9 +1,9 @@
 """A request as people will see it: everything on the card and the terms they decide under. Writes nothing."""
 
 import uuid
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, get_origin
 
 from approvals import step_up, timing
 from approvals.digest import action_digest, canonical, load, sha256
@@ -63,15 +63,29 @@ class Card:
     assurance_needed: str = ""
     """How whoever approves shows who they are. The row has at least what the installation asks."""
     plan_text: str = ""
+    salt: str = ""
+    """Of its call. It goes into both digests, so that neither can be found by trying."""
+    pii_fields: list[str] = field(default_factory=list)
+    rule_version: int = 0
+    """The version of the rule that asks; 0 where none does."""
+    rule_digest: str = ""
+    """Of the terms of that version."""
+    mocked: bool = False
+    """Nobody is asked or told: an eval decides."""
 
 
+# What a row keeps under the name it has on the card. Groups are rows of their own, and steps get their moments.
+_COLUMNS = tuple(each.name for each in fields(Card) if each.name not in ("groups", "escalation"))
 # Keys of rows, which mean nothing to a reader.
 _NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "excluded", "about"})
+# Those that a request of before did not have count where they say something.
+_LATER = frozenset({"salt", "pii_fields", "rule_version", "rule_digest", "mocked"})
 
 
 def view_digest(card: Card) -> str:
     """Digest of everything a person is shown before deciding, and of the terms they decide under."""
     shown = {name: value for name, value in asdict(card).items() if name not in _NOT_SHOWN}
+    shown = {name: value for name, value in shown.items() if value or name not in _LATER}
     return sha256(canonical(shown))
 
 
@@ -80,58 +94,36 @@ def pending(card: Card, now: datetime) -> Approval:
     asks_people = card.kind != ApprovalKind.CONFIRMATION
     needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
     card = replace(card, assurance_needed=needed)
+    if card.mocked:  # nobody is waited for
+        card = replace(card, hold_seconds=0, target_seconds=None, escalation=())
+    columns = {name: _stored(getattr(card, name)) for name in _COLUMNS}
     approval = Approval(
-        run_id=card.run_id,
-        execution_id=card.execution_id,
-        kind=card.kind,
-        agent=card.agent,
-        route=card.route,
-        run_title=card.run_title,
-        tool=card.tool,
-        tool_version=card.tool_version,
-        effect_class=card.effect_class,
-        arguments_text=card.arguments_text,
+        **{**columns, "reason": card.reason[:500]},
         arguments=load(card.arguments_text),
         action_digest=digest_of(
-            card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text
+            card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text, card.salt
         ),
-        title=card.title,
-        sentence=card.sentence,
-        effects=card.effects,
-        button=card.button,
-        locked_fields=card.locked_fields,
-        secret_fields=card.secret_fields,
-        evidence=card.evidence,
-        explanation=card.explanation,
-        snapshot_text=card.snapshot_text,
-        preview_text=card.preview_text,
-        plan_text=card.plan_text,
-        difference=card.difference,
         view_digest=view_digest(card),
-        rule=card.rule,
-        reason=card.reason[:500],
-        condition=card.condition,
-        rule_values=list(card.rule_values),
-        risk=card.risk,
-        risk_factors=card.risk_factors,
-        provenance=card.provenance,
-        second_look=card.second_look,
-        allowed_decisions=list(card.allowed_decisions),
-        approvals_needed=card.approvals_needed,
-        terms=list(card.terms),
-        about=card.about,
-        starter_id=card.starter_id,
-        starter_excluded=card.starter_excluded,
-        excluded=list(card.excluded),
-        assurance_needed=card.assurance_needed,
-        hold_seconds=card.hold_seconds,
-        on_expiry=card.on_expiry,
-        supersedes_id=card.supersedes_id,
-        editor_id=card.editor_id,
         **_times(card, now),
     )
     approval.escalates_at = timing.next_step_at(approval)
     return approval
+
+
+def card_of(approval: Approval, groups: tuple[int, ...]) -> Card:
+    """The card that made a row: what `pending` has stored, read back. `groups` are those it was made with."""
+    said = {each.name: _read(each.type, getattr(approval, each.name)) for each in fields(Card) if each.name in _COLUMNS}
+    said["expires_seconds"] = approval.expires_seconds or 0
+    escalation = tuple(Step(step["after"], step["group"], step["remind"]) for step in approval.escalation)
+    return Card(**said, groups=groups, escalation=escalation)
+
+
+def _stored(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _read(type_: Any, value: Any) -> Any:
+    return tuple(value) if get_origin(type_) is tuple else value
 
 
 def _times(card: Card, now: datetime) -> dict[str, Any]:
@@ -139,16 +131,19 @@ def _times(card: Card, now: datetime) -> dict[str, Any]:
     return {
         "created_at": now,
         "expires_at": timing.after(now, card.expires_seconds, card.business_hours),
-        "expires_seconds": card.expires_seconds,
-        "business_hours": card.business_hours,
         "escalation": timing.planned(card.escalation, now, card.business_hours),
-        "target_seconds": target,
         "target_at": timing.after(now, target, card.business_hours) if target is not None else None,
     }
 
 
 def digest_of(
-    tool: str, version: str, arguments_text: str, run_id: uuid.UUID, execution_id: uuid.UUID, plan_text: str = ""
+    tool: str,
+    version: str,
+    arguments_text: str,
+    run_id: uuid.UUID,
+    execution_id: uuid.UUID,
+    plan_text: str = "",
+    salt: str = "",
 ) -> str:
     """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
     return action_digest(
@@ -158,6 +153,7 @@ def digest_of(
         run=str(run_id),
         subject=str(execution_id),
         plan_text=plan_text,
+        salt=salt,
     )
 
 

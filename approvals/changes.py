@@ -1,5 +1,8 @@
-"""What was changed in one row of configuration, read back from the ledger. Writes nothing."""
+"""What was changed in configuration, in one row or in any, read back from the ledger. Writes nothing."""
 
+import re
+import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +13,10 @@ from approvals import ledger
 from approvals.digest import canonical, load
 from approvals.models import Event
 
+# What `configuration` writes.
+TYPES = ("configuration.created", "configuration.changed", "configuration.deleted")
+# A moment as rows are written down: to the microsecond, with its zone.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
 # What is longer folds.
 LONG = 120
 
@@ -60,7 +67,7 @@ class Recorded:
 def of(row: models.Model, most: int = 100) -> list[Recorded]:
     """The events about a row, latest first."""
     named = f'"key":"{row.pk}"', f'"table":"{row._meta.label}"'
-    events = Event.objects.filter(chain=ledger.CONFIGURATION, type__startswith="configuration.")
+    events = Event.objects.filter(chain=ledger.CONFIGURATION, type__in=TYPES)
     for text in named:
         events = events.filter(body__contains=text)
     return [found for event in events.order_by("-seq")[:most] if (found := _read(event, row)) is not None]
@@ -71,6 +78,8 @@ def _text(value: Any) -> str:
         return "empty"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, str) and _MOMENT.fullmatch(value):
+        return f"{value[:10]} {value[11:19]} UTC"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value) or "none"
     return value if isinstance(value, str) else canonical(value)
@@ -85,3 +94,97 @@ def _read(event: Event, row: models.Model) -> Recorded | None:
     names = dict.fromkeys([*before, *after])
     fields = [Field(name, before.get(name), after.get(name)) for name in names]
     return Recorded(event.at, event.actor, event.type.removeprefix("configuration."), fields)
+
+
+# --- What was changed, in any row ------------------------------------------------------------------
+
+# So many events are looked through for one page: names and tables stand in the text of an event alone.
+MAX_LOOKED_AT = 2000
+_AT_A_TIME = 200
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which changes are looked for. Empty: all of them. `who` are actor keys, as in `user:5`; None: whoever."""
+
+    table: str = ""
+    name: str = ""
+    key: str = ""
+    who: Collection[str] | None = None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """One change of a row of configuration."""
+
+    id: uuid.UUID
+    at: datetime
+    actor: str
+    what: str
+    table: str
+    key: str
+    name: str
+    fields: list[Field]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Changes, the latest first. `older` is where the next page begins; `is_cut`: not all of this one was looked at."""
+
+    made: list[Made]
+    older: tuple[datetime, uuid.UUID] | None = None
+    is_cut: bool = False
+
+
+def latest(wanted: Wanted, most: int, before: tuple[datetime, uuid.UUID] | None = None) -> Page:
+    """A page of changes, from the latest or from a place on. One query for each two hundred events looked at."""
+    found: list[Made] = []
+    looked_at = 0
+    events = _candidates(wanted)
+    while looked_at < MAX_LOOKED_AT:
+        rows = list(_behind(events, before)[:_AT_A_TIME])
+        for event in rows:
+            if len(found) == most:
+                return Page(found, before)
+            looked_at, before = looked_at + 1, (event.at, event.pk)
+            made = read(event)
+            if _fits(made, wanted):
+                found.append(made)
+        if len(rows) < _AT_A_TIME:
+            return Page(found)
+    return Page(found, before, is_cut=True)
+
+
+def read(event: Event) -> Made:
+    """An event as the change it records. It is one of `TYPES`."""
+    data = event.data
+    before, after = data["before"] or {}, data.get("after") or {}
+    fields = [Field(name, before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])]
+    what = event.type.removeprefix("configuration.")
+    return Made(event.pk, event.at, event.actor, what, data["table"], data["key"], data["name"], fields)
+
+
+def _candidates(wanted: Wanted) -> models.QuerySet[Event]:
+    """The events that may be wanted: their text holds what is looked for, somewhere."""
+    events = Event.objects.filter(chain=ledger.CONFIGURATION, type__in=TYPES)
+    if wanted.table:
+        events = events.filter(body__contains=f'"table":{canonical(wanted.table)}')
+    if wanted.key:
+        events = events.filter(body__contains=f'"key":{canonical(wanted.key)}')
+    if wanted.who is not None:
+        events = events.filter(actor_key__in=wanted.who)
+    return events.filter(at__gte=wanted.since) if wanted.since is not None else events
+
+
+def _behind(events: models.QuerySet[Event], place: tuple[datetime, uuid.UUID] | None) -> models.QuerySet[Event]:
+    ordered = events.order_by("-at", "-id")
+    if place is None:
+        return ordered
+    at, key = place
+    return ordered.filter(models.Q(at__lte=at) & (models.Q(at__lt=at) | models.Q(id__lt=key)))
+
+
+def _fits(made: Made, wanted: Wanted) -> bool:
+    same = made.table == (wanted.table or made.table) and made.key == (wanted.key or made.key)
+    return same and wanted.name.casefold() in made.name.casefold()

@@ -7,14 +7,17 @@ The caller holds the lock on the run's row and is inside `ledger.transaction()`.
 """
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 
-from approvals import entitlement, ledger, people
+from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
 from approvals.models import Absence, Approval, Claim, Notification, Snooze
+from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, may_decide
 
 
@@ -135,7 +138,7 @@ def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> 
         note=note,
         claimed_at=_now(approval),
     )
-    _record(approval, "handed_over", by, to=_called(to), instead_of=instead_of, note=note)
+    _record(approval, "handed_over", by, to=_called(to), instead_of=instead_of, note=sealed(note, approval.salt))
     if isinstance(to, User):
         people.tell([(approval.pk, to.pk)], Notification.Kind.HANDED)
     return claim
@@ -205,13 +208,8 @@ def _now(approval: Approval) -> datetime:
     return now
 
 
-def _record(approval: Approval, what: str, user: User, **data: str) -> None:
-    ledger.record(
-        ledger.run_chain(approval.run_id),
-        f"approval.{what}",
-        {"approval": str(approval.pk), **data},
-        actor=ledger.actor_of(user),
-    )
+def _record(approval: Approval, what: str, user: User, **data: str | dict[str, Any]) -> None:
+    approval_events.record(approval, what, {**data}, ledger.actor_of(user))
 
 
 def _name(claim: Claim) -> str:
@@ -222,3 +220,8 @@ def _called(who: User | Group | None) -> str:
     if isinstance(who, User):
         return who.get_full_name() or who.get_username()
     return who.name if who is not None else "Somebody"
+
+
+def erase(approval_ids: Iterable[uuid.UUID]) -> None:
+    """Take away what was noted when some requests were handed over."""
+    Claim.objects.filter(approval__in=approval_ids).exclude(note="").update(note=ERASED)

@@ -5,16 +5,19 @@ caller holds the lock on the run's row and is inside `ledger.transaction()`.
 """
 
 import re
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 
-from approvals import entitlement, ledger, people
+from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
-from approvals.digest import MalformedJSON, parse, sha256, storable
+from approvals.detectors import without_secrets as shapeless
+from approvals.digest import MalformedJSON, parse, storable
 from approvals.masking import blotted, secret_texts
 from approvals.models import Approval, Comment
+from approvals.sealed import ERASED, GONE, sealed
 from approvals.standing import Refusal
 
 MAX_CHARS = 2000
@@ -47,8 +50,8 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     told = [user for user in seeing if user != author]
     people.tell_of_mention(comment, [user.pk for user in told])
     names = [user.get_username() for user in told]
-    data = {"approval": str(approval.pk), "comment": str(comment.pk), "text_digest": sha256(words), "mentions": names}
-    ledger.record(ledger.run_chain(approval.run_id), "approval.commented", data, ledger.actor_of(author))
+    data = {"comment": str(comment.pk), "text": sealed(words, comment.salt), "mentions": names}
+    approval_events.record(approval, "commented", data, ledger.actor_of(author))
     known = {user.get_username() for user in seeing}
     return Posted(
         comment,
@@ -75,4 +78,9 @@ def without_secrets(approval: Approval, text: str) -> str:
             secrets |= secret_texts(parse(arguments), approval.secret_fields)
         except MalformedJSON:
             continue
-    return blotted(text, secrets)
+    return shapeless(blotted(text, secrets))
+
+
+def erase(approval_ids: Sequence[uuid.UUID]) -> None:
+    """Take away what people said to each other about some requests. That they did stays."""
+    Comment.objects.filter(approval__in=approval_ids).update(text=ERASED, salt=GONE)

@@ -69,13 +69,17 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def action_digest(*, tool: str, tool_version: str, arguments: Any, run: str, subject: str, plan_text: str = "") -> str:
+def action_digest(
+    *, tool: str, tool_version: str, arguments: Any, run: str, subject: str, plan_text: str = "", salt: str = ""
+) -> str:
     """What an approval is bound to: the tool, its exact contract, the arguments, the run and the subject.
 
-    Of a plan also each of its calls, as people are shown it.
+    Of a plan also each of its calls, as people are shown it. `salt` is the call's own: without it nobody can find the
+    arguments by trying, however few they could be. Rows of before there was one have none.
     """
     action = {"tool": tool, "tool_version": tool_version, "arguments": arguments, "run": run, "subject": subject}
-    return sha256(canonical({**action, "plan": sha256(plan_text)} if plan_text else action))
+    beside = {**({"plan": sha256(plan_text)} if plan_text else {}), **({"salt": salt} if salt else {})}
+    return sha256(canonical(action | beside))
 
 
 def storable(text: str) -> str:

@@ -55,15 +55,18 @@ def lent_to(user: User) -> QuerySet[Delegation]:
 
 
 def visible(user: User) -> QuerySet[Approval]:
-    """The requests a person may see: all, those they may be asked about, or those of their own runs."""
+    """The requests a person may see: all, those they may be asked about, or those of their own runs.
+
+    Of mocked runs none: nobody is asked about their calls. What became of them stands on the run's page.
+    """
     if user.has_perm("approvals.view_approval"):
-        return Approval.objects.all()
+        return Approval.objects.filter(mocked=False)
     own = Q(starter=user)
     if user.has_perm("approvals.decide_approval"):
         links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
         own |= ~Exists(links) | Exists(links.filter(group__in=user.groups.all()))
         own |= Q(Exists(lent_to(user)))
-    return Approval.objects.filter(own)
+    return Approval.objects.filter(own, mocked=False)
 
 
 def lender_shown(user: User) -> Case:

@@ -15,12 +15,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import F, Q, QuerySet
 
-from approvals import ledger
+from approvals import ledger, lens
 from approvals.clock import Now
 from approvals.digest import canonical, storable, storable_json
 from approvals.granted import ANY, AT_MOST, IS, Wanted, covers, number_of, takes
 from approvals.masking import masked
 from approvals.models import Approval, ApprovalKind, Grant, GrantLimit, Risk
+from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, right_of
 
 MAX_REASON = 500
@@ -119,7 +120,8 @@ def revoke(grant_id: uuid.UUID, user: User, why: str, via: str = "") -> bool:
         revoked_at=Now(), revoked_by=user, revoked_why=storable(why)[:MAX_REASON]
     )
     if changed:
-        data = {"grant": str(grant_id), "why": storable(why)[:MAX_REASON]}
+        approval = Grant.objects.select_related("approval").get(pk=grant_id).approval
+        data = {"grant": str(grant_id), "why": lens.told(storable(why)[:MAX_REASON], (approval,))}
         ledger.record(ledger.CONFIGURATION, "grant.revoked", data, ledger.actor_of(user, via))
     return bool(changed)
 
@@ -217,9 +219,26 @@ def _facts(grant: Grant) -> dict[str, Any]:
         "tool": grant.tool,
         "tool_version": grant.tool_version,
         "agent": grant.agent,
-        "constraints": grant.constraints,
+        "constraints": [_sealed(each, grant.approval.salt) for each in grant.constraints],
         "limits": [[limit.kind, limit.name, str(limit.most)] for limit in grant.limits.all()],
         "max_hits": grant.max_hits,
         "expires_at": grant.expires_at.isoformat(),
-        "reason": grant.reason,
+        "reason": lens.told(grant.reason, (grant.approval,)),
     }
+
+
+def _sealed(constraint: Mapping[str, Any], salt: str) -> dict[str, Any]:
+    """What the ledger says of a constraint: how far it goes, and what an argument must be as a digest alone."""
+    if constraint["rule"] != IS:
+        return dict(constraint)
+    return {"name": constraint["name"], "rule": IS, "value": sealed(canonical(constraint.get("value")), salt)}
+
+
+def erase(approvals: Sequence[uuid.UUID]) -> None:
+    """Take away what grants made from these requests say of arguments, and why. One in force is over with that."""
+    for grant in Grant.objects.filter(approval__in=approvals):
+        bounds = [each if each["rule"] == ANY else {**each, "rule": IS, "value": ERASED} for each in grant.constraints]
+        Grant.objects.filter(pk=grant.pk).update(constraints=bounds, reason=ERASED)
+    left = Grant.objects.filter(approval__in=approvals)
+    left.exclude(revoked_why="").update(revoked_why=ERASED)
+    left.filter(expires_at__gt=Now()).update(expires_at=Now())

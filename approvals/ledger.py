@@ -6,29 +6,43 @@ change or a gap made by hand is found and named by `verify`.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import connection
 from django.db import transaction as db_transaction
+from django.db.models import BooleanField, ExpressionWrapper, Q
 
-from approvals.digest import canonical, load, sha256
-from approvals.models import Event
+from approvals.detectors import clean, within
+from approvals.digest import canonical, sha256
+from approvals.ids import uuid7
+from approvals.models import ChainHead, Event
+from approvals.proof.chains import GENESIS, Break, read, verify
+from approvals.proof.columns import about, run_chain
+
+__all__ = [
+    "CONFIGURATION", "GENESIS", "LEDGER", "MAX_ACTOR", "MODEL", "SYSTEM", "Break", "Fact", "about", "actor_of",
+    "height", "knows", "listeners", "read", "record", "remembering", "run_chain", "sealed", "transaction", "verify",
+]  # fmt: skip
 
 CONFIGURATION = "configuration"
-GENESIS = "0" * 64
+# What happens to the ledger itself: it counts as no change of the configuration.
+LEDGER = "ledger"
 SYSTEM = "system"
 MODEL = "model"
+# Where a chain ends: the place and hash of its last event.
+type End = tuple[int, str]
 # The room for an actor in the table; a long name with a long token's name is cut.
 MAX_ACTOR = 200
 
 _facts: ContextVar[list["Fact"] | None] = ContextVar("facts", default=None)
+_known: ContextVar[dict[str, End] | None] = ContextVar("known", default=None)
 
 
 @dataclass(frozen=True)
@@ -43,19 +57,6 @@ class Fact:
 
 listeners: list[Callable[[Sequence[Fact]], None]] = []
 """Called with the facts of each transaction that wrote any, once it has committed."""
-
-
-@dataclass(frozen=True)
-class Break:
-    """The first place where a chain does not hold, and how."""
-
-    chain: str
-    seq: int
-    problem: str
-
-
-def run_chain(run_id: uuid.UUID) -> str:
-    return f"run:{run_id}"
 
 
 def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
@@ -82,16 +83,45 @@ def transaction() -> Iterator[None]:
             raise
         return
     facts: list[Fact] = []
+    ends: dict[str, End] = {}
     token = _facts.set(facts)
+    kept = _known.get()
+    passing = _known.set({}) if kept is None else None
     try:
         with db_transaction.atomic():
             yield
-            for chain in dict.fromkeys(fact.chain for fact in facts):
-                _append(chain, [fact for fact in facts if fact.chain == chain])
-            if facts and listeners:
-                db_transaction.on_commit(partial(_tell, facts), robust=True)
+            if facts:
+                ends = _append(facts)
+                if listeners:
+                    db_transaction.on_commit(partial(_tell, facts), robust=True)
+        if kept is not None:
+            kept |= ends
     finally:
         _facts.reset(token)
+        if passing is not None:
+            _known.reset(passing)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Keep in mind where chains ended, for who writes to the same one again and again, as a worker that drives a run.
+
+    Nothing rests on that: a head that somebody else has moved meanwhile is found to be another, and read.
+    """
+    token = _known.set({})
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def knows(chain: str, seq: int | None, hash: str | None) -> None:
+    """Say where a chain ends, for who has read that with the row whose lock guards the chain: it is not read again.
+
+    None where the chain has no event yet. Inside `transaction()`, or of no effect.
+    """
+    if (known := _known.get()) is not None:
+        known[chain] = (seq, hash) if seq is not None and hash is not None else (0, GENESIS)
 
 
 def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str = SYSTEM) -> None:
@@ -103,7 +133,10 @@ def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str
     facts = _facts.get()
     if facts is None:
         raise RuntimeError("An event belongs to the transaction of its change: use ledger.transaction().")
-    facts.append(Fact(chain, type, actor, data or {}))
+    said = data or {}
+    # The configuration names people who work here, and is read back; what runs deal with names others.
+    said = said if chain == CONFIGURATION else within(said, clean)
+    facts.append(Fact(chain, type, clean(actor) if actor.startswith("customer:") else actor, said))
 
 
 def _tell(facts: Sequence[Fact]) -> None:
@@ -116,18 +149,96 @@ def _tell(facts: Sequence[Fact]) -> None:
         _facts.reset(token)
 
 
-def _append(chain: str, facts: Sequence[Fact]) -> None:
-    if chain == CONFIGURATION:
-        _lock_chain(chain)
-    last = Event.objects.filter(chain=chain).order_by("-seq").values_list("seq", "hash").first()
-    seq, previous = last or (0, GENESIS)
-    events = []
-    for fact in facts:
-        seq += 1
-        event = _sealed(seq, previous, fact)
-        previous = event.hash
-        events.append(event)
+def _append(facts: Sequence[Fact]) -> dict[str, End]:
+    """One statement on PostgreSQL where the end of the one chain is known; else three, whatever the number of facts
+    and chains. Heads are locked in one order, as `_ends` has it. Returns where the chains end now.
+    """
+    chains = {fact.chain for fact in facts}
+    known = (_known.get() or {}).get(facts[0].chain) if len(chains) == 1 else None
+    if known is not None:
+        events, ends = _events(facts, {facts[0].chain: known})
+        if _place(events, known, ends[facts[0].chain]):
+            return ends
+    ends = _ends(chains)
+    if CONFIGURATION in chains - set(ends):
+        # There is no head yet that could be locked.
+        _lock_chain(CONFIGURATION)
+        ends = _ends(chains)
+    events, ends = _events(facts, ends)
     Event.objects.bulk_create(events)
+    heads = [ChainHead(chain=chain, seq=seq, hash=hash) for chain, (seq, hash) in sorted(ends.items())]
+    ChainHead.objects.bulk_create(
+        heads, update_conflicts=True, unique_fields=["chain"], update_fields=["seq", "hash", "uncovered"]
+    )
+    return ends
+
+
+def _events(facts: Sequence[Fact], ends: dict[str, End]) -> tuple[list[Event], dict[str, End]]:
+    """The events of some facts behind these ends, and where their chains end then."""
+    ends, events = dict(ends), []
+    for fact in facts:
+        seq, previous = ends.get(fact.chain, (0, GENESIS))
+        event = sealed(seq + 1, previous, fact, datetime.now(UTC), uuid7())
+        ends[fact.chain] = event.seq, event.hash
+        events.append(event)
+    return events, ends
+
+
+def _place(events: Sequence[Event], was: End, now: End) -> bool:
+    """Move the head of a chain on from where it is thought to be, and add the events of its new part.
+
+    False: the head is elsewhere. It stays there, and nothing is added.
+    """
+    if connection.vendor != "postgresql":
+        moved = _move(events[0].chain, was, now)
+        if moved:
+            Event.objects.bulk_create(events)
+        return moved
+    head, params = _moving(events[0].chain, was, now)
+    with connection.cursor() as cursor:
+        cursor.execute(f"WITH moved AS ({head} RETURNING chain) {_adding()}", [*params, *_columns_of(events)])
+        return bool(cursor.rowcount)
+
+
+def _move(chain: str, was: End, now: End) -> bool:
+    if was == (0, GENESIS):
+        # An end that is not there is held by nobody: whoever writes it second has to read it.
+        _, made = ChainHead.objects.get_or_create(chain=chain, defaults={"seq": now[0], "hash": now[1]})
+        return made
+    there = ChainHead.objects.filter(chain=chain, seq=was[0], hash=was[1])
+    return bool(there.update(seq=now[0], hash=now[1], uncovered=True))
+
+
+def _moving(chain: str, was: End, now: End) -> tuple[str, list[Any]]:
+    """The statement that does the same, and what goes into it."""
+    table = ChainHead._meta.db_table
+    if was == (0, GENESIS):
+        made = f"INSERT INTO {table} (chain, seq, hash, covered_seq, uncovered) VALUES (%s, %s, %s, 0, true)"  # noqa: S608
+        return f"{made} ON CONFLICT DO NOTHING", [chain, *now]
+    moved = f"UPDATE {table} SET seq = %s, hash = %s, uncovered = true"  # noqa: S608
+    return f"{moved} WHERE chain = %s AND seq = %s AND hash = %s", [*now, chain, *was]
+
+
+@cache
+def _adding() -> str:
+    """The statement that adds events once their chain's head has moved: one array for each column."""
+    fields = Event._meta.concrete_fields
+    columns = ", ".join(str(field.column) for field in fields)
+    types = [field.db_type(connection) for field in fields]
+    arrays = ", ".join(f"%s::{type}[]" for type in types)
+    return f"INSERT INTO {Event._meta.db_table} ({columns}) SELECT added.* FROM moved, UNNEST({arrays}) AS added"  # noqa: S608
+
+
+def _columns_of(events: Sequence[Event]) -> Iterator[list[Any]]:
+    for field in Event._meta.concrete_fields:
+        yield [field.get_db_prep_save(getattr(event, field.attname), connection) for event in events]
+
+
+def _ends(chains: set[str]) -> dict[str, End]:
+    """Configuration last: whoever found no head of it to lock holds the others already when they look again."""
+    last = ExpressionWrapper(Q(chain=CONFIGURATION), BooleanField())
+    heads = ChainHead.objects.filter(chain__in=sorted(chains)).order_by(last, "chain").select_for_update()
+    return {chain: (seq, hash) for chain, seq, hash in heads.values_list("chain", "seq", "hash")}
 
 
 def height(chain: str = CONFIGURATION) -> int:
@@ -136,31 +247,11 @@ def height(chain: str = CONFIGURATION) -> int:
     return last or 0
 
 
-def verify(chain: str | None = None) -> tuple[int, Break | None]:
-    """Recompute one chain or all. Returns how many events hold, and the first break if there is one."""
-    events = Event.objects.order_by("chain", "seq")
-    if chain is not None:
-        events = events.filter(chain=chain)
-    return verify_events(events.iterator(chunk_size=2000))
-
-
-def verify_events(events: Iterable[Event]) -> tuple[int, Break | None]:
-    """Check events that come ordered by chain and place."""
-    held, chain, seq, previous = 0, None, 0, GENESIS
-    for event in events:
-        if event.chain != chain:
-            chain, seq, previous = event.chain, 0, GENESIS
-        problem = _problem(event, seq + 1, previous)
-        if problem:
-            return held, Break(event.chain, event.seq, problem)
-        held, seq, previous = held + 1, event.seq, event.hash
-    return held, None
-
-
-def _sealed(seq: int, previous: str, fact: Fact) -> Event:
-    at = datetime.now(UTC)
+def sealed(seq: int, previous: str, fact: Fact, at: datetime, key: uuid.UUID) -> Event:
+    """The event of a fact at its place in a chain. It is not stored: whoever stores it moves the chain's head."""
     body = canonical(
         {
+            "id": str(key),
             "chain": fact.chain,
             "seq": seq,
             "type": fact.type,
@@ -171,6 +262,8 @@ def _sealed(seq: int, previous: str, fact: Fact) -> Event:
         }
     )
     return Event(
+        id=key,
+        **about(fact.actor, fact.data),
         chain=fact.chain,
         seq=seq,
         type=fact.type,
@@ -181,34 +274,6 @@ def _sealed(seq: int, previous: str, fact: Fact) -> Event:
         previous_hash=previous,
         hash=sha256(body),
     )
-
-
-def _problem(event: Event, expected_seq: int, previous: str) -> str:
-    """What is wrong with one event, or an empty text."""
-    if event.seq != expected_seq:
-        return f"event {expected_seq} is missing"
-    if event.hash != sha256(event.body):
-        return "its text does not match its hash"
-    if event.previous_hash != previous:
-        return "it does not follow the event before it"
-    try:
-        body = load(event.body)
-    except (ValueError, RecursionError):
-        return "its text is not JSON"
-    columns = {
-        "chain": event.chain,
-        "seq": event.seq,
-        "type": event.type,
-        "actor": event.actor,
-        "previous": event.previous_hash,
-        "at": event.at.isoformat(),
-    }
-    if not isinstance(body, dict) or {name: body.get(name) for name in columns} != columns:
-        return "its columns do not match its text"
-    named = run_chain(event.run_id) if event.run_id else None
-    if event.chain != named and (named or event.chain.startswith("run:")):
-        return "its run is not the run of its chain"
-    return ""
 
 
 def _lock_chain(chain: str) -> None:

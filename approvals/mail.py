@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.template.loader import render_to_string
 
+from approvals import lens
 from approvals.channels.base import ChannelError
 from approvals.models import Approval
 
@@ -54,7 +55,7 @@ def send(
         headers |= {"In-Reply-To": answers, "References": answers}
     message = EmailMessage(
         subject=f"Re: {subject}" if answers else subject,
-        body=render_to_string(f"notifications/{template}.txt", context),
+        body=_outside(render_to_string(f"notifications/{template}.txt", context), context),
         to=to,
         bcc=bcc,
         headers=headers,
@@ -70,7 +71,14 @@ def send(
 
 def line(template: str, context: dict[str, Any]) -> str:
     """A template as one line. A line break in a name would start another header."""
-    return " ".join(render_to_string(f"notifications/{template}.txt", context).split())
+    return " ".join(_outside(render_to_string(f"notifications/{template}.txt", context), context).split())
+
+
+def _outside(text: str, context: dict[str, Any]) -> str:
+    """What is said of requests outside of the console: whoever may see personal data sees it there, signed in."""
+    about = [*context.values(), *(value for item in context.get("items", ()) for value in item.values())]
+    rows = [each for each in about if isinstance(each, Approval)]
+    return lens.told(text, rows) if rows else text
 
 
 def _all_permanent(error: smtplib.SMTPRecipientsRefused) -> bool:

@@ -3,17 +3,21 @@
 from collections.abc import Collection, Iterator
 from typing import Any
 
-MASK = "••••••"
-CHANGED_MASK = f"{MASK} (changed)"
+from approvals.blots import MIN_BLOTTED_CHARS as MIN_BLOTTED_CHARS
+from approvals.blots import blotting
+from approvals.detectors import MASK as MASK
+from approvals.detectors import without_secrets
 
-# A shorter value stands in many a word by chance, and blotting it out would only show where it stands.
-MIN_BLOTTED_CHARS = 4
+CHANGED_MASK = f"{MASK} (changed)"
+STILL_MASKED = "This still has a masked part; write it anew."
 
 
 def masked(value: Any, secrets: Collection[str]) -> Any:
-    """A copy of a JSON value with the values of keys in `secrets` replaced, at any depth."""
+    """A copy of a JSON value with the values of keys in `secrets` replaced, at any depth, and what looks like a key."""
     if isinstance(value, dict):
         return {name: MASK if name in secrets else masked(item, secrets) for name, item in value.items()}
+    if isinstance(value, str):
+        return without_secrets(value)
     return [masked(item, secrets) for item in value] if isinstance(value, list) else value
 
 
@@ -27,6 +31,8 @@ def masked_beside(value: Any, was: Any, secrets: Collection[str], same: str | No
             else masked_beside(item, before.get(name), secrets, same)
             for name, item in value.items()
         }
+    if isinstance(value, str):
+        return without_secrets(value)
     if not isinstance(value, list):
         return value
     befores = was if isinstance(was, list) and len(was) == len(value) else [None] * len(value)
@@ -66,6 +72,8 @@ def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
         }
     if isinstance(value, list) and isinstance(current, list) and len(value) == len(current):
         return [unmasked(item, was, secrets) for item, was in zip(value, current, strict=True)]
+    if isinstance(value, str) and isinstance(current, str) and value == without_secrets(current):
+        return current
     return value
 
 
@@ -78,11 +86,8 @@ def secret_texts(value: Any, secrets: Collection[str]) -> set[str]:
 
 
 def blotted(text: str, secrets: Collection[str]) -> str:
-    """Free text with every mention of a secret replaced."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= MIN_BLOTTED_CHARS:
-            text = text.replace(secret, MASK)
-    return text
+    """Free text with every mention of a secret replaced, however it is spelled there."""
+    return blotting(secrets, text)(text) if secrets else text
 
 
 def blotted_within(value: Any, secrets: Collection[str]) -> Any:
@@ -105,3 +110,12 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value).strip()
+
+
+def with_masks(value: Any) -> set[str]:
+    """The texts and names within a JSON value that hold what stands for something hidden: they are no values."""
+    if isinstance(value, dict):
+        return {name for name in value if MASK in name}.union(*map(with_masks, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(with_masks, value))
+    return {value} if isinstance(value, str) and MASK in value else set()

@@ -6,10 +6,10 @@ send it together, and a worker that dies while sending leaves it for the next at
 
 import logging
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pydantic
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from approvals import channels, follow_ups, people, roundups, sending
@@ -120,3 +120,14 @@ def _mark_failed(notification: Notification, error: ChannelError) -> None:
     Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
         state=state, error=str(error)[:MAX_ERROR_CHARS]
     )
+
+
+def old(before: datetime) -> QuerySet[Notification]:
+    """Messages that were sent, or given up, before a moment and still say where they went."""
+    ended = Notification.objects.filter(created_at__lt=before).exclude(state=Notification.State.QUEUED)
+    return ended.exclude(receipt="", error="")
+
+
+def forget(before: datetime) -> int:
+    """Forget by what names old messages are known where they went, and what went wrong. That they were sent stays."""
+    return old(before).update(receipt="", error="")

@@ -52,8 +52,9 @@ def call_digest(approval: Approval, position: int, tool: str, tool_version: str,
     """What a planned call is bound to: the tool, its exact contract, the arguments, the run, its place in the plan."""
     subject = f"{approval.pk}/{position}"
     return action_digest(
-        tool=tool, tool_version=tool_version, arguments=arguments, run=str(approval.run_id), subject=subject
-    )
+        tool=tool, tool_version=tool_version, arguments=arguments, run=str(approval.run_id), subject=subject,
+        salt=approval.salt,
+    )  # fmt: skip
 
 
 def next_of(calls: Sequence[PlannedCall], is_done: Callable[[PlannedCall], bool]) -> PlannedCall | None:

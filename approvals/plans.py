@@ -9,11 +9,12 @@ from datetime import timedelta
 
 from django.db.models import QuerySet
 
-from approvals import ledger, planned, standing
+from approvals import approval_events, ledger, planned, standing
 from approvals.clock import Now
 from approvals.digest import storable
 from approvals.models import Approval, ApprovalKind, PlannedCall
 from approvals.planned import ShownCall
+from approvals.sealed import ERASED, sealed
 
 MAX_REASON = 500
 REPLACED = "A newer plan of this run was approved."
@@ -54,8 +55,7 @@ def take_up(approval: Approval, within: timedelta) -> list[PlannedCall]:
         for position, call in enumerate(planned.calls_in(approval.plan_text), start=1)
     ]
     PlannedCall.objects.bulk_create(made)
-    data = {"approval": str(approval.pk), "calls": [[call.tool, call.action_digest] for call in made]}
-    ledger.record(ledger.run_chain(approval.run_id), "plan.taken_up", data)
+    approval_events.record(approval, "plan.taken_up", {"calls": [[call.tool, call.action_digest] for call in made]})
     return made
 
 
@@ -76,8 +76,9 @@ def use(call: PlannedCall, execution_id: uuid.UUID) -> bool:
     """
     changed = left_of([call.run_id]).filter(pk=call.pk, use_by__gt=Now()).update(used_by=execution_id, used_at=Now())
     if changed:
-        data = {"approval": str(call.approval_id), "position": call.position, "execution": str(execution_id)}
-        ledger.record(ledger.run_chain(call.run_id), "plan.used", {**data, "action_digest": call.action_digest})
+        data = {"approval": str(call.approval_id), "execution": str(execution_id), "tool": call.tool}
+        facts = {**data, "position": call.position, "action_digest": call.action_digest}
+        ledger.record(ledger.run_chain(call.run_id), "plan.used", facts)
     return bool(changed)
 
 
@@ -92,13 +93,25 @@ def end_one(approval: Approval, why: str, actor: str) -> int:
 
 
 def _end(calls: QuerySet[PlannedCall], why: str, actor: str) -> int:
-    left = list(calls.values_list("pk", "run_id", "approval_id", "position"))
+    left = list(calls.values_list("pk", "run_id", "approval_id", "position", "approval__salt"))
     if not left:
         return 0
     reason = storable(why)[:MAX_REASON]
+    salts = {approval_id: salt for _, _, approval_id, _, salt in left}
     PlannedCall.objects.filter(pk__in=[pk for pk, *_ in left]).update(ended_at=Now(), ended_why=reason)
-    for approval_id, run_id in dict.fromkeys((approval_id, run_id) for _, run_id, approval_id, _ in left):
-        positions = [position for _, _, of, position in left if of == approval_id]
-        data = {"approval": str(approval_id), "positions": sorted(positions), "why": reason}
+    for approval_id, run_id in dict.fromkeys((approval_id, run_id) for _, run_id, approval_id, *_ in left):
+        positions = [position for _, _, of, position, _ in left if of == approval_id]
+        data = {
+            "approval": str(approval_id),
+            "positions": sorted(positions),
+            "why": sealed(reason, str(salts[approval_id])),
+        }
         ledger.record(ledger.run_chain(run_id), "plan.ended", data, actor)
     return len(left)
+
+
+def erase(approval_ids: Sequence[uuid.UUID]) -> None:
+    """Take away what the calls of some plans were to do. Their digests stay."""
+    of = PlannedCall.objects.filter(approval__in=approval_ids)
+    of.exclude(ended_why="").update(ended_why=ERASED)
+    of.update(arguments_text="{}", snapshot_text="")

@@ -94,6 +94,10 @@ class Ruling:
     verdict: str
     reason: str
     rule: str = ""
+    rule_version: int = 0
+    """The version of that rule; 0 where none rules."""
+    rule_digest: str = ""
+    """Of the terms of that version; empty where it is not known."""
     risk: str = Risk.LOW
     groups: tuple[int, ...] = ()
     approvals_needed: int = 1
@@ -139,8 +143,9 @@ class Ruling:
         kept = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
         if not self.shadow:
             del kept["shadow"]
-        if not self.assurance:
-            del kept["assurance"]
+        for name in ("assurance", "rule_version", "rule_digest"):
+            if not kept[name]:
+                del kept[name]
         return kept
 
 
@@ -184,7 +189,13 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         if found:
             rule = found[0].rule
             return Ruling(
-                verdict=verdict, reason=found[0].reason, rule=rule.name, risk=rule.risk, **_condition(rule, call)
+                verdict=verdict,
+                reason=found[0].reason,
+                rule=rule.name,
+                rule_version=rule.version,
+                rule_digest=rule.terms_digest,
+                risk=rule.risk,
+                **_condition(rule, call),
             )
     return _without_a_rule(call)
 
@@ -258,6 +269,8 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         verdict=Verdict.ASK,
         reason=reason,
         rule=first.name,
+        rule_version=first.version,
+        rule_digest=first.terms_digest,
         risk=risk,
         groups=by.may_decide if by else _groups_of_all(rules),
         approvals_needed=by.fewest if by else max(rule.approvals_needed for rule in rules),

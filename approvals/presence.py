@@ -1,8 +1,12 @@
-"""The only writer of Viewer: who has a request open. It is a courtesy; nothing rests on it."""
+"""The only writer of Viewer: who has a request open, and since when it was shown to them.
+
+It is a courtesy, and a figure: no decision rests on it.
+"""
 
 from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from approvals.clock import Now
 from approvals.models import Approval, Viewer
@@ -14,7 +18,17 @@ STALE_AFTER = timedelta(seconds=45)
 def note(approval: Approval, user: User, doing: str) -> None:
     """This person has the request open, and is at this. Anything unknown is viewing."""
     known = doing if doing in Viewer.Doing.values else Viewer.Doing.VIEWING
-    Viewer.objects.update_or_create(approval=approval, user=user, defaults={"doing": known, "seen_at": Now()})
+    here = {"doing": known, "seen_at": Now()}
+    Viewer.objects.update_or_create(
+        approval=approval, user=user, defaults=here, create_defaults={**here, "shown_at": Now()}
+    )
+
+
+def shown(approval: Approval, user: User) -> None:
+    """The console shows them the request. The first time counts; it says nothing of whether they are still there."""
+    gone = timezone.now() - STALE_AFTER
+    row = Viewer(approval=approval, user=user, doing=Viewer.Doing.AWAY, seen_at=gone, shown_at=Now())
+    Viewer.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def others(approval: Approval, user: User) -> list[Viewer]:

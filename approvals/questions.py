@@ -13,6 +13,7 @@ from django.db.models import F, QuerySet
 
 from approvals.clock import Now
 from approvals.models import Approval, Question
+from approvals.sealed import ERASED, GONE
 
 MAX_CHARS = 2000
 MAX_ANSWER_CHARS = 8000
@@ -59,3 +60,10 @@ def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Questions whose time is up, as (question, run)."""
     found = Question.objects.filter(closed_at__isnull=True, answer_by__lte=Now()).order_by("answer_by")
     return list(found.annotate(run=F("approval__run_id")).values_list("pk", "run")[:limit])
+
+
+def erase(approval_ids: Sequence[uuid.UUID]) -> None:
+    """Take away what was asked and said about some requests."""
+    about = Question.objects.filter(approval__in=approval_ids)
+    about.exclude(answer="").update(answer=ERASED)
+    about.update(text=ERASED, proposed_text="", salt=GONE)

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateformat import format as written
 
-from approvals import absences, channels, entitlement, mail, outcomes
+from approvals import absences, channels, entitlement, lens, mail, outcomes
 from approvals.channels.base import ChannelError, Message
 from approvals.follow_ups import WHILE_WAITING
 from approvals.manners import Manners, manners
@@ -153,7 +153,7 @@ def _come_after(notification: Notification) -> str:
 
 
 def _message(notification: Notification, words: Words, context: dict[str, Any], **more: Any) -> Message:
-    body = render_to_string(f"notifications/{words[1]}.txt", context).strip()
+    body = lens.told(render_to_string(f"notifications/{words[1]}.txt", context).strip(), [notification.approval])
     return Message(notification, mail.line(words[0], context), body, context["link"], **more)
 
 

@@ -3,12 +3,13 @@
 They are read with the rules, in the same query, and judged by the same evaluation.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from django.db.models import F, FilteredRelation, Q
+from django.db.models import Case, F, FilteredRelation, Q, QuerySet, Value, When
 
 from approvals import policy, rule_terms
 from approvals.masking import blotted, secret_texts
@@ -37,17 +38,32 @@ class Shadow:
 
 def read() -> tuple[tuple[Rule, ...], tuple[Shadow, ...]]:
     """The rules in force in their order, with their groups, and the drafts that watch. Two queries."""
+    found = list(_found().all())
+    for row in found:
+        row.terms_digest = row.digest_in_force
+    shadows = [Shadow(row, row.shadow_terms, row.shadow_digest) for row in found if row.shadow_digest]
+    return tuple(row for row in found if row.active), tuple(shadows)
+
+
+@functools.cache
+def _found() -> QuerySet[Any]:
     watching = FilteredRelation("versions", condition=Q(versions__state=RuleVersion.State.SHADOW))
-    found = list(
+    in_force = FilteredRelation("versions", condition=Q(versions__state=RuleVersion.State.IN_FORCE))
+    return (
         Rule.objects.annotate(
-            watching=watching, shadow_terms=F("watching__terms"), shadow_digest=F("watching__terms_digest")
+            watching=watching,
+            shadow_terms=F("watching__terms"),
+            shadow_digest=F("watching__terms_digest"),
+            in_force=in_force,
+            # Of the version that it is in: something else than `rule_versions` may have written the rule since.
+            digest_in_force=Case(
+                When(in_force__number=F("version"), then=F("in_force__terms_digest")), default=Value("")
+            ),
         )
         .filter(Q(active=True) | Q(watching__isnull=False))
         .prefetch_related("groups")
         .order_by("order", "name")
     )
-    shadows = [Shadow(row, row.shadow_terms, row.shadow_digest) for row in found if row.shadow_digest]
-    return tuple(row for row in found if row.active), tuple(shadows)
 
 
 def with_draft(rules: Iterable[Rule], draft: Rule) -> tuple[Rule, ...]:

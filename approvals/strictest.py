@@ -34,6 +34,8 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         verdict=Verdict.ASK,
         reason=first.reason,
         rule=first.rule,
+        rule_version=first.rule_version,
+        rule_digest=first.rule_digest,
         risk=max((one.risk for one in every), key=RISK_ORDER.index),
         groups=shared,
         approvals_needed=max(one.approvals_needed for one in every),

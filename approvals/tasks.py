@@ -1,13 +1,10 @@
 """Celery: tell people. Losing or doubling one of these messages changes nothing: the rows say what is due."""
 
-import logging
 import uuid
 
 from celery import shared_task
 
-from approvals import notify, people, roundups
-
-logger = logging.getLogger(__name__)
+from approvals import broker, notify, people, roundups
 
 # One pass takes no more, so that a dead mail server cannot keep a worker for long.
 BATCH = 50
@@ -40,7 +37,4 @@ def send_roundup(user_id: int) -> bool:
 
 def nudge() -> None:
     """Have queued notifications sent soon. Never raises: the beat finds them anyway."""
-    try:
-        send_queued.delay()
-    except Exception:
-        logger.warning("The broker could not be reached; notifications wait for the beat.", exc_info=True)
+    broker.tell(send_queued, about="that notifications wait; the beat will find them")

@@ -1,7 +1,9 @@
 """One person's answer to a request, as it came in, and why it cannot be taken. Reads only."""
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Q
@@ -11,6 +13,9 @@ from approvals.cards import digest_of
 from approvals.models import Approval, Decision, DecisionType, Risk
 from approvals.signatures import Assertion, statement_of, verify
 from approvals.standing import Refusal, Right, progress, right_of
+
+# Who has decided about a call of a mocked run.
+EVAL = "eval"
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,17 @@ class Verdict:
     """Their passkey's answer, where it signs this very decision."""
     customer: str = ""
     """Who answers, where there is no user: the one who holds the customer's access to the conversation."""
+    way: Mapping[str, Any] = field(default_factory=dict)
+    """How a customer's answer came, for the record."""
+    mocked: bool = False
+    """An eval answers, in the place of whoever would be asked."""
 
     @property
     def actor(self) -> str:
         """The name an event gives them."""
         via = "" if self.via == "console" else self.via
+        if self.mocked:
+            return via or EVAL
         if self.user is not None:
             return ledger.actor_of(self.user, via)
         return (f"customer:{self.customer}" + (f" ({via})" if via else ""))[: ledger.MAX_ACTOR]
@@ -54,6 +65,10 @@ def right_to(approval: Approval, verdict: Verdict) -> Right | Refusal:
 
     People authorize, and only the customer confirms. A right that was lent stays lent until this is stored.
     """
+    if approval.mocked or verdict.mocked:
+        if approval.mocked and verdict.mocked and verdict.user is None:
+            return Right()
+        return Refusal("mocked", "Only an eval decides about the calls of a mocked run, and about no others.")
     if verdict.user is not None:
         return right_of(verdict.user, approval, lock=True)
     if not approval.asks_customer:
@@ -123,13 +138,20 @@ def decision_of(approval: Approval, verdict: Verdict, lender: User | None) -> De
         user=verdict.user,
         on_behalf_of=lender,
         customer=verdict.customer[:200],
+        mocked=verdict.mocked,
         type=DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type,
         arguments_text=text,
         message=verdict.message,
         stop_run=verdict.stop_run,
         approval_version=verdict.version,
         action_digest=digest_of(
-            approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id, approval.plan_text
+            approval.tool,
+            approval.tool_version,
+            text,
+            approval.run_id,
+            approval.execution_id,
+            approval.plan_text,
+            approval.salt,
         ),
         view_digest=approval.view_digest,
         via=verdict.via[:20],
@@ -163,7 +185,8 @@ def no_longer_open(approval: Approval) -> Refusal | None:
 def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
     """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
     user_id = verdict.user.pk if verdict.user is not None else None
-    if (decision.approval_id, decision.user_id, decision.customer) != (approval_id, user_id, verdict.customer):
+    by = (user_id, verdict.customer, verdict.mocked)
+    if (decision.approval_id, decision.user_id, decision.customer, decision.mocked) != (approval_id, *by):
         return False
     if verdict.type == DecisionType.EDIT:
         approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)

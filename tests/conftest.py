@@ -1,36 +1,50 @@
 """What every test may use. Real databases; only the clock and the outside world are ever replaced."""
 
+import contextlib
 import functools
 import gc
 import os
+import sqlite3
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.cache import caches
 from django.db import connection, transaction
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
 
 from agentapp import actions, contracts, loop
+from agentapp.environment import read_ledger
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
 from agentapp.roles import ensure_roles
 from agentapp.tools import base, python_source
 from approvals import append_only, decisions
-from approvals.models import Approval, Event
+from approvals.models import Approval
 from tests import clerk_tools
 
 
 def pytest_configure() -> None:
+    # How fast a machine is, is no property of the code.
+    hypothesis.settings.register_profile("machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    hypothesis.settings.load_profile("machine")
     # The real one is slow on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     # Whatever the environment says: most tests of the runtime replay scripts.
     settings.ALLOW_SCRIPTED_RUNS = True
+    # A signing key of the tests' own, and a place for checkpoints that no test of before has written to.
+    settings.LEDGER = read_ledger(Path(tempfile.mkdtemp(prefix="countersign-tests-")), embedded=True)
+    # Tests change rules and tools by hand, without the event that says so. What is kept has tests of its own.
+    settings.CONFIGURATION_KEPT_SECONDS = 0
     # Failed sign-ins are counted in the cache; it is emptied after each test, and a Redis is everybody's.
     settings.CACHES = {name: {**settings.CACHES["process"], "LOCATION": name} for name in settings.CACHES}
     # As when developing: static files are looked for when asked for. Else each client of a test begins by reading all.
@@ -43,10 +57,10 @@ def pytest_configure() -> None:
 # others are done: the list of tests is cut into as many pieces as there are processes, one after the other.
 LONG = (
     "tests/governance/", "tests/sequences/", "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py",
-    "tests/faults/",
+    "tests/faults/", "tests/agentapp/telemetry/test_embedded_stack.py",
     "tests/agentapp/test_subagents.py", "tests/test_decision_races.py", "tests/agentapp/test_takeover_races.py",
     "tests/test_invariants.py", "tests/e2e/test_worker.py", "tests/agentapp/test_refreshing.py",
-    "tests/agentapp/tools/test_mcp_client.py", "tests/agentapp/demo/test_tour.py",
+    "tests/agentapp/tools/test_mcp_client.py", "tests/agentapp/demo/test_tour.py", "tests/security/test_schema.py",
 )  # fmt: skip
 
 
@@ -100,7 +114,7 @@ def django_db_modify_db_settings(
 
 
 # Made once by the migrations; the same in every test.
-KEPT = {"django_migrations", "django_content_type", "auth_permission"}
+KEPT = {"django_migrations", "django_content_type", "auth_permission", "agentapp_continuity"}
 
 
 def empty_tables() -> None:
@@ -109,16 +123,29 @@ def empty_tables() -> None:
     It is the one thing the ledger's guard must let happen.
     """
     deletions = [f"DELETE FROM {connection.ops.quote_name(name)}" for name in _tables()]
-    with transaction.atomic(), connection.cursor() as cursor:
-        # Foreign keys are deferred on both databases, so the order is free.
-        guarded = Event.objects.exists() or append_only.missing(connection)
-        if guarded:
-            append_only.remove(connection)
-        # One round trip where the database takes several statements at once.
+    with transaction.atomic(), _unguarded(), connection.cursor() as cursor:
+        # Nothing asks for foreign keys meanwhile, so the order is free. One round trip where a database takes several.
         for statement in deletions if connection.vendor == "sqlite" else ["; ".join(deletions)]:
             cursor.execute(statement)
-        if guarded:
-            append_only.install(connection)
+    # Some tests take the guard away, to tamper.
+    if append_only.missing(connection):
+        append_only.install(connection)
+
+
+@contextlib.contextmanager
+def _unguarded() -> Iterator[None]:
+    """No trigger fires on this connection: taking them away and back for each test would cost more than the test."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL session_replication_role = replica")
+        yield
+        return
+    connection.ensure_connection()
+    connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+    try:
+        yield
+    finally:
+        connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
 
 
 @functools.cache

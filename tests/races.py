@@ -6,8 +6,11 @@ from typing import Any
 
 from django.db import connection
 
-# A race is tried this often on PostgreSQL, where writers really meet. SQLite lets one in at a time.
-TRIES = {"postgresql": 150, "sqlite": 10}
+from tests.examples import TIMES
+
+# A race is tried this often on PostgreSQL, where writers really meet. SQLite lets one in at a time. EXAMPLES=20 before
+# pytest has each be tried twenty times as often.
+TRIES = {"postgresql": 50 * (TIMES or 1), "sqlite": 10}
 
 
 def tries() -> int:

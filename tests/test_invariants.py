@@ -45,7 +45,7 @@ def events(run, prefix=""):
 
 def request_pages(approval):
     return [
-        reverse(pattern.name, args=[approval.pk, *([approval.pk] if "question_id" in str(pattern.pattern) else [])])
+        reverse(pattern.name, args=[approval.pk] * str(pattern.pattern).count("<uuid:"))
         for pattern in urls.urlpatterns
         if "<uuid:approval_id>" in str(pattern.pattern)
     ]

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentapp.models import ToolExecution
-from approvals import standing
+from approvals import sealed, standing
 from approvals.cards import digest_of
-from approvals.digest import sha256
 from approvals.models import Approval, DecisionType, Event, PlannedCall
 
 State = ToolExecution.State
@@ -101,12 +100,16 @@ def _of_request(one: Asked, execution: ToolExecution, events: Sequence[Event]) -
     if not moves or one.state not in _LEAVES[moves[-1].type.partition(".")[2]]:
         found.append(f"the row says {one.state}, the ledger {moves[-1].type if moves else 'nothing'}")
     row = Approval.objects.get(pk=one.id)
-    original = digest_of(row.tool, row.tool_version, one.proposed, row.run_id, row.execution_id, row.plan_text)
+    original = digest_of(
+        row.tool, row.tool_version, one.proposed, row.run_id, row.execution_id, row.plan_text, row.salt
+    )
     asked: Any = next((e.data["action_digest"] for e in mine if e.type == "approval.requested"), None)
     if asked != original:
         found.append("what was asked is not what is kept")
     started = [e.data["executed_digest"] for e in mine if e.type == "tool_call.started"]
-    if started and (one.state != Approval.State.USED or started != [sha256(row.final_arguments_text)]):
+    if started and (
+        one.state != Approval.State.USED or started != [sealed.digest_of(row.final_arguments_text, execution.salt)]
+    ):
         found.append(f"it ran under a request that is {one.state}, or other bytes did")
     if one.state in (Approval.State.REJECTED, Approval.State.RESPONDED) and execution.approval_id == one.id and started:
         found.append("what people refused ran")

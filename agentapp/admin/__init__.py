@@ -11,6 +11,7 @@ from django.contrib import admin
 from agentapp.admin import (
     agents,
     controls,
+    erasures,
     guidelines,
     menu,
     people,
@@ -23,7 +24,19 @@ from agentapp.admin import (
     webhooks,
 )
 
-__all__ = ["agents", "controls", "guidelines", "people", "rules", "runs", "sources", "tokens", "tools", "webhooks"]
+__all__ = [
+    "agents",
+    "controls",
+    "erasures",
+    "guidelines",
+    "people",
+    "rules",
+    "runs",
+    "sources",
+    "tokens",
+    "tools",
+    "webhooks",
+]
 
 admin.site.site_header = admin.site.site_title = f"{settings.WORKSPACE_NAME} administration"
 admin.site.index_title = "Configuration and records"

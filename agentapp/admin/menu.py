@@ -32,8 +32,10 @@ GROUPS = {
         "Grant",
         "PlannedCall",
         "Comment",
+        "Judgement",
         "Notification",
         "WebhookDelivery",
+        "Erasure",
         "Event",
     ],
 }

@@ -1,21 +1,51 @@
 """The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
 
+from typing import Any
+
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
+from approvals import lens
 from approvals.admin_pages import ReadOnlyAdmin, masked_arguments
+
+
+class MockedFilter(admin.SimpleListFilter):
+    title = "whether its calls are mocked"
+    parameter_name = "mocked"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("no", "In earnest"), ("yes", "Mocked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        return queryset.filter(mocks__isnull=self.value() == "no") if self.value() in ("yes", "no") else queryset
 
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     about = "Executions of agents, as the table has them. The console's Runs show the same as a trace."
     when_empty = "A run is started in the console or over the API."
-    list_display = ["reference", "title", "agent", "state", "stop_reason", "starter", "step_count", "created_at"]
-    list_filter = ["state", "agent", "stop_reason"]
+    list_display = [
+        "reference",
+        "title",
+        "agent",
+        "state",
+        "stop_reason",
+        "mocked",
+        "starter",
+        "step_count",
+        "created_at",
+    ]
+    list_filter = ["state", MockedFilter, "agent", "stop_reason"]
     list_select_related = ["agent", "starter"]
     search_fields = ["id", "title", "customer"]
     # A script repeats the arguments of its calls, secrets among them.
     exclude = ["script", "lease_token"]
+
+    @admin.display(description="Mocked", boolean=True)
+    def mocked(self, run: Run) -> bool:
+        return run.is_mocked
 
 
 @admin.register(Step)
@@ -90,4 +120,4 @@ def secret_fields_of(execution: ToolExecution) -> list[str]:
     """What is secret now, and what was secret when it was asked about."""
     now = execution.tool.secret_fields if execution.tool else []
     asked = execution.approval.secret_fields if execution.approval else []
-    return sorted({*now, *asked})
+    return sorted(lens.hidden({*now, *asked}, execution.pii_fields))

@@ -121,7 +121,7 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
     def get_fields(self, request: HttpRequest, obj: ToolSource | None = None) -> list[Any]:
         shown = ["name", "kind", "location", "enabled"]
         if obj is not None and obj.kind == planning.KIND:
-            shown += ["origin", "details", "schemes", "credentials", "hosts"]
+            shown += ["origin", "details", "schemes", "credentials", "hosts", "approval_receipts"]
         if obj is not None and obj.kind == ToolSource.Kind.MCP:
             shown += ["how_it_fares", "asked", "details", "credentials", "hosts"]
         return shown

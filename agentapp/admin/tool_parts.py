@@ -1,56 +1,33 @@
 """What the page of a tool shows beside its settings: the card, its arguments, the rules on it, earlier versions."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 
+from agentapp import catalogue
 from agentapp.admin import tool_words
 from agentapp.admin.parts import part
-from agentapp.models import Tool, ToolExecution
-from agentapp.tools import sample, sentences
+from agentapp.models import Tool
+from agentapp.tools import sentences
 from agentapp.tools.schema import check_arguments
-from approvals import changes
-from approvals.digest import MalformedJSON, canonical, parse
+from approvals.digest import MalformedJSON, parse
 from approvals.masking import masked
-from approvals.models import Risk, Rule
+from approvals.models import Risk
 from approvals.policy import DEFAULT_RISK
 from approvals.rule_words import in_words, lasting
-
-# Of a contract's versions, as many are compared.
-MAX_VERSIONS = 10
-# Columns of a contract that read better as text than as JSON.
-_TEMPLATES = {
-    "description": "Description",
-    "title_template": "Title",
-    "sentence_template": "Sentence",
-    "button_template": "Button",
-    "confirm_template": "Typed to approve",
-    "effects_template": "Effects",
-    "input_schema": "Arguments",
-    "output_schema": "Result",
-    "wire": "Request",
-    "declared_effect_class": "Declared effect class",
-    "business_key_template": "Business key",
-}
-
-
-@dataclass(frozen=True)
-class Version:
-    """What one sync changed of a contract: its parts, each as JSON before and after."""
-
-    at: Any
-    who: str
-    version: str
-    parts: list[tuple[str, str, str]]
 
 
 def names_of(tool: Tool) -> list[str]:
     found = tool.input_schema.get("properties")
+    return list(found) if isinstance(found, dict) else []
+
+
+def result_names_of(tool: Tool) -> list[str]:
+    """The fields of its results, where its contract says which there are."""
+    found = (tool.output_schema or {}).get("properties")
     return list(found) if isinstance(found, dict) else []
 
 
@@ -60,18 +37,9 @@ def unnamed(tool: Tool) -> list[str]:
 
 
 def example(tool: Tool, user: User) -> tuple[str, bool]:
-    """Arguments for the card, and whether a real call had them. Secrets are masked."""
-    found: dict[str, Any] = sample.arguments(tool.input_schema)
-    real = False
-    if user.has_perm("agentapp.view_toolexecution"):
-        latest = ToolExecution.objects.filter(tool=tool).exclude(arguments_text="").order_by("-pk").first()
-        try:
-            last = parse(latest.arguments_text) if latest else None
-        except MalformedJSON:
-            last = None
-        if isinstance(last, dict):
-            found, real = last, True
-    return json.dumps(masked(found, tool.secret_fields), ensure_ascii=False, indent=2), real
+    """Arguments for the card, as JSON, and whether a real call had them."""
+    found, real = catalogue.example(tool, user)
+    return catalogue.as_text(found), real
 
 
 def card_context(tool: Tool, text: str) -> dict[str, Any]:
@@ -106,7 +74,7 @@ def arguments_table(tool: Tool) -> SafeString:
 
 def rules_on(tool: Tool) -> SafeString:
     """What decides about its calls: the rules that can fit, in order, and what holds where none does."""
-    rules = rules_for(tool).prefetch_related("groups")
+    rules = catalogue.rules_for(tool).prefetch_related("groups")
     context = {
         "rules": [
             (rule, in_words(rule, [g.name for g in rule.groups.all()], settings.APPROVAL_EXPIRES_SECONDS))
@@ -119,27 +87,7 @@ def rules_on(tool: Tool) -> SafeString:
     return part("tool_rules", context)
 
 
-def rules_for(tool: Tool) -> QuerySet[Rule]:
-    return Rule.objects.filter(active=True, tool__in=["", tool.name], effect_class__in=["", tool.effect_class])
-
-
 def versions(tool: Tool) -> SafeString:
     """What each sync that made a new version changed, latest first."""
-    found = []
-    for change in changes.of(tool):
-        new = change.of("version")
-        if change.what != "changed" or new is None:
-            continue
-        parts = [
-            (label, _as_json(field.before), _as_json(field.after))
-            for name, label in _TEMPLATES.items()
-            if (field := change.of(name)) is not None
-        ]
-        found.append(Version(change.at, change.who, str(new.after)[:12], parts))
-    return part(
-        "tool_versions", {"versions": found[:MAX_VERSIONS], "began": tool_words.BY_KIND[tool.source.kind].first}
-    )
-
-
-def _as_json(value: Any) -> str:
-    return canonical("" if value is None else value)
+    began = tool_words.BY_KIND[tool.source.kind].first
+    return part("tool_versions", {"versions": catalogue.versions(tool), "began": began})

@@ -29,6 +29,13 @@ class ToolForm(forms.ModelForm):
         help_text="Arguments that are masked on every page, as in a PIN. Revealing one is recorded.",
     )
 
+    pii_fields = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Arguments and fields of results that say something of a person. Those who decide see them; others "
+        "need the right to see personal data.",
+    )
+
     class Meta:
         help_texts = {
             "approval_mode": "As the rules say: a rule can let it run. Always ask: no rule and no grant can.",
@@ -40,9 +47,10 @@ class ToolForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in ("locked_fields", "secret_fields"):
+        for name in ("locked_fields", "secret_fields", "pii_fields"):
             # What is set stays selectable when a new contract no longer has it.
-            known = dict.fromkeys([*tool_parts.names_of(self.instance), *getattr(self.instance, name)])
+            given = tool_parts.result_names_of(self.instance) if name == "pii_fields" else []
+            known = dict.fromkeys([*tool_parts.names_of(self.instance), *given, *getattr(self.instance, name)])
             if name in self.fields:
                 self.fields[name].choices = [(field, field) for field in known]  # type: ignore[attr-defined]
 
@@ -95,6 +103,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
                     "rules_on_it",
                     "locked_fields",
                     "secret_fields",
+                    "pii_fields",
                     "trust",
                 ],
             },

@@ -16,6 +16,7 @@ from ninja import NinjaAPI
 from agentapp.api import (
     agents,
     approvals,
+    branches,
     comments,
     controls,
     conversations,
@@ -23,6 +24,7 @@ from agentapp.api import (
     errors,
     events,
     grants,
+    proofs,
     run_control,
     runs,
     takeover,
@@ -75,6 +77,7 @@ def _build() -> Api:
     for module in (
         runs,
         run_control,
+        branches,
         takeover,
         conversations,
         customers,
@@ -86,6 +89,7 @@ def _build() -> Api:
         agents,
         controls,
         grants,
+        proofs,
     ):
         made.add_router("", module.router)
     return made

@@ -64,6 +64,8 @@ class ApprovalOut(BaseModel):
     title: str
     risk: str
     rule: str | None
+    rule_version: int | None = Field(description="The version of that rule which asked. None: of before this was kept.")
+    rule_digest: str | None = Field(description="Digest of the terms of that version.")
     reason: str | None
     state: str
     version: int

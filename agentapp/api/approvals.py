@@ -38,11 +38,11 @@ from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
 from agentapp.models import ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import questions, standing
+from approvals import lens, questions, standing
 from approvals.digest import canonical
 from approvals.masking import masked
 from approvals.models import Approval, Decision, Question
-from approvals.thresholds import Terms
+from approvals.thresholds import Terms, Threshold
 
 router = Router(tags=["Approvals"])
 
@@ -132,8 +132,9 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
     right = standing.right_of(user, approval)
     refusal = right if isinstance(right, standing.Refusal) else None
     lender = right.lender if isinstance(right, standing.Right) else None
-    secret = approval.secret_fields
-    starter = approval.starter
+    if refusal is None:
+        lens.show()  # whoever may decide sees what they decide about
+    secret = lens.hidden(approval.secret_fields, approval.pii_fields)
     terms = Terms.from_json(approval.terms)
     waits = json.loads(approval.final_arguments_text or approval.arguments_text)
     words = words_of(approval, execution.tool if execution else None, waits)
@@ -165,16 +166,10 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         allowed_decisions=approval.allowed_decisions,
         approvals_needed=approval.approvals_needed,
         terms=terms.words or None,
-        thresholds=[
-            [
-                ThresholdOut(approve=t.approve, deny=t.deny, groups=list(t.names), condition=t.condition or None)
-                for t in rule
-            ]
-            for rule in terms.rules
-        ],
+        thresholds=[list(map(_threshold, rule)) for rule in terms.rules],
         groups=[group.name for group in approval.groups.all()],
         assurance_needed=approval.assurance_needed or None,
-        starter=_person(starter),
+        starter=_person(approval.starter),
         starter_excluded=approval.starter_excluded,
         you_may_decide=refusal is None,
         you_may_not_because=refusal.message if refusal else None,
@@ -186,6 +181,10 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         decisions=[decision_out(decision) for decision in approval.decisions.select_related("user", "on_behalf_of")],
         execution=_execution_result(execution) if execution else None,
     )
+
+
+def _threshold(one: Threshold) -> ThresholdOut:
+    return ThresholdOut(approve=one.approve, deny=one.deny, groups=list(one.names), condition=one.condition or None)
 
 
 def _question(question: Question) -> QuestionOut:
@@ -221,6 +220,8 @@ def _shown(approval: Approval) -> dict[str, Any]:
         "title": approval.shown_title,
         "risk": approval.risk,
         "rule": approval.rule or None,
+        "rule_version": approval.rule_version or None,
+        "rule_digest": approval.rule_digest or None,
         "reason": approval.reason or None,
         "state": approval.state,
         "version": approval.version,

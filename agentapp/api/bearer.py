@@ -4,7 +4,8 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
-from agentapp import auth
+from agentapp import auth, discretion
+from agentapp.api import rate
 from agentapp.api.errors import ApiProblem
 from agentapp.models import ApiToken
 
@@ -52,6 +53,8 @@ class Bearer(HttpBearer):
                 f"This needs the scope {self.scope}; the token has {', '.join(found.scopes)}.",
                 headers={"WWW-Authenticate": challenge},
             )
+        rate.limit(found)
+        discretion.look_for(found.user)
         return found
 
 

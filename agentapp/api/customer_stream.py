@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 from django.http import HttpRequest
 
 from agentapp import customer_links, customer_view, customers, live
@@ -84,7 +84,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
     live.hub().join(subscriber)
     gone = asyncio.create_task(live.until_gone(receive, subscriber))
     # A server that stops cancels what does not end by itself; without a database the customer comes back later.
-    with contextlib.suppress(asyncio.CancelledError, DatabaseError):
+    with contextlib.suppress(asyncio.CancelledError, DatabaseError, InterfaceError):
         try:
             await _tell(scope, conversation, send, subscriber)
         finally:

@@ -8,7 +8,6 @@ import logging
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
-from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentapp.actions import Refused
 from agentapp.api.wire import as_json
+from approvals.database import AWAY
 from approvals.models import Approval
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ CODES: dict[str, tuple[int, str]] = {
     "forbidden": (403, "The token's person may not do this"),
     "editor": (403, "Whoever changed the arguments does not approve them"),
     "run_ended": (409, "The run has ended"),
+    "mocked": (409, "The run was mocked"),
     "not_paused": (409, "The run is not paused"),
     "taken_over": (409, "Somebody has taken the run over"),
     "not_taken_over": (409, "You have not taken the run over"),
@@ -60,6 +61,9 @@ CODES: dict[str, tuple[int, str]] = {
     "conversation_changed": (409, "The conversation has changed"),
     "conversation_exists": (409, "There is such a conversation"),
     "too_late": (409, "It has taken effect"),
+    "not_covered": (409, "No checkpoint covers it yet"),
+    "erased": (409, "It has been erased"),
+    "not_signed": (409, "There is no key to sign with"),
     "body_too_large": (413, "The body is too large"),
     "unsupported_media_type": (415, "The body is not JSON"),
     "invalid": (422, "A value is not valid"),
@@ -76,6 +80,7 @@ CODES: dict[str, tuple[int, str]] = {
     "idempotency_key_reused": (422, "The key belongs to another request"),
     "decision_id_reused": (422, "The id belongs to another decision"),
     "too_many_messages": (429, "Too many messages"),
+    "too_many_requests": (429, "Too many requests"),
     "internal_error": (500, "Something went wrong here"),
     "unavailable": (503, "The database does not answer"),
 }
@@ -173,8 +178,8 @@ class ApiProblem(Exception):
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """The failures an operation declares. Every operation can answer 401, 403 and 500."""
-    return dict.fromkeys(sorted({401, 403, 500, *statuses}), Problem)
+    """The failures an operation declares. Every operation can answer 401, 403, 429, 500 and 503."""
+    return dict.fromkeys(sorted({401, 403, 429, 500, 503, *statuses}), Problem)
 
 
 def respond(problem: ApiProblem) -> HttpResponse:
@@ -284,6 +289,6 @@ def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
     log.error("%s %s failed", request.method, request.path, exc_info=error)
-    if isinstance(error, OperationalError | InterfaceError | InternalError):
+    if isinstance(error, AWAY):
         return respond(ApiProblem("unavailable", "The database does not answer, or takes no changes now."))
     return respond(ApiProblem("internal_error", "The request failed. Nothing it changed was kept; it has been logged."))

@@ -11,6 +11,7 @@ from agentapp.api.bearer import ApiRequest, Bearer, person, require_any
 from agentapp.api.errors import ApiProblem, problems
 from agentapp.api.paging import Listing, Page, page_of
 from agentapp.models import Tool
+from approvals import lens
 from approvals.granted import plain
 from approvals.masking import MASK, masked
 from approvals.models import Grant
@@ -80,10 +81,10 @@ def list_grants(request: ApiRequest, listing: Query[Listing]) -> GrantPage:
     """What people have allowed for a while, as far as the token's person may see it."""
     user = person(request)
     require_any(request, "approvals.view_grant", "approvals.add_grant")
-    visible = auth.visible_grants(user).select_related("made_by", "revoked_by").prefetch_related("limits")
+    visible = auth.visible_grants(user).select_related("made_by", "revoked_by", "approval").prefetch_related("limits")
     found, following = page_of(visible, "-id", listing)
-    secrets = dict(Tool.objects.filter(name__in={row.tool for row in found}).values_list("name", "secret_fields"))
-    return GrantPage(items=[_grant(row, secrets.get(row.tool, [])) for row in found], next=following)
+    tools = {tool.name: tool for tool in Tool.objects.filter(name__in={row.tool for row in found})}
+    return GrantPage(items=[_grant(row, tools.get(row.tool)) for row in found], next=following)
 
 
 @router.get(
@@ -113,7 +114,7 @@ def revoke_grant(request: ApiRequest, grant_id: uuid.UUID, body: Revocation) -> 
 
 
 def _visible(request: ApiRequest, grant_id: uuid.UUID) -> Grant:
-    visible = auth.visible_grants(person(request)).select_related("made_by", "revoked_by")
+    visible = auth.visible_grants(person(request)).select_related("made_by", "revoked_by", "approval")
     found = visible.prefetch_related("limits").filter(pk=grant_id).first()
     if found is None:
         raise ApiProblem("not_found", "There is no such grant.")
@@ -122,11 +123,12 @@ def _visible(request: ApiRequest, grant_id: uuid.UUID) -> Grant:
 
 def _read(request: ApiRequest, grant_id: uuid.UUID) -> GrantOut:
     found = _visible(request, grant_id)
-    secrets = Tool.objects.filter(name=found.tool).values_list("secret_fields", flat=True).first()
-    return _grant(found, secrets or [])
+    return _grant(found, Tool.objects.filter(name=found.tool).first())
 
 
-def _grant(row: Grant, secrets: list[str]) -> GrantOut:
+def _grant(row: Grant, tool: Tool | None) -> GrantOut:
+    secret, personal = (tool.secret_fields, tool.pii_fields) if tool is not None else ([], [])
+    secrets = lens.hidden([*row.approval.secret_fields, *secret], [*row.approval.pii_fields, *personal])
     return GrantOut(
         id=str(row.pk),
         reference=row.reference,

@@ -47,7 +47,7 @@ class RetryIn(BaseModel):
 @router.post(
     "/runs/{run_id}/retry",
     auth=Bearer("runs:create"),
-    response={201: RunDetail, **problems(403, 404, 409, 422)},
+    response={201: RunDetail, **problems(400, 403, 404, 409, 413, 415, 422)},
     operation_id="retry_run",
     summary="Try a run again",
 )
@@ -122,7 +122,7 @@ class UndoIn(BaseModel):
 @router.post(
     "/tool-executions/{execution_id}/undo",
     auth=Bearer("runs:create"),
-    response={201: RunDetail, **problems(403, 404, 409, 422)},
+    response={201: RunDetail, **problems(400, 403, 404, 409, 413, 415, 422)},
     operation_id="undo_call",
     summary="Ask for a call to be taken back",
 )

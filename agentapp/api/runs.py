@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from django.contrib.auth.models import User
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from ninja import Header, Query, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -19,6 +19,7 @@ from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
 from agentapp.considered import GUIDED
 from agentapp.models import Run, Step
 from agentapp.reasons import StopReason
+from agentapp.telemetry import download
 
 router = Router(tags=["Runs"])
 
@@ -98,6 +99,7 @@ class RunOut(BaseModel):
     conversation: str | None
     conversation_id: uuid.UUID | None
     starter: Person | None
+    mocked: bool = Field(description="Its calls were answered by mocks: nothing that it did has happened.")
     step_count: int
     had_tool_errors: bool
     created_at: datetime
@@ -114,8 +116,12 @@ class RunDetail(RunOut):
     answer_is_partial: bool = Field(description="A limit was reached before the work was done.")
     stop_message: str | None
     stop_source: str | None = Field(description="What ended it: a limit's name, a hook, a person, the model.")
-    retry_of: uuid.UUID | None = Field(description="The run that this one tries again.")
+    retry_of: uuid.UUID | None = Field(description="The run that this one tries again, forks or replays.")
     steps_kept: int = Field(description="How many steps of that run count as done.")
+    branch: str | None = Field(description="What it is of that run, `fork` or `replay`; null where it tries it again.")
+    calls_kept: int = Field(description="Of the step behind those, how many of its first calls count as done.")
+    changed: list[str] = Field(description="What was changed in a fork, by name.")
+    trace_id: str = Field(description="Of the W3C trace of the run and of those it asks.")
     after: uuid.UUID | None = Field(description="The run of the same conversation that it waits for, while queued.")
     scripted: bool
     cancel_requested_at: datetime | None
@@ -160,6 +166,7 @@ class RunListing(Listing):
     state: RunState | None = Field(default=None, description="Only runs in this state.")
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation: uuid.UUID | None = Field(default=None, description="Only runs of this conversation.")
+    mocked: bool = Field(default=False, description="Only mocked runs; else they are left out.")
 
 
 @router.post(
@@ -192,6 +199,10 @@ def start_run(
             "however often it is sent; with another body it is refused.",
         ),
     ] = None,
+    traceparent: Annotated[
+        str,
+        Header(description="Your place in a trace, as W3C Trace Context has it; the trace of the run links there."),
+    ] = "",
 ) -> Status[RunDetail]:
     """The run is queued and returned at once; follow it with `GET /runs/{id}`. It belongs to the token's
     person, who cannot decide about its calls. While a person has taken over the conversation, what is sent is
@@ -207,6 +218,7 @@ def start_run(
         metadata=body.metadata,
         script=body.script,
         request_key=key or "",
+        traceparent=traceparent,
     )
     started = actions.start_run_once(new, person(request), request.auth)
     if started.repeated:
@@ -224,6 +236,7 @@ def start_run(
 def list_runs(request: ApiRequest, listing: Query[RunListing]) -> RunPage:
     """The runs the token's person may see, newest first."""
     rows = auth.visible_runs(person(request)).select_related("agent", "conversation", "starter")
+    rows = rows.filter(mocks__isnull=not listing.mocked)
     if listing.state:
         rows = rows.filter(state=listing.state)
     if listing.stop_reason:
@@ -261,6 +274,26 @@ def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
     return TraceOut(run=run_detail(run), steps=[_step_out(run, step) for step in steps], family_cost=str(cost))
 
 
+class OtlpOut(BaseModel):
+    """A trace, as OpenTelemetry writes traces in JSON."""
+
+    resourceSpans: list[dict[str, Any]] = Field(description="`ExportTraceServiceRequest` of OTLP, in JSON.")
+
+
+@router.get(
+    "/runs/{run_id}/otel",
+    auth=Bearer("runs:read"),
+    response={200: OtlpOut, **problems(404)},
+    operation_id="get_otel",
+    summary="Read a run as an OpenTelemetry trace",
+)
+def get_otel(request: ApiRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
+    """Made from what is stored, and sent while it is made: a collector takes it as it is. What was said is in it only
+    where the operator exports that (OTEL_CONTENT), with secrets masked. Of a run that goes on, what it did so far.
+    """
+    return download.response(request, visible_run(request, run_id))
+
+
 def run_out(run: Run) -> RunOut:
     """Reads `agent`, `conversation` and `starter`, which the caller has fetched."""
     return RunOut(**_shown(run))
@@ -279,6 +312,10 @@ def run_detail(run: Run) -> RunDetail:
         stop_source=run.stop_source or None,
         retry_of=run.retry_of_id,
         steps_kept=run.steps_kept,
+        branch=run.branch or None,
+        calls_kept=run.calls_kept,
+        changed=run.changed,
+        trace_id=run.trace_id,
         after=ahead.pk if ahead else None,
         scripted=run.script is not None,
         cancel_requested_at=run.cancel_requested_at,
@@ -312,6 +349,7 @@ def _shown(run: Run) -> dict[str, Any]:
         "conversation": run.conversation.key if run.conversation else None,
         "conversation_id": run.conversation_id,
         "starter": person_out(run.starter),
+        "mocked": run.is_mocked,
         "step_count": run.step_count,
         "had_tool_errors": run.had_tool_errors,
         "created_at": run.created_at,

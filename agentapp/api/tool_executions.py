@@ -13,6 +13,7 @@ from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked_text
 from agentapp.models import Run, ToolEvaluation, ToolExecution
+from approvals import lens
 from approvals.masking import masked
 from approvals.models import Approval, Decision
 
@@ -232,7 +233,7 @@ def secret_fields_of(execution: ToolExecution) -> list[str]:
     """What is secret now, and what was when people were asked."""
     fields = {*(execution.tool.secret_fields if execution.tool else [])}
     fields |= {*(execution.approval.secret_fields if execution.approval else [])}
-    return sorted(fields)
+    return sorted(lens.hidden(fields, {*execution.pii_fields, *(execution.tool.pii_fields if execution.tool else [])}))
 
 
 def decision_out(decision: Decision) -> DecisionOut:

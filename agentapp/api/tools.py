@@ -32,6 +32,7 @@ class ToolOut(BaseModel):
     max_attempts: int
     locked_fields: list[str]
     secret_fields: list[str]
+    pii_fields: list[str]
     owner: str | None
 
 
@@ -71,5 +72,6 @@ def _shown(tool: Tool) -> ToolOut:
         max_attempts=tool.max_attempts,
         locked_fields=tool.locked_fields,
         secret_fields=tool.secret_fields,
+        pii_fields=tool.pii_fields,
         owner=tool.owner or None,
     )

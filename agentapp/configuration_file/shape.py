@@ -140,6 +140,7 @@ class ToolEntry(TypedDict, total=False):
     trust: Annotated[str, _among(Tool.Trust.values)]
     locked_fields: list[Text]
     secret_fields: list[Text]
+    pii_fields: list[Text]
     questions: list[Text]
     owner: Text
     overlaps: list[ToolName]

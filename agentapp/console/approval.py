@@ -13,10 +13,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import assurance, beside, card, inbox, signing
+from agentapp.console import assurance, beside, card, card_rows, inbox, signing
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.tools.schema import check_arguments
+from approvals import lens
 from approvals.digest import parse
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType
@@ -52,7 +53,9 @@ STATUS = {
 @require_safe
 def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The page of one request. `do` opens a dialog and `view` a way of looking; neither changes anything."""
-    found = card.visible_or_404(signed_in(request), approval_id)
+    user = signed_in(request)
+    found = card_rows.visible_or_404(user, approval_id)
+    card_rows.note_shown(found, user)
     return render(request, "console/approval.html", context_of(request, found))
 
 
@@ -60,7 +63,7 @@ def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """What has become of a request somebody is reading; never its form, which may hold unsaved work."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     context = card.context(found, user)
     seen = request.GET.get("version", "")
     context["news"] = str(found.version) != seen or context["standing"] != "pending"
@@ -71,7 +74,7 @@ def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The right column again."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     return render(request, "console/_approval_side.html", {**card.context(found, user), **beside.beside(found, user)})
 
 
@@ -79,7 +82,7 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 @require_safe
 def assured(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """What an approval still needs of its reader, in words; `was`: it needed nothing when last asked."""
-    found = card.visible_or_404(signed_in(request), approval_id)
+    found = card_rows.visible_or_404(signed_in(request), approval_id)
     context = {"approval": found, "ended": "was" in request.GET, **_assurance(request, found)}
     return render(request, "console/_card.html#assurance", context)
 
@@ -90,7 +93,7 @@ def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     if request.method != "POST":
         return redirect(reverse("approval", args=[approval_id]))
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     context = context_of(request, found, _draft(request, found))
     _check(found, context["shown"])
     status = 422 if context["shown"].form.errors else 200
@@ -103,7 +106,7 @@ def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Take a decision. What cannot be taken comes back with the reason and everything that was typed."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     typed = _draft(request, found)
     try:
         new = _answer(request, found, user, typed)
@@ -125,7 +128,7 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
     """What a passkey is asked for, to sign what the form amounts to. Checked like a decision; decides nothing."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     try:
         asked = signing.options(request, found, _answer(request, found, user, _draft(request, found)), user)
     except actions.Refused as refused:
@@ -137,7 +140,7 @@ def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
 def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Take back one's own decision while it is held."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     try:
         actions.undo_decision(approval_id, user)
     except actions.Refused as refused:
@@ -160,7 +163,7 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
     context = {**card.context(found, user, typed), **beside.beside(found, user)}
     context["view"] = view if view in VIEWS else "form"
-    context["json"] = masked(context["shown"].form.arguments, found.secret_fields)
+    context["json"] = masked(context["shown"].form.arguments, lens.hidden(found.secret_fields, found.pii_fields))
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
     if found.assurance_needed and context["may_decide"]:
         context |= _assurance(request, found)
@@ -233,14 +236,14 @@ def _check(found: Approval, shown: card.Shown) -> None:
 
 def refused_page(request: HttpRequest, found: Approval, refused: actions.Refused, **more: Any) -> HttpResponse:
     """The page as it stands now, and why something other than a decision was not done."""
-    found = card.visible_or_404(signed_in(request), found.pk)
+    found = card_rows.visible_or_404(signed_in(request), found.pk)
     context = {**context_of(request, found), "refused": refused, "undecided": True, **more}
     return render(request, "console/approval.html", context, status=STATUS.get(refused.code, 422))
 
 
 def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, refused: actions.Refused) -> HttpResponse:
     """The page as it stands now, why the decision was not taken, and nothing typed lost."""
-    found = card.visible_or_404(signed_in(request), found.pk)
+    found = card_rows.visible_or_404(signed_in(request), found.pk)
     status = STATUS.get(refused.code, 422)
     if typed is not None and refused.code in ("changed", "action_changed"):
         # Shown anew, so the next decision is about what is on the screen now.

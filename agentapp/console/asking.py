@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from agentapp import actions
 from agentapp.console import approval as page
-from agentapp.console import card
+from agentapp.console import card, card_rows
 from agentapp.console.shell import signed_in
 from approvals import presence as viewers
 from approvals.models import Approval
@@ -21,7 +21,7 @@ from approvals.models import Approval
 def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Put a question to the agent: one that the tool offers, or one's own."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     typed = request.POST.get("text", "").strip() or request.POST.get("offered", "").strip()
     try:
         actions.ask_agent(approval_id, typed, user)
@@ -35,7 +35,7 @@ def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def ask_again(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Have people asked anew about a call that nobody decided in time."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     try:
         actions.ask_again(approval_id, user)
     except actions.Refused as refused:
@@ -47,7 +47,7 @@ def ask_again(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Answer a question in the agent's place."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     question = next((q for q in card.questions_of(found) if str(q.pk) == request.POST.get("question", "")), None)
     if question is None:
         return redirect(reverse("approval", args=[approval_id]))
@@ -62,7 +62,7 @@ def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def evidence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The evidence again, with what was answered meanwhile."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     return render(request, "console/approval.html#evidence", card.context(found, user))
 
 
@@ -71,7 +71,7 @@ def evidence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def reveal(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Show one masked argument, this once, and put on record who has seen it."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     name = request.POST.get("reveal", "")
     try:
         value = actions.reveal_secret(approval_id, name, user)
@@ -87,7 +87,7 @@ def reveal(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def presence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Said by an open page every few seconds; answered with who else has it open."""
     user = signed_in(request)
-    found: Approval = card.visible_or_404(user, approval_id)
+    found: Approval = card_rows.visible_or_404(user, approval_id)
     doing = request.POST.get("doing", "")
     viewers.note(found, user, doing)
     context = {"approval": found, "others": viewers.others(found, user), "doing": doing}

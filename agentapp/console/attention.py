@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, attention
-from agentapp.console import card, inbox, queue
+from agentapp.console import card_rows, inbox, queue
 from agentapp.console.filters import Filters
 from agentapp.console.shell import signed_in
 from approvals import claims
@@ -100,12 +100,12 @@ def inbox_asks(request: HttpRequest) -> bool:
 
 
 def card_gone(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    card.visible_or_404(signed_in(request), approval_id)
+    card_rows.visible_or_404(signed_in(request), approval_id)
     return redirect("inbox")
 
 
 def _peek(request: HttpRequest, approval_id: uuid.UUID, refused: actions.Refused | None) -> HttpResponse:
-    found = card.visible_or_404(signed_in(request), approval_id)
+    found = card_rows.visible_or_404(signed_in(request), approval_id)
     context = inbox.peek_context(request, found, Filters.read(request.POST))
     return render(request, "console/_peek.html", context | {"refused": refused})
 
@@ -115,7 +115,7 @@ def _page(
 ) -> HttpResponse:
     """A dialog by itself, or the page that has it open; without one, why nothing was changed."""
     user = signed_in(request)
-    approval = card.visible_or_404(user, approval_id)
+    approval = card_rows.visible_or_404(user, approval_id)
     posted = request.method == "POST"
     asked = request.POST if posted else request.GET
     context: dict[str, Any] = {

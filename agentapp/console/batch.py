@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agentapp import actions
-from agentapp.console import card, queue
+from agentapp.console import card, card_rows, queue
 from agentapp.console.fields import ABSENT
 from agentapp.console.filters import Filters, read_query
 from agentapp.console.shell import signed_in
@@ -186,7 +186,8 @@ def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refuse
 
 
 def _visible(user: User) -> QuerySet[Approval]:
-    return card.visible(user).select_related("claim__user", "starter", "execution__tool", "execution__run__starter")
+    related = "claim__user", "starter", "execution__tool", "execution__run__starter"
+    return card_rows.visible(user).select_related(*related)
 
 
 def _picked(user: User, texts: Sequence[str]) -> list[Approval]:

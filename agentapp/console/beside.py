@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agentapp import auth
-from agentapp.console import card, queue
+from agentapp.console import card, judged, queue
 from agentapp.console.history import history
 from approvals import claims, comments
 from approvals.models import Approval
@@ -57,6 +57,7 @@ def beside(approval: Approval, user: User) -> dict[str, Any]:
         "history": history(approval, asked["people"]),
         "comments": comments.of(approval) if getattr(approval, "was_commented", True) else [],
         "comment_chars": comments.MAX_CHARS,
+        **judged.context(approval.decisions.all(), run, user),
         **asked,
         "elapsed_percent": elapsed_percent(approval, timezone.now()),
     }
@@ -66,9 +67,10 @@ def again_from(approval: Approval, user: User) -> int:
     """The step from which this person may have a call that nobody decided proposed again, by a new run. 0: none."""
     undecided = approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN)
     execution = card.execution_of(approval) if undecided else None
-    if execution is None or not execution.run.is_final or execution.run.parent_id is not None:
+    run = execution.run if execution is not None else None
+    if execution is None or run is None or not run.is_final or run.parent_id is not None or run.branch:
         return 0
-    return execution.step.number if auth.may_start(user) and auth.may_see(user, execution.run) else 0
+    return execution.step.number if auth.may_start(user) and auth.may_see(user, run) else 0
 
 
 def people_asked(approval: Approval) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Value
-from django.http import Http404, QueryDict
+from django.http import QueryDict
 from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage
@@ -19,10 +18,10 @@ from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import entitlement
+from approvals import lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
-from approvals.models import Approval, Claim, Comment, Decision, DecisionType, Question, Risk
+from approvals.models import Approval, Claim, Decision, DecisionType, Question, Risk
 from approvals.standing import progress
 
 MAX_LABEL = 60
@@ -76,50 +75,14 @@ class Shown:
         return [(icon, ACTS[icon]) for icon in icons if icon in ACTS]
 
 
-def visible(user: User) -> QuerySet[Approval]:
-    """The requests a person may see, with all that a card shows. Three queries when read."""
-    return whole(auth.visible_approvals(user), user)
-
-
-def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
-    """These requests with all that a card shows to this person. Three queries when read."""
-    links = Approval.groups.through.objects
-    counting = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
-    return (
-        approvals.select_related(
-            "starter",
-            "editor",
-            "execution__tool",
-            "execution__step",
-            "execution__run__starter",
-            "execution__run__taken_over_by",
-            "claim__user",
-            "claim__group",
-        )
-        .prefetch_related("groups", Prefetch("decisions", counting))
-        .annotate(
-            was_asked=Exists(Question.objects.filter(approval__execution_id=OuterRef("execution_id"))),
-            was_commented=Exists(Comment.objects.filter(approval=OuterRef("pk"))),
-            reader=Value(user.pk),
-            is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=user.groups.all())),
-            is_lent=Exists(entitlement.lent_to(user)),
-        )
-    )
-
-
-def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
-    approval = visible(user).filter(pk=approval_id).first()
-    if approval is None:
-        raise Http404("There is no such request, or it is not for you to see.")
-    return approval
-
-
 def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
     return run is not None and not run.is_final and auth.offers_take_over(user, run, decides)
 
 
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
-    """Everything a card's templates need."""
+    """Everything a card's templates need. Whoever has a say in it sees what it is about."""
+    if user.has_perm("approvals.decide_approval"):
+        lens.show()
     standing = standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
@@ -128,8 +91,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
     shown = show(approval, draft.posted, draft.arguments) if may_edit else show(approval, None)
     executed, path, questions = execution_of(approval), path_of(approval), questions_of(approval)
-    run = executed.run if executed is not None else None
-    claim = claim_of(approval)
+    run, claim = executed.run if executed is not None else None, claim_of(approval)
     return {
         "approval": approval,
         "standing": standing,
@@ -146,9 +108,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "mine": mine,
         "last": given[-1] if given else None,
         **_how_far(approval, user, given, lender),
-        "edit": edits.of(approval, (show(approval, None) if shown.own_changes else shown).form, given)
-        if standing == "pending"
-        else None,
+        "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "successor": approval.superseded_by.first() if standing == "superseded" else None,
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
@@ -178,6 +138,10 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "unfounded": bool(approval.explanation)
         and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
+
+
+def _edit(approval: Approval, shown: Shown, given: list[Decision]) -> edits.Edit | None:
+    return edits.of(approval, (show(approval, None) if shown.own_changes else shown).form, given)
 
 
 def _asked(approval: Approval, standing: str, questions: list[Question], user: User) -> dict[str, Any]:

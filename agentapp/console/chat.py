@@ -9,12 +9,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from agentapp import actions, auth, drafts
-from agentapp.console import talk
+from agentapp import actions, auth, discretion, drafts
+from agentapp.console import personal, talk
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.run_control import act_on
 from agentapp.console.shell import signed_in
 from agentapp.models import Run
+from approvals.masking import STILL_MASKED, with_masks
 
 _CONFLICTS = ("conversation_changed", "not_taken_over", "taken_over")
 _STATUS = {"forbidden": 403, "not_found": 404, **dict.fromkeys(_CONFLICTS, 409)}
@@ -88,6 +89,8 @@ def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
     # Of a run without a conversation nobody has seen a version.
     expected = seen if run.conversation is not None else None
     try:
+        if with_masks(text):
+            raise actions.Refused("invalid", STILL_MASKED, "text")
         if post.get("as") == "agent":
             taken = talk.of(run, user).taken_over or run
             actions.write_message(taken.pk, text, user, expected, key)
@@ -127,13 +130,16 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
         "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over),
         "may_say": boxed and run.parent_id is None and run.agent.enabled and auth.may_start(user) and joins,
         "request_key": uuid.uuid4(),
+        **personal.of(request, run.pk),
     }
 
 
 def _find(user: User, run_id: uuid.UUID) -> Run:
     """The run, if this person may see it. Whether it exists is not told to others."""
     runs = auth.visible_runs(user).select_related("agent", "starter", "conversation", "parent", "taken_over_by")
-    return get_object_or_404(runs, pk=run_id)
+    found = get_object_or_404(runs.annotate(has_marks=discretion.marks()), pk=run_id)
+    discretion.note_marks(found.has_marks)  # type: ignore[attr-defined]
+    return found
 
 
 def _number(text: str | None) -> int | None:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 
 from agentapp import actions
 from agentapp.console import approval as page
-from agentapp.console import card
+from agentapp.console import card_rows
 from agentapp.console.shell import signed_in
 from approvals.comments import Posted
 
@@ -22,7 +22,7 @@ TOLD = "comment"
 def comment(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Say something beside a request, and hear whom it could not be told."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     text = request.POST.get("text", "")
     try:
         posted = actions.post_comment(approval_id, text, user)

@@ -55,7 +55,7 @@ def reset(request: HttpRequest, breaker_id: uuid.UUID) -> HttpResponse:
     except actions.Refused as refused:
         return _refused(request, refused)
     messages.success(request, f"The breaker of {breaker.key} is closed; calls go through again.")
-    return redirect("switches")
+    return redirect("insights_reliability" if request.POST.get("next") == "insights" else "switches")
 
 
 def held_by(run: Run) -> list[str]:

@@ -40,11 +40,14 @@ def _pretty(value: Any) -> str:
 
 def differences(before: str, after: str, secret: Sequence[str] = ()) -> list[Line]:
     """What one text of arguments has and another has not, with everything they share. Of a secret, that it changed."""
-    signs = {"-": MINUS, "+": "+", " ": " "}
     was, now = parse(before), parse(after)
-    compared = difflib.ndiff(
-        _pretty(masked(was, secret)).splitlines(), _pretty(masked_beside(now, was, secret)).splitlines()
-    )
+    return of_texts(_pretty(masked(was, secret)), _pretty(masked_beside(now, was, secret)))
+
+
+def of_texts(before: str, after: str) -> list[Line]:
+    """Two plain texts line by line, with everything they share."""
+    signs = {"-": MINUS, "+": "+", " ": " "}
+    compared = difflib.ndiff(before.splitlines(), after.splitlines())
     return [Line(signs[line[0]], line[2:]) for line in compared if line[0] in signs]
 
 

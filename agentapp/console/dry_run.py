@@ -47,7 +47,11 @@ def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | N
     if execution is not None and execution.comparison is not None:
         kept = execution.comparison
         return DryRun([_line(line) for line in kept["lines"]], unmeasured=kept["unavailable"])
-    text = approval.shown_preview_text if approval is not None else ""
+    return read(approval.shown_preview_text if approval is not None else "")
+
+
+def read(text: str) -> DryRun | None:
+    """The dry run as `previews.take` wrote it. None: the tool makes none."""
     if not text:
         return None
     said = json.loads(text)

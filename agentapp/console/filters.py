@@ -1,5 +1,6 @@
 """What narrows the inbox and in what order it stands. Filters are the URL, so that a view can be kept and shared."""
 
+import uuid
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.db.models.functions import Coalesce
 from django.http import QueryDict
 from django.utils import timezone
 
+from agentapp import discretion
 from agentapp.models import Run
 from approvals import claims
 from approvals.clock import Now
@@ -21,6 +23,8 @@ from approvals.policy import RISK_ORDER
 NEEDS, MINE, FREE, DECIDED = "needs", "mine", "free", "decided"
 VIEWS = (MINE, NEEDS, FREE, DECIDED)
 NOBODY = "nobody"
+# Where titles are masked, so many of the latest that match are looked at.
+LOOKED_AT = 200
 LATE = {"1": "Missed"}
 AGES = {"15m": "15 minutes", "1h": "an hour", "4h": "4 hours", "1d": "a day"}
 _AGE = {
@@ -194,7 +198,16 @@ def _about(text: str) -> Q:
     if text.upper().startswith("APR-") and len(ending) == 6:
         return Q(pk__iendswith=ending)
     words = Q(title__icontains=text) | Q(final_title__icontains=text)
+    if discretion.hides():
+        words = Q(pk__in=_legible(words, text))
     return words | Q(tool__icontains=text) | Q(agent__icontains=text)
+
+
+def _legible(named: Q, text: str) -> list[uuid.UUID]:
+    """The latest requests whose titles say this to whoever is answered."""
+    found = Approval.objects.filter(named).order_by("-id").values_list("pk", "run_id", "title", "final_title")
+    latest = found[:LOOKED_AT]
+    return discretion.legible(text, ((key, run, final or title) for key, run, title, final in latest))
 
 
 def read_query(text: str) -> Filters:

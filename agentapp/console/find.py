@@ -1,16 +1,18 @@
 """Finding words in a run: in what was said, in the names, arguments and results of its calls.
 
-What is masked on the page is not searched either: an answer of "found" would give it away piece by piece.
+What is masked on the page is not found either: an answer of "found" would give it away piece by piece.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import BooleanField, Case, F, Q, QuerySet, Value, When
+from django.db.models import BooleanField, Case, F, FilteredRelation, Q, QuerySet, Value, When
 
+from agentapp import discretion
 from agentapp.console import inspector
-from agentapp.models import Run, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
 from approvals.digest import storable
+from approvals.models import Approval
 
 MAX_WORDS = 200
 # So many places are found at most; a run with more wants better words.
@@ -19,6 +21,9 @@ _SAID = ("text", "reasoning", "model", "error")
 _PLACE = ("place", "at", "sure")
 _LOOKED_AT = MAX_PLACES + 1
 _NAMES = ("name", "proposed_name", "reason", "message", "outcome_note")
+_TEXTS = tuple(inspector.PARTS.values())
+_MARKS = ("secret_fields", "pii_fields")
+_OF_CALL = ("index", *_NAMES, *_TEXTS, *(f"{of}__{mark}" for of in ("tool", "approval") for mark in _MARKS))
 
 type Place = tuple[int, int | None]
 
@@ -53,7 +58,10 @@ def find(run: Run, words: str) -> Found | None:
     words = storable(words).strip()[:MAX_WORDS]
     if not words:
         return None
-    places: list[Place] = [(0, None)] if words.lower() in f"{run.title}\n{run.input}".lower() else []
+    if discretion.hides():
+        places = sorted(_legible(run, words), key=_order)
+        return Found(words, places[:MAX_PLACES], len(places) > MAX_PLACES)
+    places = [(0, None)] if words.lower() in f"{run.title}\n{run.input}".lower() else []
     said = (
         run.steps.filter(_any(_SAID, words))
         .order_by()
@@ -67,7 +75,7 @@ def find(run: Run, words: str) -> Found | None:
 
 def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> list[Place]:
     """The steps in `said` and the calls that match. A call whose texts hold secrets is read as the page shows it."""
-    texts = _any(tuple(inspector.PARTS.values()), words)
+    texts = _any(_TEXTS, words)
     open_ones = (
         (Q(tool__isnull=True) | Q(tool__secret_fields=[]))
         & (Q(approval__isnull=True) | Q(approval__secret_fields=[]))
@@ -89,15 +97,36 @@ def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> 
     return [(step, None if index < 0 else index) for step, index in kept]
 
 
+def _legible(run: Run, words: str) -> list[Place]:
+    """Where these words stand for somebody for whom values are masked: in what matches, read as the page shows it."""
+    matches = FilteredRelation("executions", condition=_any((*_NAMES, *_TEXTS), words, "executions__"))
+    steps = run.steps.annotate(hit=matches).filter(_any(_SAID, words) | Q(hit__isnull=False))
+    found = steps.order_by("number", "hit__index").values("number", *_SAID, *(f"hit__{name}" for name in _OF_CALL))
+    said: dict[Place, str] = {(0, None): f"{run.title}\n{run.input}"}
+    for row in found[:_LOOKED_AT].iterator(chunk_size=20):
+        said[row["number"], None] = "\n".join(row[name] for name in _SAID)
+        if row["hit__index"] is not None:
+            said[row["number"], row["hit__index"]] = _as_shown({name: row[f"hit__{name}"] for name in _OF_CALL})
+    return discretion.legible(words, ((place, run.pk, text) for place, text in said.items()))
+
+
+def _as_shown(columns: dict[str, Any]) -> str:
+    """What the page shows of a call, from its columns and from those that say what is secret in it."""
+    marks = {of: {mark: columns.pop(f"{of}__{mark}") or [] for mark in _MARKS} for of in ("tool", "approval")}
+    call = ToolExecution(**columns, tool=Tool(**marks["tool"]), approval=Approval(**marks["approval"]))
+    shown = (inspector.full_text(call, part) for part, name in inspector.PARTS.items() if columns[name])
+    return "\n".join([*(columns[name] for name in _NAMES), *shown])
+
+
 def _shows(call: ToolExecution, words: str) -> bool:
     shown = (inspector.full_text(call, part) for part, name in inspector.PARTS.items() if getattr(call, name))
     return any(words.lower() in text.lower() for text in shown)
 
 
-def _any(fields: tuple[str, ...], words: str) -> Q:
+def _any(fields: tuple[str, ...], words: str, of: str = "") -> Q:
     wanted = Q()
     for name in fields:
-        wanted |= Q(**{f"{name}__icontains": words})
+        wanted |= Q(**{f"{of}{name}__icontains": words})
     return wanted
 
 

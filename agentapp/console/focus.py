@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import approval, card, queue, toast
+from agentapp.console import approval, card_rows, queue, toast
 from agentapp.console.filters import DECIDED, FREE, MINE, Filters, ordered, read_query, tab
 from agentapp.console.shell import signed_in
 from approvals import claims
@@ -85,10 +85,11 @@ def focus(request: HttpRequest) -> HttpResponse:
 def one(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The request on the screen. Only its holder sees it here; whoever lost it goes on to another."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     claim = claims.of(approval_id)
     if claim is None or claim.user_id != user.pk:
         return redirect("focus")
+    card_rows.note_shown(found, user)
     return render(request, "console/focus_one.html", _context(request, found))
 
 
@@ -96,9 +97,9 @@ def one(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def upcoming(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """What comes after this one, for the page to have ready. It claims nothing: nobody has seen it yet."""
     user = signed_in(request)
-    card.visible_or_404(user, approval_id)
+    card_rows.visible_or_404(user, approval_id)
     for row in _candidates(request, user, approval_id):
-        found = card.visible(user).get(pk=row.pk)
+        found = card_rows.visible(user).get(pk=row.pk)
         return render(request, "console/focus_one.html#one", _context(request, found) | {"coming": True})
     return HttpResponse(status=204)
 
@@ -115,7 +116,8 @@ def _serve(request: HttpRequest, wanted: uuid.UUID | None) -> HttpResponse:
         address = reverse("focus_one", args=[row.pk])
         if not request.htmx:  # type: ignore[attr-defined]
             return redirect(address)
-        found = card.visible_or_404(user, row.pk)
+        found = card_rows.visible_or_404(user, row.pk)
+        card_rows.note_shown(found, user)
         context = _context(request, found)
         if decided := queue.read_ids([request.POST.get("decided", "")]):
             context["toast"] = toast.of(user, decided[0])

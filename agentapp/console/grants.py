@@ -15,11 +15,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions, auth
-from agentapp.console import card
+from agentapp.console import card, card_rows
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.granting import Asked, covered, terms_of, why_not
 from agentapp.models import Tool, ToolExecution
-from approvals import granted
+from approvals import granted, lens
 from approvals.digest import canonical
 from approvals.grants import MAX_REASON, RIGHT
 from approvals.masking import MASK, masked
@@ -71,7 +71,7 @@ def grants(request: HttpRequest) -> HttpResponse:
     user = signed_in(request)
     if not auth.may_see_grants(user):
         raise Forbidden("Grants are calls that people have allowed for a while.", "approvals.view_grant")
-    visible = auth.visible_grants(user).select_related("made_by", "revoked_by").prefetch_related("limits")
+    visible = auth.visible_grants(user).select_related("made_by", "revoked_by", "approval").prefetch_related("limits")
     standing = Q(revoked_at__isnull=True, expires_at__gt=timezone.now())
     context = {
         "in_force": _page(visible.filter(standing), _key(request, "standing")),
@@ -110,7 +110,7 @@ def revoke(request: HttpRequest, grant_id: uuid.UUID) -> HttpResponse:
 def grant_new(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Allow calls like one that was asked about. Posted without `make`, it only says what that would mean."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     if not user.has_perm(RIGHT):
         raise Forbidden("Allowing calls for a while is for those who may.", RIGHT)
     asked = Asked.read(found, card.execution_of(found))
@@ -148,7 +148,7 @@ def _form(asked: Asked, user: User, posted: QueryDict | None, refused: actions.R
         refused = refused or (error if posted is not None and posted.get("make") else None)
         means = {"unclear": error.message}
     else:
-        constraints = masked_constraints(terms.constraints, found.secret_fields)
+        constraints = masked_constraints(terms.constraints, lens.hidden(found.secret_fields, found.pii_fields))
         means = {"words": granted.in_words(constraints), "covered": looked, "terms": terms}
         means["limits"] = [(_of(kind, name), granted.plain(most)) for kind, name, most in terms.limits]
     arguments = [_argument(name, asked, typed, refused) for name in asked.arguments]
@@ -193,7 +193,7 @@ def _argument(name: str, asked: Asked, typed: actions.NewGrant, refused: actions
     found, value = asked.approval, asked.arguments[name]
     properties = asked.tool.input_schema.get("properties", {}) if asked.tool is not None else {}
     schema = properties.get(name, {})
-    shown = masked({name: value}, found.secret_fields)[name]
+    shown = masked({name: value}, lens.hidden(found.secret_fields, found.pii_fields))[name]
     number = granted.number_of(value)
     fields = (name, f"limit:{name}")
     return Argument(
@@ -249,7 +249,7 @@ def _shown(found: Sequence[Grant]) -> list[Shown]:
     shown = []
     for each in found:
         tool = tools.get(each.tool)
-        constraints = masked_constraints(each.constraints, tool.secret_fields if tool is not None else [])
+        constraints = masked_constraints(each.constraints, hidden_of(each, tool))
         limits = [
             (_of(limit.kind, limit.name), granted.plain(limit.used), granted.plain(limit.most))
             for limit in each.limits.all()
@@ -270,6 +270,12 @@ def _ended(grant: Grant, tool: Tool | None, now: Any) -> str:
     if tool is None or (tool.version, tool.effect_class) != (grant.tool_version, grant.effect_class):
         return "Void: the tool has changed"
     return "Used up" if any(limit.left <= 0 for limit in grant.limits.all()) else ""
+
+
+def hidden_of(grant: Grant, tool: Tool | None) -> list[str]:
+    """The arguments whose bounds are masked for whoever is answered. The grant comes with its request."""
+    secret, personal = (tool.secret_fields, tool.pii_fields) if tool is not None else ([], [])
+    return lens.hidden([*grant.approval.secret_fields, *secret], [*grant.approval.pii_fields, *personal])
 
 
 def masked_constraints(constraints: Any, secrets: Sequence[str]) -> list[dict[str, Any]]:

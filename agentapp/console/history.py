@@ -22,7 +22,7 @@ _TYPES = (
     "approval.requested", "approval.changed", "approval.approved", "approval.rejected", "approval.responded",
     "approval.undone", "approval.asked", "approval.answered", "approval.unanswered", "approval.revealed",
     "approval.breached", "approval.reminded", "approval.escalated", "approval.claimed", "approval.released",
-    "approval.handed_over",
+    "approval.handed_over", "approval.judged",
     "approval.used", "approval.expired", "approval.withdrawn", "approval.superseded",
     "tool_call.started", "tool_call.completed", "tool_call.outcome_unknown", "tool_call.outcome_resolved",
     "tool_call.reopened", "tool_call.late_answer", "tool_call.compared", "tool_call.undo_asked",
@@ -41,13 +41,14 @@ class Entry:
 
 def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
     """The newest lines of one request, oldest first. `known` are people whose names are at hand."""
-    about = Q(body__contains=str(approval.pk)) | Q(body__contains=str(approval.execution_id))
+    about = Q(approval_id=approval.pk) | Q(execution_id=approval.execution_id)
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
     newest = list(events.order_by("-seq")[: MAX_EVENTS + 1])
     found = newest[:MAX_EVENTS][::-1]
     given = approval.decisions.all()
     people = {user for each in given for user in (each.user, each.on_behalf_of) if user is not None} | {*known}
-    actors = (actor for event in found for actor in (event.actor, event.data.get("on_behalf_of", "")))
+    told = ("on_behalf_of", "link_made_by")
+    actors = (actor for event in found for actor in (event.actor, *(event.data.get(name, "") for name in told)))
     names = _names(actors, {user.pk: _name(user) for user in people})
     about_it = [event for event in found if event.data.get("approval") in (None, "", str(approval.pk))]
     entries = []
@@ -55,6 +56,9 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
         *earlier, event = alike
         who, lender = _who(event.actor, names), event.data.get("on_behalf_of", "")
         who = f"{who} for {_who(lender, names)}" if lender else who
+        if maker := event.data.get("link_made_by"):
+            made_at = event.data["link_made_at"][:16].replace("T", " ")
+            who = f"{who}, by a link that {_who(maker, names)} made at {made_at} UTC,"
         entries.extend(_entries(event, event.data, who, folded=bool(earlier)))
     return _newest(entries, more=len(newest) > MAX_EVENTS)
 
@@ -114,6 +118,7 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "approval.claimed": ("hand", f"{who} claimed it"),
         "approval.released": ("hand", f"{who} released it"),
         "approval.handed_over": ("user", f"{who} handed it to {data.get('to', '')}"),
+        "approval.judged": ("flag", f"{who} judged a decision {data.get('mark', '')}"),
         "approval.used": ("zap", "A worker took it"),
         "approval.expired": ("timer", f"Expired: {data.get('reason', '')}"),
         "approval.withdrawn": ("stop", f"Withdrawn: {data.get('reason', '')}"),

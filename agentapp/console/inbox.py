@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions, attention, auth, preferences
-from agentapp.console import card, outcome, queue, toast
+from agentapp.console import card, card_rows, outcome, queue, toast
 from agentapp.console.filters import AGES, DECIDED, LATE, NEEDS, SORTS, Filters
 from agentapp.console.shell import signed_in
 from agentapp.models import ToolExecution
@@ -89,7 +89,7 @@ def tabs(request: HttpRequest) -> HttpResponse:
 @require_safe
 def peek(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """One request, as it stands beside the queue."""
-    found = card.visible_or_404(signed_in(request), approval_id)
+    found = card_rows.visible_or_404(signed_in(request), approval_id)
     context = peek_context(request, found, Filters.read(request.GET))
     return render(request, "console/_peek.html", context)
 
@@ -178,6 +178,7 @@ def peek_context(
 ) -> dict[str, Any]:
     """The card, who looks after it, and what this person may do about that."""
     user = signed_in(request)
+    card_rows.note_shown(approval, user)
     row = next((row for row in listed.rows if row.pk == approval.pk), None) if listed else None
     claim = queue.holder(row) if row is not None else claims.of(approval.pk)
     context = {**card.context(approval, user), "peek": True, "filters": filters}
@@ -214,10 +215,10 @@ def _chosen(request: HttpRequest, listed: queue.Queue) -> Approval | None:
     user = signed_in(request)
     wanted = queue.read_ids([request.GET.get("id", "")])
     if wanted:
-        return card.visible(user).filter(pk=wanted[0]).first()
+        return card_rows.visible(user).filter(pk=wanted[0]).first()
     if not listed.rows:
         return None
-    return card.visible(user).filter(pk=listed.rows[0].pk).first()
+    return card_rows.visible(user).filter(pk=listed.rows[0].pk).first()
 
 
 def _htmx(request: HttpRequest) -> bool:

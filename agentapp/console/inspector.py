@@ -17,6 +17,7 @@ from agentapp.console.undoing import Undoing
 from agentapp.models import Breaker, GuidelineMatch, Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
+from approvals import lens
 from approvals.masking import MASK, masked
 from approvals.models import Approval
 
@@ -238,7 +239,9 @@ def _json(text: str, secrets: set[str]) -> JSON:
 
 def _secrets(tool: Tool | None, approval: Approval | None) -> set[str]:
     """What was secret when it was asked, and what is secret now."""
-    return {*(tool.secret_fields if tool else ()), *(approval.secret_fields if approval else ())}
+    personal = {*(tool.pii_fields if tool else ()), *(approval.pii_fields if approval else ())}
+    secret = {*(tool.secret_fields if tool else ()), *(approval.secret_fields if approval else ())}
+    return {*lens.hidden(secret, personal)}
 
 
 def _secrets_of(call: ToolExecution, part: str) -> set[str]:
@@ -254,7 +257,7 @@ def _changes(approval: Approval) -> list[Change]:
     now, _ = read(approval.final_arguments_text)
     if not isinstance(was, dict) or not isinstance(now, dict):
         return []
-    secrets = set(approval.secret_fields)
+    secrets = {*lens.hidden(approval.secret_fields, approval.pii_fields)}
     return [
         Change(name, *((MASK, MASK) if name in secrets else (_text(was.get(name)), _text(now.get(name)))))
         for name in sorted({*was, *now})

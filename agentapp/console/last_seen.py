@@ -1,10 +1,12 @@
 """When each session was last used, for the list of them. At most once a minute: not every page is a write."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.usersessions.models import UserSession
 from django.core.cache import caches
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -19,7 +21,8 @@ def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpR
         key = request.session.session_key
         listed = key and AUTHENTICATION_METHODS_SESSION_KEY in request.session and request.user.is_authenticated
         if listed and caches["process"].add(f"seen:{key}", True, _NOTE_EVERY_SECONDS):
-            UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
+            with suppress(DatabaseError):  # one that takes no changes can be read all the same
+                UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
         return response
 
     return middleware

@@ -64,6 +64,14 @@ def plan_of(approval: Approval, user: User) -> Plan | None:
     return Plan(lines, left, bool(left) and auth.may_end_plan(user))
 
 
+def as_asked(approval: Approval) -> Plan | None:
+    """The calls of a plan as they stood before people, whatever has become of them. No query."""
+    if not approval.is_plan:
+        return None
+    calls = enumerate(planned.calls_in(approval.plan_text), start=1)
+    return Plan([_line(number, call, None, {}, over=False) for number, call in calls], 0, may_end=False)
+
+
 def _has_ended(approval: Approval) -> bool:
     """Whether the run of a plan is over, as far as that was read with the request."""
     execution: ToolExecution | None = getattr(approval, "execution", None)

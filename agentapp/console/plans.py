@@ -7,7 +7,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from agentapp import actions
-from agentapp.console import approval, card
+from agentapp.console import approval, card_rows
 from agentapp.console.shell import signed_in
 
 
@@ -15,7 +15,7 @@ from agentapp.console.shell import signed_in
 def end(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """Let nothing more of a plan run without being asked about; with a reason."""
     user = signed_in(request)
-    found = card.visible_or_404(user, approval_id)
+    found = card_rows.visible_or_404(user, approval_id)
     why = request.POST.get("reason", "")
     try:
         actions.end_plan(approval_id, why, user)

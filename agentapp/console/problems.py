@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
-from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.shortcuts import render
@@ -16,6 +15,7 @@ from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from agentapp.console.shell import Forbidden
+from approvals.database import AWAY
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,6 @@ _HELPERS = 3
 _STAFF = "staff"
 # The pages of the admin, by the end of their names, and what each wants at least.
 _ACTS = {"changelist": "view", "history": "view", "change": "view", "add": "add", "delete": "delete"}
-# What is raised while the database cannot be reached, has no connection free or takes no changes.
-_UNAVAILABLE = (OperationalError, InterfaceError, InternalError)
 _OURS = "Something went wrong here, and it has been logged. What was under way was not saved."
 _ITS = (
     "It may be away, busy, or take no changes now. Look before you repeat what was under way: most likely it was not "
@@ -35,6 +33,7 @@ _ITS = (
 _GONE = {
     "approvals": "There is no such request, or it is not for you to see.",
     "runs": "There is no such run, or it is not for you to see.",
+    "tools": "There is no tool of that name.",
 }
 
 
@@ -51,6 +50,7 @@ class Problem:
     helpers: list[User] = field(default_factory=list)
     back: str = ""
     reference: str = ""
+    request: str = ""
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -99,14 +99,16 @@ def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def broken(request: HttpRequest) -> HttpResponse:
     """Our own failure, or the database's. No query, so that it can be shown when the database is what fails."""
     reference = f"E-{secrets.token_hex(4).upper()}"
+    # A request that failed before it had one has none.
+    request_id = getattr(request, "request_id", "")
     failure = sys.exc_info()[0]
     name = failure.__name__ if failure else "an error"
     # The traceback stands beside this line, logged by Django.
     log.error("%s: %s %s failed with %s", reference, request.method, request.path, name)
     title, words, status = "This did not work", _OURS, 500
-    if failure is not None and issubclass(failure, _UNAVAILABLE):
+    if failure is not None and issubclass(failure, AWAY):
         title, words, status = "The database does not answer", _ITS, 503
-    problem = Problem(title, words, again=True, reference=reference)
+    problem = Problem(title, words, again=True, reference=reference, request=request_id)
     is_part = bool(request.headers.get("HX-Request"))
     template = "console/_failed.html" if is_part else "console/broken.html"
     try:

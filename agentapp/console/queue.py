@@ -146,7 +146,9 @@ def storm(user: User) -> list[dict[str, Any]]:
 
 def unknown_outcomes(user: User) -> list[ToolExecution]:
     """Calls of which nobody knows whether they happened, oldest first."""
-    unknown = ToolExecution.objects.filter(state=ToolExecution.State.OUTCOME_UNKNOWN, run__in=auth.visible_runs(user))
+    unknown = ToolExecution.objects.filter(
+        state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False, run__in=auth.visible_runs(user)
+    )
     return list(unknown.select_related("run", "approval", "tool").order_by("proposed_at")[:UNKNOWN_SHOWN])
 
 

@@ -4,7 +4,6 @@ The answer to an address is the same whether or not there is such an account, an
 before a worker does. A link is no sign-in: afterwards the person signs in like everybody else.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
@@ -28,9 +27,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from agentapp import password_reset, tasks
 from agentapp.console import entrance
 from agentapp.console.settings.sessions import known_device
-from approvals import ledger
-
-logger = logging.getLogger(__name__)
+from approvals import broker, ledger
 
 # In the session of whoever has just chosen a password: the sign-in page says so, once.
 CHANGED = "password_changed"
@@ -47,10 +44,8 @@ class AddressForm(ResetPasswordForm):
 
     def save(self, request: HttpRequest, **kwargs: Any) -> str:
         address: str = self.cleaned_data["email"]
-        try:
-            tasks.mail_reset_links.apply_async((address, asdict(_asking(request))), retry=False)
-        except Exception:  # the broker may be down in any way; the answer stays the same
-            logger.warning("No worker could be told to mail a link for a new password", exc_info=True)
+        asked = (address, asdict(_asking(request)))
+        broker.tell(tasks.mail_reset_links, asked, about="to mail a link for a new password")
         return address
 
 

@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Subquery, Value
+from django.db.models import Exists, OuterRef, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -12,8 +12,8 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from agentapp import auth, lineage, trace, turns
-from agentapp.console import controls, inspector, run_views, undoing, words
+from agentapp import auth, discretion, lineage, trace, turns
+from agentapp.console import controls, inspector, personal, run_views, undoing, words
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Run, ToolExecution
@@ -24,6 +24,8 @@ from approvals.models import Approval, Event
 
 # Of its conversation's other runs, as many are linked.
 SIBLINGS = 5
+# Of its forks and replays.
+BRANCHES = 12
 _OPEN_APPROVALS = (*Approval.UNDECIDED, *Approval.DECIDED)
 # What a page asks for of itself, by the id of what it replaces.
 _PARTS = {"inspector": "console/_run_inspector.html", "more": "console/_run_rows.html"}
@@ -45,11 +47,13 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "totals": line.totals,
         "view": view if view in run_views.VIEWS else "timeline",
         "may_resolve": auth.may_resolve(user, found),
-        "may_start_again": _may_start_again(user, found),
+        "may_start_again": _may_branch(user, found) and not found.branch and not found.is_mocked,
+        "may_branch": _may_branch(user, found) and not found.is_trial and found.erased_at is None,
+        "branches": _branches(found, user),
         "goes_on_at": found.step_count + 1 if line.stopped_midway else 0,
         "again_key": uuid.uuid4(),
         "again_label": "Run again" if found.state == Run.State.SUCCEEDED else "Retry as a new run",
-        "here": request.get_full_path(),
+        **personal.of(request, found.pk),
     }
     context |= run_views.VIEWS[context["view"]](request, found, line)
     part = _PARTS.get(request.headers.get("HX-Target", "").rpartition("#")[2]) if wants_part(request) else None
@@ -78,12 +82,25 @@ def _find(user: User, run_id: uuid.UUID) -> Run:
     height = Event.objects.filter(chain=ledger.run_chain(run_id)).order_by("-seq").values("seq")[:1]
     related = ("agent", "starter", "conversation", "parent", "retry_of", "taken_over_by")
     runs = auth.visible_runs(user).select_related(*related)
-    return get_object_or_404(runs.annotate(event_count=Coalesce(Subquery(height), Value(0))), pk=run_id)
+    runs = runs.annotate(event_count=Coalesce(Subquery(height), Value(0)), has_marks=discretion.marks())
+    runs = runs.annotate(has_branches=Exists(Run.objects.filter(retry_of=OuterRef("pk")).exclude(branch="")))
+    found = get_object_or_404(runs, pk=run_id)
+    discretion.note_marks(found.has_marks)  # type: ignore[attr-defined]
+    return found
 
 
-def _may_start_again(user: User, found: Run) -> bool:
+def _may_branch(user: User, found: Run) -> bool:
     from_outside = found.parent_id is None and found.undoes_id is None
     return found.is_final and from_outside and auth.may_start(user)
+
+
+def _branches(found: Run, user: User) -> list[Run]:
+    """The latest forks and replays of a run that this person may see. No query for a run that has none."""
+    if not found.has_branches:  # type: ignore[attr-defined]
+        return []
+    theirs = auth.visible_runs(user).filter(retry_of=found.pk).exclude(branch="")
+    shown = ("state", "title", "branch", "steps_kept", "calls_kept", "mocks", "retry_of", "created_at")
+    return list(theirs.order_by("-created_at").only(*shown)[:BRANCHES])
 
 
 def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from agentapp import discretion
 from agentapp.console import words
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import StopReason
@@ -19,6 +20,8 @@ from approvals.models import Approval
 SINCE = {"1h": ("the last hour", timedelta(hours=1)), "24h": ("24 hours", timedelta(days=1)),
          "7d": ("7 days", timedelta(days=7)), "30d": ("30 days", timedelta(days=30))}  # fmt: skip
 MAX_TEXT = 120
+# Where errors are masked, so many of the latest that match are looked at.
+LOOKED_AT = 200
 _NO_ERROR = ("", ToolExecution.ResultStatus.OK)
 
 
@@ -76,6 +79,8 @@ class Filters:
     since: str = ""
     ongoing: str = ""
     wanted: str = ""
+    mocked: str = ""
+    """Mocked runs are a list of their own."""
     sort: str = ""
 
     @classmethod
@@ -88,6 +93,7 @@ class Filters:
             "approval": ["1"],
             "ongoing": ["1"],
             "wanted": ["1"],
+            "mocked": ["1"],
             "sort": ["activity"],
         }
         given |= {name: given[name] if given[name] in values else "" for name, values in known.items()}
@@ -114,11 +120,13 @@ class Filters:
             ("since", "Within", SINCE[self.since][0] if self.since else ""),
             ("ongoing", "Still", "going on"),
             ("wanted", "Waits for", "a person to take over"),
+            ("mocked", "Tools", "mocked"),
             ("sort", "Sorted by", "last activity"),
         )
         return [chip for chip in worded if getattr(self, chip[0])]
 
     def narrow(self, runs: QuerySet[Run]) -> QuerySet[Run]:
+        runs = runs.filter(mocks__isnull=not self.mocked)
         if self.state:
             runs = runs.filter(state=self.state)
         if self.reason:
@@ -130,7 +138,8 @@ class Filters:
         if self.error:
             failed = ToolExecution.objects.filter(run=OuterRef("pk"), message__icontains=self.error)
             failed = failed.exclude(result_status__in=_NO_ERROR)
-            runs = runs.filter(Q(stop_message__icontains=self.error) | Exists(failed))
+            said = Q(stop_message__icontains=self.error)
+            runs = runs.filter(_legible(self.error) if discretion.hides() else said | Exists(failed))
         if self.cost:
             runs = runs.filter(cost__gt=Decimal(self.cost))
         if self.since:
@@ -144,6 +153,17 @@ class Filters:
             )
             runs = runs.filter(~Exists(later), conversation__person_wanted_at__isnull=False)
         return runs.filter(agent__name=self.agent) if self.agent else runs
+
+
+def _legible(words: str) -> Q:
+    """Of runs in whose errors these words stand, the latest that say so to whoever is answered."""
+    calls = ToolExecution.objects.filter(message__icontains=words).exclude(result_status__in=_NO_ERROR)
+    stopped = Run.objects.filter(stop_message__icontains=words).order_by("-created_at")
+    said = [
+        *calls.order_by("-proposed_at").values_list("run_id", "run_id", "message")[:LOOKED_AT],
+        *stopped.values_list("pk", "pk", "stop_message")[:LOOKED_AT],
+    ]
+    return Q(pk__in=set(discretion.legible(words, said)))
 
 
 def _amount(text: str) -> str:

@@ -14,12 +14,11 @@ from agentapp.models import Message, Run
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
 from approvals import ledger
-from approvals.models import Event
 
 STEPS_PER_PAGE = 200
 EVENTS_PER_PAGE = 200
 # Rows of the first paint, and of each page that follows.
-FIRST_ROWS, MORE_ROWS = 88, 200
+FIRST_ROWS, MORE_ROWS = 80, 200
 # However much a reader has loaded, a refresh draws no more steps than this.
 MOST_STEPS = 400
 # Of the messages before this run's, as many are shown.
@@ -113,8 +112,7 @@ def _conversation(request: HttpRequest, found: Run, line: Timeline) -> dict[str,
 def _events(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
     chain = ledger.run_chain(found.pk)
     after = _number(request, "after") or 0
-    events = list(Event.objects.filter(chain=chain, seq__gt=after).order_by("seq")[: EVENTS_PER_PAGE + 1])
-    held, broken = ledger.verify(chain)
+    held, broken, events = ledger.read(chain, range(after + 1, after + EVENTS_PER_PAGE + 2))
     return {
         "events": [(event, trace.said(event)) for event in events[:EVENTS_PER_PAGE]],
         "later": events[EVENTS_PER_PAGE - 1].seq if len(events) > EVENTS_PER_PAGE else None,

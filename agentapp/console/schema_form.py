@@ -16,8 +16,9 @@ from agentapp.console import fields, schemas, typed_text
 from agentapp.console.differences import changed_words
 from agentapp.console.fields import ABSENT, Choice, Field, Terms
 from agentapp.console.typed_text import Unreadable
+from approvals import lens
 from approvals.digest import MalformedJSON, parse
-from approvals.masking import MASK, masked, unmasked
+from approvals.masking import MASK, STILL_MASKED, masked, unmasked, with_masks
 
 # What a form posts beside its fields: which stood on the page, and what was pressed in it.
 SHOWN, ROWS = "shown", "rows"
@@ -169,7 +170,10 @@ class _Reader:
         if item.kind == "rows":
             return self._rows(item)
         try:
-            return self._one(item)
+            value = self._one(item)
+            if with_masks(value) - with_masks(item.original):
+                raise Unreadable(STILL_MASKED)
+            return value
         except Unreadable as problem:
             item.error = self.errors[item.pointer] = str(problem)
             return item.original
@@ -209,8 +213,8 @@ class _Reader:
             item.choices = [Choice(c.value, c.label, c.value == raw) for c in item.choices]
             if raw not in [c.value for c in item.choices]:
                 raise Unreadable("Choose one of the values.")
-        if _same_text(item, before):
-            return item.original
+        if _same_text(item, before) or raw == typed_text.lines(lens.in_words(before)):
+            return item.original  # as it stood there, or as it was shown
         if not raw.strip() and (item.kind != "textarea" or not item.required):
             return _emptied(item)
         if item.kind in ("json", "select", "radio"):
@@ -229,6 +233,8 @@ class _Reader:
         if removed.isdecimal() and int(removed) < len(typed):
             del typed[int(removed)]
         # What stood there stays as it is, blanks and all.
+        if [each for each in typed if each] == [typed_text.lines(lens.in_words(value)) for value in before]:
+            return item.original
         kept = {typed_text.lines(value): value for value in before}
         item.values = [entry for entry in (kept.get(each, each.strip()) for each in typed) if entry]
         item.choices = [Choice(c.value, c.label, c.value in item.values) for c in item.choices]

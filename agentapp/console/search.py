@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from agentapp import auth
+from agentapp import auth, discretion
 from agentapp.console import shell
 from agentapp.console.parts import render_part
 from agentapp.models import Agent, Tool
@@ -26,6 +26,7 @@ MIN_CHARS = 2
 SHOWN = 6
 # Titles and references are not indexed: of requests and runs the latest are looked at, and no others.
 LATEST = 2000
+LOOKED_AT = 50
 
 
 @dataclass(frozen=True)
@@ -96,15 +97,27 @@ def _pages(request: HttpRequest, user: User, text: str) -> Iterable[Found]:
 
 def _requests(user: User, text: str) -> Iterable[Found]:
     named = Q(title__icontains=text) | Q(final_title__icontains=text) | _ends(text, "apr-")
-    for approval in _latest(auth.visible_approvals(user)).filter(named).order_by("-created_at")[:SHOWN]:
+    found = list(_latest(auth.visible_approvals(user)).filter(named).order_by("-created_at")[: _most()])
+    if discretion.hides():
+        found = discretion.legible(text, ((row, row.run_id, f"{row.shown_title}\n{row.reference}") for row in found))
+    for approval in found[:SHOWN]:
         url = reverse("approval", args=[approval.pk])
         yield Found(approval.shown_title, url, "inbox", approval.reference, state=_state(approval))
 
 
 def _runs(user: User, text: str) -> Iterable[Found]:
-    found = _latest(auth.visible_runs(user)).filter(Q(title__icontains=text) | _ends(text, "run_"))
-    for run in found.order_by("-created_at").only("id", "title", "state")[:SHOWN]:
+    named = Q(title__icontains=text) | _ends(text, "run_")
+    latest = _latest(auth.visible_runs(user)).filter(named).order_by("-created_at")
+    found = list(latest.only("id", "title", "state")[: _most()])
+    if discretion.hides():
+        found = discretion.legible(text, ((row, row.pk, f"{row.title}\n{row.reference}") for row in found))
+    for run in found[:SHOWN]:
         yield Found(run.title, reverse("run", args=[run.pk]), "runs", run.reference, state=run.state)
+
+
+def _most() -> int:
+    """Where titles are masked, what does not say it to whoever asks falls out of what is found."""
+    return LOOKED_AT if discretion.hides() else SHOWN
 
 
 def _agents(user: User, text: str) -> Iterable[Found]:
@@ -115,10 +128,10 @@ def _agents(user: User, text: str) -> Iterable[Found]:
 
 
 def _tools(user: User, text: str) -> Iterable[Found]:
-    if not (user.is_staff and user.has_perm("agentapp.view_tool")):
+    if not user.has_perm("agentapp.view_tool"):
         return
-    for tool in Tool.objects.filter(name__icontains=text).order_by("name").only("id", "name")[:SHOWN]:
-        yield Found(tool.name, reverse("admin:agentapp_tool_change", args=[tool.pk]), "tools", "Tool")
+    for tool in Tool.objects.filter(name__icontains=text).order_by("name").only("name")[:SHOWN]:
+        yield Found(tool.name, reverse("tool", args=[tool.name]), "tools", "Tool")
 
 
 def _latest[M: Model](rows: QuerySet[M]) -> QuerySet[M]:

@@ -19,13 +19,15 @@ from django.utils.functional import SimpleLazyObject
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from agentapp import health, release
+from agentapp import discretion, health, release
 from agentapp.console import filters, queue
 from agentapp.models import Preferences
 from approvals.models import Approval
 
 # Requests with less time than this make the favicon's dot.
 DUE_WITHIN = timedelta(minutes=5)
+# So many pages have a tab on a phone, beside More.
+TABS = 4
 _LOOKS = ("theme", "density", "single_keys")
 
 
@@ -58,6 +60,10 @@ class Place:
 PLACES = (
     Place("Inbox", "inbox", "inbox", ("inbox", "approvals", "outcomes"), "i"),
     Place("Runs", "runs", "runs", ("runs",), "r"),
+    Place("Audit trail", "audit", "audit", ("audit",), "a", "approvals.view_event"),
+    Place("Insights", "insights", "insights", ("insights",), "d", "agentapp.view_insights"),
+    Place("Evals", "evals", "check", ("evals",), "", "agentapp.view_evalrun"),
+    Place("Tools", "tools", "tools", ("tools", "changes"), "t", "agentapp.view_tool"),
     Place("Controls", "switches", "stop", ("switches",), "c", "agentapp.engage_killswitch"),
     Place("Grants", "grants", "timer", ("grants",), "", "approvals.view_grant approvals.add_grant"),
     Place("Settings", "settings", "settings", ("settings",), "s", foot=True),
@@ -72,6 +78,8 @@ class Shown:
     place: Place
     url: str
     current: bool
+    # On a phone: among the tabs. The others are behind More.
+    tab: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,12 +118,13 @@ def places(request: HttpRequest) -> list[Shown]:
     if user is None or not user.is_authenticated:
         return []
     here = match.route.partition("/")[0] if match is not None else ""
-    shown = []
+    shown: list[Shown] = []
     for place in PLACES:
         if (place.staff and not user.is_staff) or (place.right and not any(map(user.has_perm, place.right.split()))):
             continue
         try:
-            shown.append(Shown(place, reverse(place.route), here in place.sections))
+            is_tab = not place.foot and len(shown) < TABS
+            shown.append(Shown(place, reverse(place.route), here in place.sections, is_tab))
         except NoReverseMatch:
             continue
     return shown
@@ -135,10 +144,13 @@ def frame_of(request: HttpRequest) -> Frame:
             waiting=_number_of(waiting),
             mine=_number_of(queue.undecided(user).filter(filters.tab(filters.MINE, user))),
             due=_number_of(waiting.filter(expires_at__lte=now + DUE_WITHIN)),
+            has_marks=discretion.marks(),
         )
-        .values("waiting", "mine", "due", *(f"preferences__{name}" for name in _LOOKS))
+        .values("waiting", "mine", "due", "has_marks", *(f"preferences__{name}" for name in _LOOKS))
         .get()
     )
+    # What is masked on the page is looked for when it is made: asked along, it costs no query of its own.
+    discretion.note_marks(row["has_marks"])
     # No row of preferences: the defaults.
     chosen = {name: row[f"preferences__{name}"] for name in _LOOKS if row[f"preferences__{name}"] is not None}
     return Frame(row["waiting"], row["mine"], row["due"], Preferences(**chosen))

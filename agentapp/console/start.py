@@ -22,6 +22,7 @@ from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Agent, Route, Run
 from approvals.digest import MalformedJSON, parse
+from approvals.masking import STILL_MASKED, with_masks
 
 _SCRIPT_HINT = (
     '[{"tool_calls": [{"id": "1", "name": "get_order", "arguments": {"order_id": 1001}}]}, {"text": "Done."}]'
@@ -56,6 +57,13 @@ class RunForm(forms.Form):
         if not isinstance(script, list):
             raise forms.ValidationError("A script is a JSON list of replies.")
         return script
+
+    def clean(self) -> dict[str, Any]:
+        given = self.cleaned_data
+        for name in ("input", "customer", "conversation", "script"):
+            if with_masks(given.get(name)):
+                self.add_error(name, STILL_MASKED)
+        return given
 
     def new_run(self) -> actions.NewRun:
         given = self.cleaned_data

@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from agentapp import auth, drafts
-from agentapp.console import card, controls, words
+from agentapp.console import card, card_rows, controls, words
 from agentapp.models import Conversation, Draft, Message, Run, ToolExecution
 from approvals.digest import MalformedJSON, parse
 from approvals.models import Approval
@@ -289,8 +289,10 @@ def _asked(run_ids: Sequence[uuid.UUID], user: User) -> list[Asked]:
     visible = auth.visible_approvals(user).filter(pk=OuterRef("pk"))
     rows = Approval.objects.filter(Q(state__in=Approval.UNDECIDED) | held, run_id__in=run_ids)
     found: list[Asked] = []
-    for approval in card.whole(rows, user).annotate(openable=Exists(visible)).order_by("created_at", "pk"):
+    for approval in card_rows.whole(rows, user).annotate(openable=Exists(visible)).order_by("created_at", "pk"):
         openable = bool(approval.openable)
         shown = card.context(approval, user) if openable and len(found) < MAX_ASKED else {}
+        if shown:
+            card_rows.note_shown(approval, user)
         found.append(Asked(approval, openable, shown))
     return found

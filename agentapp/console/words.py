@@ -26,6 +26,7 @@ _STOPPED: dict[str, str] = {
 _REASONS: dict[str, str] = {
     Reason.TOOL_NOT_DISCLOSED: "the model was not offered this tool",
     Reason.TOOL_DISABLED: "the tool is switched off",
+    Reason.NOT_MOCKED: "the run is mocked, and no mock answers this call",
     Reason.MALFORMED_ARGUMENTS: "the arguments are not well-formed",
     Reason.INVALID_ARGUMENTS: "the arguments do not fit the tool",
     Reason.MISSING_ARGUMENTS: "an argument is missing",
@@ -67,6 +68,7 @@ _EVENTS: dict[str, str] = {
     "run.resumed": "Run resumed",
     "run.pause_requested": "Pause asked for",
     "run.budget_raised": "Budget raised",
+    "privacy.revealed": "Personal data shown",
     "step.recorded": "Model decided",
     "step.content_dropped": "Text that repeats a call dropped",
     "step.hooks_ran": "Hooks behind the step ran",

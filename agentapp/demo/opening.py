@@ -4,12 +4,13 @@ import uuid
 from io import StringIO
 from pathlib import Path
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.urls import reverse
 
-from agentapp import actions, customer_links, customers
+from agentapp import actions, continuity, customer_links, customers
 from agentapp.demo import data
 from agentapp.demo.accounts import join_teams, make_accounts
 from agentapp.demo.guided_scenarios import TAKE_BACK, TAKE_OVER
@@ -19,6 +20,8 @@ from approvals import append_only, configuration, ledger, rule_terms, rule_versi
 from approvals.models import Rule, RuleVersion
 
 CONFIGURATION_FILE = Path(__file__).with_name("config.yaml")
+EVALS = Path(__file__).with_name("evals")
+VARIANT_FILE = Path(__file__).with_name("variant.yaml")
 
 
 def open_shop(model: str = "", driver: str = "") -> dict[str, User]:
@@ -108,3 +111,6 @@ def empty_everything() -> None:
         call_command("flush", verbosity=0, interactive=False)
     finally:
         append_only.install(connection)
+    continuity.begin()
+    # What was noted of a ledger that is no more would be held against the next.
+    settings.LEDGER.anchor_file.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from agentapp import isolation
 from agentapp.considered import Evaluated, Matched
 from agentapp.guidance import batching, candidates, evaluation, extensions, matching
 from agentapp.guidance.batching import Batcher, Candidate
@@ -139,7 +140,9 @@ _NOT_NAMED = Verdict("not_applicable", "The model did not name it.")
 
 
 def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
-    """What choice providers allow for this customer."""
+    """What choice providers allow for this customer. They look at the world, which a mocked run does not."""
+    if isolation.is_on():
+        return {}
     context = Context.of(turn)
     allowed = {}
     for candidate in found:

@@ -1,20 +1,19 @@
-"""Providers by name, and their models as the environment configures them."""
+"""Providers by name, and their models as the environment configures them.
 
-import os
+A provider's client takes seconds to import and is imported when its first model is made: web processes and commands
+ask here for names alone.
+"""
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.google import GoogleModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.profiles.openai import OpenAIModelProfile
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.google import GoogleProvider
-from pydantic_ai.providers.openai import OpenAIProvider
-
 from agentapp.llm.contract import ModelError
+from approvals import referenced
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Provider:
     """The first that is set counts."""
     url_variable: str
     default_url: str
-    build: Callable[["Access"], Model]
+    build: Callable[["Access"], "Model"]
     key_optional_elsewhere: bool = False
     """A server of one's own, named by `url_variable`, may ask for no key."""
 
@@ -39,7 +38,7 @@ class Access:
     base_url: str
     key: str
 
-    def build(self) -> Model:
+    def build(self) -> "Model":
         return PROVIDERS[self.provider].build(self)
 
 
@@ -70,13 +69,20 @@ def secrets() -> list[str]:
 
 
 def _variable(name: str) -> str:
-    return os.environ.get(name, "").strip()
+    try:
+        return referenced.secret(name)
+    except referenced.Unreadable:
+        return ""  # as if it were not set: which is said where a key is needed
 
 
 # Trying again is recorded and decided by the loop, so the clients must not do it on their own.
 
 
-def _openai(access: Access) -> Model:
+def _openai(access: Access) -> "Model":
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     provider = OpenAIProvider(base_url=access.base_url, api_key=access.key)
     provider.client.max_retries = 0
     compatible = access.base_url != _OPENAI_URL and not access.model.startswith(_OPENAI_FAMILIES)
@@ -85,13 +91,19 @@ def _openai(access: Access) -> Model:
     return OpenAIChatModel(access.model, provider=provider, profile=profile)
 
 
-def _anthropic(access: Access) -> Model:
+def _anthropic(access: Access) -> "Model":
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
     provider = AnthropicProvider(base_url=access.base_url, api_key=access.key)
     provider.client.max_retries = 0
     return AnthropicModel(access.model, provider=provider)
 
 
-def _google(access: Access) -> Model:
+def _google(access: Access) -> "Model":
+    from pydantic_ai.models.google import GoogleModel
+    from pydantic_ai.providers.google import GoogleProvider
+
     return GoogleModel(access.model, provider=GoogleProvider(base_url=access.base_url, api_key=access.key))
 
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0001_squashed_0016_source_health'),
+        ('agentapp', '0016_source_health'),
     ]
 
     operations = [

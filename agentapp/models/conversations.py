@@ -6,6 +6,7 @@ from django.db.models import Q
 
 from agentapp.models.agents import Agent
 from approvals.ids import uuid7
+from approvals.models.noted import Noted
 
 
 class Conversation(models.Model):
@@ -38,6 +39,8 @@ class Conversation(models.Model):
     summary_until = models.PositiveIntegerField(default=0, help_text="The place of the last message in the summary.")
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     created_at = models.DateTimeField(auto_now_add=True)
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
@@ -72,7 +75,7 @@ class CustomerLink(models.Model):
         return f"{self.conversation_id} until {self.expires_at}"
 
 
-class Message(models.Model):
+class Message(Noted, models.Model):
     class Role(models.TextChoices):
         USER = "user", "Customer"
         ASSISTANT = "assistant", "Agent"

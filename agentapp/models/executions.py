@@ -12,9 +12,14 @@ from agentapp.models.runs import Run, Step
 from agentapp.models.tools import Tool
 from approvals.ids import uuid7
 from approvals.models import Approval, EffectClass, Grant
+from approvals.models.noted import Noted
+from approvals.sealed import new_salt
+
+# A mocked call has keys of its own kind, so that it is never in the way of a real act.
+MOCKED_KEY = "mock:"
 
 
-class ToolExecution(models.Model):
+class ToolExecution(Noted, models.Model):
     """One proposed call and everything that became of it. It is a row before it is an act."""
 
     class State(models.TextChoices):
@@ -35,6 +40,8 @@ class ToolExecution(models.Model):
     ANSWERED = (State.FINISHED, State.CANCELLED)
     by_agent = False
     """No column: whether what ran instead of the proposal is the agent's own. Read with a run's steps."""
+    taken_back = False
+    """No column: whether another run has taken it back since. Read with the steps that a later run takes as done."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions")
@@ -51,6 +58,10 @@ class ToolExecution(models.Model):
     proposed_text = models.TextField(blank=True, help_text="The model's arguments, where a hook changed the call.")
     arguments_digest = models.CharField(max_length=64, blank=True)
     executed_text = models.TextField(blank=True, help_text="The canonical arguments that ran, when it ran.")
+    salt = models.CharField(
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+    )
+    pii_fields = models.JSONField(default=list, blank=True, help_text="Its tool's, when it was proposed.")
 
     ruling = models.JSONField(default=dict)
     approval = models.OneToOneField(Approval, null=True, on_delete=models.PROTECT, related_name="execution")
@@ -85,10 +96,15 @@ class ToolExecution(models.Model):
     subrun = models.OneToOneField(
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )
+    mocked = models.BooleanField(default=False, help_text="Of a mocked run: its tool is never called.")
     replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays")
     attempts = models.PositiveSmallIntegerField(default=0)
     times_asked = models.PositiveSmallIntegerField(default=0, help_text="How often people were asked about it.")
     outcome_note = models.TextField(blank=True)
+    failures = models.JSONField(
+        default=list, blank=True, help_text="What attempts that failed said: [{attempt, status, reason, message, at}]."
+    )
+    erased_at = models.DateTimeField(null=True, blank=True)
 
     proposed_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
@@ -100,7 +116,11 @@ class ToolExecution(models.Model):
             models.Index(fields=["run", "state"], name="execution_open"),
             models.Index(fields=["state", "proposed_at"], name="execution_unknown"),
             models.Index(fields=["name", "started_at"], name="execution_totals"),
-            models.Index(fields=["tool", "-proposed_at"], name="execution_of_tool"),
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="execution_finished"),
+            # With the status, so that calls and errors are counted from the index alone; mocked ones are none.
+            models.Index(
+                fields=["tool", "-proposed_at", "result_status"], condition=Q(mocked=False), name="execution_of_tool"
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -115,6 +135,13 @@ class ToolExecution(models.Model):
                 | ~Q(allowed_by=""),
                 name="execution_is_authorised",
                 violation_error_message="A consequential call starts only under an approval or an exact rule.",
+            ),
+            models.CheckConstraint(
+                condition=Q(idempotency_key__isnull=True)
+                | Q(mocked=True, grant__isnull=True, idempotency_key__startswith=MOCKED_KEY)
+                | Q(mocked=False) & ~Q(idempotency_key__startswith=MOCKED_KEY),
+                name="execution_mocked_takes_nothing",
+                violation_error_message="A mocked call takes no key of a real act, and uses no grant.",
             ),
             models.CheckConstraint(
                 condition=Q(grant__isnull=True) | Q(allowed_by__startswith="grant:"),

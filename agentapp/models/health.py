@@ -1,4 +1,6 @@
-"""Signs of life. Heartbeat is written by `agentapp/sweep.py`."""
+"""Signs of life. Heartbeat is written by `agentapp/sweep.py`, Continuity by `agentapp/continuity.py`."""
+
+import uuid
 
 from django.db import models
 
@@ -11,3 +13,18 @@ class Heartbeat(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Continuity(models.Model):
+    """The one row by which a database is known: runs are claimed only where it says that this is the one."""
+
+    name = models.CharField(max_length=4, primary_key=True, default="here")
+    mark = models.UUIDField(default=uuid.uuid4, help_text="Of this installation; a copy has the same.")
+    tables = models.CharField(max_length=80, help_text="Which tables these are, by what a copy cannot have.")
+    sweeps = models.PositiveBigIntegerField(default=0, help_text="How often it was swept; only ever grows.")
+
+    class Meta:
+        verbose_name_plural = "continuity"
+
+    def __str__(self) -> str:
+        return str(self.mark)

@@ -79,6 +79,9 @@ class SavedView(models.Model):
     page = models.CharField(max_length=20, help_text="The list it is of, by the name of its page.")
     name = models.CharField(max_length=60)
     query = models.CharField(max_length=500, help_text="The query string of the page.")
+    shared = models.BooleanField(
+        default=False, help_text="Everybody who may open the page sees it; its maker keeps it."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -8,10 +8,13 @@ from django.db.models import Q
 
 from agentapp.models.agents import Agent, ApiToken
 from agentapp.models.conversations import Conversation
+from agentapp.trace_context import new_trace_id
 from approvals.ids import uuid7
+from approvals.models.noted import Noted
+from approvals.sealed import new_salt
 
 
-class Run(models.Model):
+class Run(Noted, models.Model):
     """One execution of an agent for one input. The row is the run: a worker only moves it on."""
 
     class State(models.TextChoices):
@@ -31,6 +34,11 @@ class Run(models.Model):
         SUBAGENT = "subagent", "another agent"
         SWITCH = "switch", "a kill switch"
 
+    class Branch(models.TextChoices):
+        FORK = "fork", "Fork"
+        REPLAY = "replay", "Replay"
+
+    column_of_run = "id"
     FINAL = (State.SUCCEEDED, State.FAILED, State.STOPPED, State.CANCELLED)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -50,9 +58,33 @@ class Run(models.Model):
         "ToolExecution", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_in",
         help_text="The call that this run takes back. It makes one call for that, and asks people about it.",
     )  # fmt: skip
+    is_trial = models.BooleanField(
+        default=False, help_text="Its one call was filled in by its starter, on the page of a tool."
+    )
+    mocks = models.JSONField(
+        null=True, blank=True,
+        help_text="What answers its calls in the place of tools, which it never reaches. Empty: a real run.",
+    )  # fmt: skip
     steps_kept = models.PositiveIntegerField(
         default=0, help_text="How many of that run's steps count as done: its calls are told of, never run again."
     )
+    branch = models.CharField(
+        max_length=8, choices=Branch, blank=True,
+        help_text="What it is of the run it comes from: that run with something changed, or that run once more as it "
+        "is on record. Empty: it tries that run again, or comes from none.",
+    )  # fmt: skip
+    calls_kept = models.PositiveSmallIntegerField(
+        default=0, help_text="Of the step behind those, how many of its first calls count as done as well."
+    )
+    opening = models.JSONField(
+        null=True, blank=True,
+        help_text="The call it begins with in place of its model's first decision: {text, id, name, arguments, typed}.",
+    )  # fmt: skip
+    changed = models.JSONField(default=list, help_text="What its starter changed in it, by name.")
+    asked_in = models.ForeignKey(
+        Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="branches",
+        help_text="The conversation in which the run it comes from was asked. It is told of it and says nothing there.",
+    )  # fmt: skip
     depth = models.PositiveSmallIntegerField(default=0, help_text="0 for a run that was started from outside.")
     customer = models.CharField(max_length=200, blank=True)
     title = models.CharField(max_length=200)
@@ -63,11 +95,20 @@ class Run(models.Model):
     token = models.ForeignKey(ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     request_key = models.CharField(max_length=255, blank=True, help_text="The Idempotency-Key it was started with.")
     request_digest = models.CharField(max_length=64, blank=True)
+    trace_id = models.CharField(
+        max_length=32, blank=True, default=new_trace_id, help_text="Of the W3C trace of the run and of those it asks."
+    )
+    traceparent = models.CharField(
+        max_length=55, blank=True, help_text="The caller's place in a trace of theirs, which ours links to."
+    )
 
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
     waiting_for = models.CharField(max_length=12, choices=WaitingFor, blank=True)
     stop_reason = models.CharField(max_length=40, blank=True)
     stop_message = models.TextField(blank=True)
+    salt = models.CharField(
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+    )
     stop_source = models.CharField(max_length=120, blank=True, help_text="What ended it: a limit, a hook, a person.")
     answer = models.TextField(blank=True)
     answer_is_partial = models.BooleanField(default=False, help_text="A limit was reached before the work was done.")
@@ -105,11 +146,15 @@ class Run(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField()
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
         permissions = [
+            ("erase_content", "Can erase what runs and conversations hold of people"),
             ("start_run", "Can start runs"),
+            ("run_eval", "Can run evals, with tools that are mocked"),
             ("cancel_run", "Can cancel runs"),
             ("pause_run", "Can pause and resume runs"),
             ("raise_budget", "Can let a run cost more than its limits"),
@@ -122,6 +167,7 @@ class Run(models.Model):
             models.Index(fields=["state", "-created_at", "-id"], name="run_by_state"),
             models.Index(fields=["starter", "-created_at", "-id"], name="run_by_starter"),
             models.Index(fields=["state", "wake_at"], name="run_due"),
+            models.Index(fields=["cost"], name="run_by_cost"),
             models.Index(fields=["conversation", "created_at"], name="run_of_conversation"),
             models.Index(fields=["state", "lease_until"], name="run_leases"),
         ]
@@ -131,6 +177,13 @@ class Run(models.Model):
                 condition=~Q(request_key=""),
                 name="run_once_per_request_key",
                 violation_error_message="A person's Idempotency-Key starts one run.",
+            ),
+            models.CheckConstraint(
+                condition=Q(mocks__isnull=True)
+                | Q(conversation__isnull=True, undoes__isnull=True, is_trial=False)
+                & (Q(retry_of__isnull=True) | ~Q(branch="")),
+                name="run_mocked_stands_alone",
+                violation_error_message="A mocked run is in no conversation, and tries no other run again.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="running") | Q(lease_token__isnull=False, lease_until__isnull=False),
@@ -158,8 +211,18 @@ class Run(models.Model):
         return f"run_{self.id.hex[-6:]}"
 
     @property
+    def origin_reference(self) -> str:
+        """The reference of the run it comes from. Empty: it comes from none."""
+        return f"run_{self.retry_of_id.hex[-6:]}" if self.retry_of_id is not None else ""
+
+    @property
     def is_final(self) -> bool:
         return self.state in self.FINAL
+
+    @property
+    def is_mocked(self) -> bool:
+        """Whether its calls are answered by mocks: nothing that it does reaches a tool, or people."""
+        return self.mocks is not None
 
     @property
     def is_told_to_stop(self) -> bool:
@@ -167,7 +230,7 @@ class Run(models.Model):
         return self.cancel_requested_at is not None or self.pause_requested_at is not None
 
 
-class Step(models.Model):
+class Step(Noted, models.Model):
     """One decision of the model and the calls it asked for."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -207,9 +270,29 @@ class Step(models.Model):
                 violation_error_message="A run has one step of each number.",
             )
         ]
+        indexes = [models.Index(fields=["finished_at"], name="step_finished")]
 
     def __str__(self) -> str:
         return f"step {self.number}"
+
+
+class ModelUse(models.Model):
+    """What a model took outside of a step: an answer to people, a second look, a reply no step was made of."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="model_uses")
+    at = models.DateTimeField()
+    input_tokens = models.PositiveIntegerField(default=0)
+    cached_tokens = models.PositiveIntegerField(default=0)
+    output_tokens = models.PositiveIntegerField(default=0)
+    cost = models.DecimalField(max_digits=20, decimal_places=8, null=True)
+
+    class Meta:
+        ordering = ["at"]
+        indexes = [models.Index(fields=["at"], name="modeluse_at")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} {self.cost}"
 
 
 class Draft(models.Model):

@@ -39,6 +39,9 @@ class ToolSource(models.Model):
     hosts = models.JSONField(
         default=list, blank=True, help_text="The hosts that its tools may ask. Empty: that of its address alone."
     )
+    approval_receipts = models.BooleanField(
+        default=False, help_text="Whether calls that people approved carry a signed receipt: X-Approval-Receipt."
+    )
 
     class Meta:
         ordering = ["name"]
@@ -55,6 +58,7 @@ class SourceHealth(models.Model):
     checked_at = models.DateTimeField()
     problem = models.TextField(blank=True)
     failures = models.PositiveIntegerField(default=0, help_text="In a row.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last answered.")
 
     def __str__(self) -> str:
         return f"{self.source_id}: {'ok' if self.ok else self.problem}"
@@ -161,6 +165,12 @@ class Tool(models.Model):
     trust = models.CharField(max_length=20, choices=Trust, default=Trust.UNTRUSTED)
     locked_fields = models.JSONField(default=list, blank=True, help_text="Arguments an approver cannot change.")
     secret_fields = models.JSONField(default=list, blank=True, help_text="Arguments that are masked on every page.")
+    pii_fields = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Arguments, and fields of results, that say something of a person: those who decide see them, others "
+        "need a permission.",
+    )
     questions = models.JSONField(
         default=list, blank=True, help_text="Offered to people who ask the agent before they decide about a call."
     )
@@ -168,6 +178,7 @@ class Tool(models.Model):
 
     class Meta:
         ordering = ["name"]
+        permissions = [("try_tool", "Can propose a call of a tool from its page")]
         constraints = [
             models.CheckConstraint(
                 condition=Q(timeout_seconds__gte=1),

@@ -26,6 +26,7 @@ from agentapp.provenance.sources import (
 from agentapp.transcript import load_steps
 
 BY_ASKER = "{}, told the agent that asked"
+BY_FORKER = "Filled in by whoever forked the run"
 TAKEN_BACK = "The call to be taken back"
 
 
@@ -33,6 +34,8 @@ def handed_to(run: Run) -> list[Source]:
     """What whoever began a run had been told. No query for a run that a person or a program started."""
     if run.parent_id is not None:
         return list(_by_asker(run))
+    if run.opening:
+        return [Source(STAFF, BY_FORKER, tuple(spelling.lines_of(run.opening["typed"])))]
     return list(_by_call(run)) if run.undoes_id is not None else []
 
 

@@ -223,7 +223,8 @@ def _said(past: Past) -> Iterator[Source]:
         elif message.author_id is not None:
             yield Source(STAFF, "What one of our team wrote", (message.content,))
     if run.parent_id is None:
-        whose = CUSTOMER if run.conversation_id is not None else STAFF
+        from_customer = run.conversation_id is not None or run.asked_in_id is not None
+        whose = CUSTOMER if from_customer else STAFF
         yield Source(whose, GIVEN, tuple(spelling.lines_of(run.input)))
 
 

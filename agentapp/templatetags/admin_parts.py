@@ -41,7 +41,13 @@ def arguments_of(tool: Tool) -> list[Argument]:
         described = schemas.resolve(schemas.properties(schema)[name], definitions)
         described, _ = schemas.without_null(described, definitions)
         marks = [
-            mark for mark, named in (("locked", tool.locked_fields), ("secret", tool.secret_fields)) if name in named
+            mark
+            for mark, named in (
+                ("locked", tool.locked_fields),
+                ("secret", tool.secret_fields),
+                ("personal", tool.pii_fields),
+            )
+            if name in named
         ]
         rows.append(
             Argument(name, kind_of(described), schemas.hint(described), name in schema.get("required", []), marks)

@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 from agentapp.console import formats
 from agentapp.console.differences import pretty
 from agentapp.models import ToolExecution
+from approvals import detectors, lens
 from approvals.models import Approval
 
 register = template.Library()
@@ -157,6 +158,12 @@ def visible(text: object) -> str:
     return "" if text is None else formats.visible(text)
 
 
+@register.filter(is_safe=True)
+def shortened(text: object, most: int) -> str:
+    """The beginning of a text, and never that of a value which would be masked: cut, nothing would know it."""
+    return "" if text is None else detectors.shortened(str(text), most)
+
+
 @register.filter
 def at_length(text: object) -> str:
     """`visible`, for what may be a book: as much as a page holds, and how much there is."""
@@ -164,7 +171,7 @@ def at_length(text: object) -> str:
     if len(whole) <= MAX_SHOWN:
         return formats.visible(whole)
     note = f"The first {MAX_SHOWN:,} of {len(whole):,} characters; the record has all of them."
-    return format_html('{}… <span class="block t3">{}</span>', formats.visible(whole[:MAX_SHOWN]), note)
+    return format_html('{} <span class="block t3">{}</span>', formats.visible(shortened(whole, MAX_SHOWN)), note)
 
 
 @register.filter
@@ -245,7 +252,7 @@ def ended_by(approval: Approval) -> str:
 @register.filter
 def executed_arguments(execution: ToolExecution) -> str:
     """The arguments a call ran with, secrets masked."""
-    secret = execution.tool.secret_fields if execution.tool else []
+    secret = lens.hidden(execution.tool.secret_fields if execution.tool else [], execution.pii_fields)
     return pretty(execution.executed_text or execution.arguments_text, secret)
 
 

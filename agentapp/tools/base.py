@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from pydantic import BaseModel, ValidationError
 
+from agentapp import isolation
 from agentapp.messages import StopRun, ToolResult, Trust
 from agentapp.tools import results, schema
 from agentapp.tools.context import OutcomeUnknown, ToolContext
@@ -73,6 +74,8 @@ class Tool:
     trust: Trust = "untrusted_content"
     locked: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    pii: tuple[str, ...] = ()
+    """Arguments, and fields of results, that say something of a person."""
     timeout: int = 30
     max_attempts: int = 3
     owner: str = ""
@@ -146,8 +149,10 @@ class Tool:
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call the tool with arguments that passed its schema, which it cannot change for the caller.
 
-        Raises ToolError where the tool leaves its errors to the caller, and whatever else the function raises.
+        Raises ToolError where the tool leaves its errors to the caller, and whatever else the function raises; and
+        Isolated, without calling anything, on behalf of a mocked run.
         """
+        _only_for_real(self.name)
         try:
             values = self._values(arguments)
         except ValidationError as error:
@@ -169,6 +174,8 @@ class Tool:
 
     def misfit(self, arguments: dict[str, Any]) -> str:
         """What is wrong with arguments that fit the schema and not the types; empty when nothing is."""
+        if isolation.is_on():
+            return ""  # its validators are code of the tool as well
         try:
             self._values(arguments)
         except ValidationError as error:
@@ -201,6 +208,7 @@ class Tool:
 
     def says(self, function: Callable[..., Any], arguments: dict[str, Any], **more: Any) -> Any:
         """What a function beside the tool says of a call, as JSON: it names those of its arguments that it wants."""
+        _only_for_real(self.name)
         values = self._values(arguments) | more
         wanted = inspect.signature(function).parameters
         return schema.plain_json(function(**{name: value for name, value in values.items() if name in wanted}))
@@ -232,6 +240,7 @@ class Options(TypedDict, total=False):
     trust: Trust
     locked: tuple[str, ...]
     secret: tuple[str, ...]
+    pii: tuple[str, ...]
     timeout: int
     max_attempts: int
     owner: str
@@ -342,6 +351,11 @@ def _examples(name: str, input_schema: dict[str, Any], examples: list[dict[str, 
             raise ValueError(f"An example of the tool {name!r} does not fit: {problems[0].sentence}")
     lines = [json.dumps(example, ensure_ascii=False) for example in examples]
     return "\n\nExamples of arguments:\n" + "\n".join(lines) if lines else ""
+
+
+def _only_for_real(name: str) -> None:
+    if isolation.is_on():
+        raise isolation.Isolated(f"{name} was called on behalf of a mocked run.")
 
 
 def _problems(error: ValidationError) -> str:

@@ -1,7 +1,7 @@
 """What a tool is told beside its arguments, and what it raises when it stops or does not know."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -43,11 +43,19 @@ class ToolContext:
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set when the run is cancelled or the deadline has passed: nobody waits for the call any more."""
     counter: Counter = field(default_factory=Counter, compare=False)
+    make_receipt: Callable[[], str] = field(default=str, compare=False)
 
     def check(self) -> None:
         """Stop here if told to. For a tool at work on something long, before it has had its effect."""
         if self.cancelled.is_set():
             raise Cancelled
+
+    def approval_receipt(self) -> str:
+        """What people have decided about this call, signed, as the header X-Approval-Receipt carries it.
+
+        Empty where no person was asked, and where this installation has no key to sign with.
+        """
+        return self.make_receipt()
 
     def count(self, kind: str, number: int = 1) -> None:
         """Say what is about to be done, as in count("recipients"), before each. Raises LimitReached beyond a limit."""

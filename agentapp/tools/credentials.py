@@ -1,7 +1,7 @@
 """Credentials of services: read from the worker's environment when a call runs, and taken out of whatever is kept.
 
-A tool source names, for each security scheme of its document, a credential; `CREDENTIAL_<NAME>` holds it. None is ever
-in a row, a log or a message.
+A tool source names, for each security scheme of its document, a credential; `CREDENTIAL_<NAME>` holds it, or
+`CREDENTIAL_<NAME>_FILE` names the file that does. None is ever in a row, a log or a message.
 """
 
 import base64
@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agentapp.tools.results import ToolError
+from approvals import referenced
 
 PREFIX = "CREDENTIAL_"
 NAME = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
@@ -51,7 +52,10 @@ class Signature:
 
 def named(name: str) -> str:
     """The credential of this name. Raises ToolError, for the model; a person must set it."""
-    value = os.environ.get(PREFIX + name, "").strip() if NAME.fullmatch(name) else ""
+    try:
+        value = referenced.secret(PREFIX + name) if NAME.fullmatch(name) else ""
+    except referenced.Unreadable as error:
+        raise ToolError(f"The credential {PREFIX}{name} cannot be read. A person must look at its file.") from error
     if not value:
         raise ToolError(f"The credential {PREFIX}{name} is not set here, so nothing was sent. A person must set it.")
     if not value.isascii() or not value.isprintable():

@@ -9,6 +9,8 @@ from typing import Any, get_args, get_origin
 from django.conf import settings
 
 ENVIRONMENT, SETTING = "env:", "setting:"
+# What signs for the ledger signs for no tool.
+_KEPT_FROM_TOOLS = frozenset({"env:LEDGER_SIGNING_KEY", "setting:LEDGER"})
 
 
 class NotConfigured(RuntimeError):
@@ -55,6 +57,8 @@ def injected_parameters(function: Callable[..., Any], fields: set[str]) -> dict[
         mark = next((mark for mark in marks if isinstance(mark, Injected)), None)
         if mark is None or name == "return":
             continue
+        if mark.source in _KEPT_FROM_TOOLS:
+            raise ValueError(f"The parameter {name!r} asks for {mark.source!r}, which is kept from tools.")
         if not mark.source.startswith((ENVIRONMENT, SETTING)) and mark.source not in fields:
             raise ValueError(f"The parameter {name!r} asks for {mark.source!r}, which a context does not have.")
         found[name] = mark

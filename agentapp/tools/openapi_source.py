@@ -30,6 +30,7 @@ KIND = "openapi"
 _CONTEXT = "(context)"
 _ACCEPT = "application/json, */*;q=0.5"
 _AGENT = "Countersign"
+_RECEIPT = "X-Approval-Receipt"
 # A redirect is followed only where it repeats a question.
 _FOLLOWED = frozenset({"GET", "HEAD"})
 # Until here nothing has been sent.
@@ -82,6 +83,8 @@ class _Call:
         outgoing = openapi_request.made(self.row.wire, arguments)
         if self.row.consequential and self.row.idempotency == "key" and self.context.idempotency_key:
             _set(outgoing.headers, "Idempotency-Key", self.context.idempotency_key)
+        if self.row.source.approval_receipts and (receipt := self.context.approval_receipt()):
+            _set(outgoing.headers, _RECEIPT, receipt)
         self.context.check()
         try:
             with outbound.client(outside(self.row.source), self.seconds) as asking:

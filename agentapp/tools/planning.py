@@ -97,6 +97,11 @@ def propose_plan(purpose: str, calls: list[dict[str, Any]]) -> ToolResult:
     yourself, exactly as planned and in the order of the plan. A call that differs, or whose circumstances have changed,
     is asked about by itself.
     """
+    return approved(calls)
+
+
+def approved(calls: list[dict[str, Any]]) -> ToolResult:
+    """What an agent is told of a plan that people have approved."""
     return ToolResult(
         data={"approved": [{"position": number, **each} for number, each in enumerate(calls, start=1)]},
         message="People have approved this plan. Nothing has run yet: make these calls now, exactly as they stand here "

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
+from agentapp.models import Run, WebhookDelivery, WebhookEndpoint, WebhookProgress
 from agentapp.webhooks import payloads
 from approvals.clock import Now
 from approvals.models import Event
@@ -53,7 +53,9 @@ def _progress(endpoint: WebhookEndpoint) -> WebhookProgress:
 
 def _untold(endpoint: WebhookEndpoint, since: datetime) -> Iterator[list[Event]]:
     told = WebhookDelivery.objects.filter(endpoint=endpoint, event_id=OuterRef("pk"))
-    untold = Event.objects.filter(at__gte=since, type__in=endpoint.events).exclude(Exists(told)).order_by("at", "id")
+    mocked = Run.objects.filter(pk=OuterRef("run_id"), mocks__isnull=False)
+    wanted = Event.objects.filter(at__gte=since, type__in=endpoint.events)
+    untold = wanted.exclude(Exists(told)).exclude(Exists(mocked)).order_by("at", "id")
     while events := list(untold[:BATCH]):
         yield events
         if len(events) < BATCH:

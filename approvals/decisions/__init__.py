@@ -6,14 +6,15 @@ wait cannot miss each other; and is inside `ledger.transaction()`.
 """
 
 from approvals.decisions.asking import answer, ask, go_on
-from approvals.decisions.closing import ask_again, exclude, expire, supersede, withdraw
+from approvals.decisions.closing import ask_again, exclude, expire, lapse, supersede, withdraw
 from approvals.decisions.deciding import Taken, decide, undo
+from approvals.decisions.erasing import erase
 from approvals.decisions.escalating import breach, escalate
 from approvals.decisions.requesting import request
 from approvals.decisions.using import consume, settle
 from approvals.verdicts import Verdict
 
 __all__ = [
-    "Taken", "Verdict", "answer", "ask", "ask_again", "breach", "consume", "decide", "escalate", "exclude", "expire",
-    "go_on", "request", "settle", "supersede", "undo", "withdraw",
+    "Taken", "Verdict", "answer", "ask", "ask_again", "breach", "consume", "decide", "erase", "escalate", "exclude",
+    "expire", "go_on", "lapse", "request", "settle", "supersede", "undo", "withdraw",
 ]  # fmt: skip

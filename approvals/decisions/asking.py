@@ -8,10 +8,11 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from approvals import ledger, people, questions, timing
+from approvals import approval_events, ledger, people, questions, timing
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked
 from approvals.models import Approval, Notification, Question
+from approvals.sealed import sealed
 from approvals.standing import Refusal, may_decide
 from approvals.verdicts import no_longer_open
 
@@ -37,9 +38,10 @@ def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Que
     approval.state = Approval.State.ASKED
     approval.save(update_fields=["state", "breached_at", *timing.MOVED])
     question = questions.put(approval, user, text.strip(), now, answer_by)
-    data = {"approval": str(approval.pk), "question": str(question.pk), "text": question.text, "stops_clock": stops}
+    said = sealed(question.text, question.salt)
+    data = {"question": str(question.pk), "text": said, "stops_clock": stops}
     data |= {"answer_by": answer_by.isoformat(), "expires_at": approval.expires_at.isoformat()}
-    ledger.record(ledger.run_chain(approval.run_id), "approval.asked", data, ledger.actor_of(user))
+    approval_events.record(approval, "asked", data, ledger.actor_of(user))
     return question
 
 
@@ -59,9 +61,10 @@ def answer(
     if not text.strip() or not questions.answer(question, text.strip(), answerer, proposed_text):
         return False
     _wait_again(approval, question)
-    data = {"approval": str(approval.pk), "question": str(question.pk), "answer": text.strip(), **facts}
+    said = sealed(text.strip()[: questions.MAX_ANSWER_CHARS], question.salt)
+    data = {"question": str(question.pk), "answer": said, **facts}
     actor = ledger.actor_of(answerer) if answerer is not None else ledger.MODEL
-    ledger.record(ledger.run_chain(approval.run_id), "approval.answered", data, actor)
+    approval_events.record(approval, "answered", data, actor)
     people.tell([(approval.pk, question.asker_id)], Notification.Kind.ANSWERED)
     return True
 
@@ -72,8 +75,7 @@ def go_on(question_id: uuid.UUID, why: str) -> bool:
     if question.closed_at is not None:
         return False
     _wait_again(approval, question)
-    data = {"approval": str(approval.pk), "question": str(question.pk), "reason": why}
-    ledger.record(ledger.run_chain(approval.run_id), "approval.unanswered", data)
+    approval_events.record(approval, "unanswered", {"question": str(question.pk), "reason": why})
     return True
 
 

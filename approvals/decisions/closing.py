@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from django.contrib.auth.models import User
 from django.db.models import F, Q
 
-from approvals import ledger, questions
+from approvals import approval_events, questions
 from approvals.clock import Now
 from approvals.decisions.rows import close, tell
 from approvals.models import Approval
@@ -24,9 +24,16 @@ def expire(approval_id: uuid.UUID) -> bool:
         return False
     questions.close([approval_id])
     tell([approval_id])
-    approval = Approval.objects.only("run_id").get(pk=approval_id)
-    ledger.record(ledger.run_chain(approval.run_id), "approval.expired", {"approval": str(approval_id), "reason": why})
+    read = Approval.objects.only(*approval_events.ABOUT, "created_at", "paused_seconds")
+    approval = read.annotate(db_now=Now()).get(pk=approval_id)
+    approval_events.record(approval, "expired", {"reason": why, **approval_events.took(approval, approval.db_now)})
     return True
+
+
+def lapse(approval_id: uuid.UUID) -> bool:
+    """Let the time of a mocked run's request be up. False: it is of no mocked run, or nobody is to decide it."""
+    waiting = Approval.objects.filter(pk=approval_id, mocked=True, state__in=Approval.UNDECIDED)
+    return bool(waiting.update(expires_at=Now())) and expire(approval_id)
 
 
 def ask_again(approval: Approval, actor: str) -> bool:
@@ -38,26 +45,25 @@ def ask_again(approval: Approval, actor: str) -> bool:
         return False
     # Nobody is told: the request expired, as they know, and they are asked anew.
     reason = "no one decided in time, and a person asks again"
-    data = {"approval": str(approval.pk), "reason": reason}
-    ledger.record(ledger.run_chain(approval.run_id), "approval.superseded", data, actor)
+    approval_events.record(approval, "superseded", {"reason": reason}, actor)
     return True
 
 
 def withdraw(run_id: uuid.UUID, reason: str) -> int:
     """Close every open request of a run that has ended. Returns how many."""
-    open_ids = list(
-        Approval.objects.filter(
-            run_id=run_id, used_at__isnull=True, state__in=[*Approval.UNDECIDED, *Approval.DECIDED]
-        ).values_list("pk", flat=True)
+    states = [*Approval.UNDECIDED, *Approval.DECIDED]
+    open_ones = list(
+        Approval.objects.filter(run_id=run_id, used_at__isnull=True, state__in=states).only(*approval_events.ABOUT)
     )
-    if not open_ids:
+    if not open_ones:
         return 0
-    Approval.objects.filter(pk__in=open_ids).update(state=Approval.State.WITHDRAWN, version=F("version") + 1)
+    open_ids = [approval.pk for approval in open_ones]
+    close(Approval.objects.filter(pk__in=open_ids), Approval.State.WITHDRAWN)
     questions.close(open_ids)
     tell(open_ids)
-    for approval_id in open_ids:
-        ledger.record(ledger.run_chain(run_id), "approval.withdrawn", {"approval": str(approval_id), "reason": reason})
-    return len(open_ids)
+    for approval in open_ones:
+        approval_events.record(approval, "withdrawn", {"reason": reason})
+    return len(open_ones)
 
 
 def exclude(run_ids: Sequence[uuid.UUID], user: User) -> None:
@@ -87,7 +93,5 @@ def supersede(approval: Approval, reason: str) -> bool:
         return False
     questions.close([approval.pk])
     tell([approval.pk])
-    ledger.record(
-        ledger.run_chain(approval.run_id), "approval.superseded", {"approval": str(approval.pk), "reason": reason}
-    )
+    approval_events.record(approval, "superseded", {"reason": reason})
     return True

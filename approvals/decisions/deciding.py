@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from django.contrib.auth.models import User
 from django.db.models import Q
 
-from approvals import ledger, questions
+from approvals import approval_events, ledger, questions
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked, tell, tell_anew
 from approvals.models import Approval, Decision, DecisionType
+from approvals.sealed import sealed
 from approvals.signatures import digest_of
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
 from approvals.verdicts import Verdict, decision_of, refusal, right_to, says
@@ -32,7 +33,7 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
     repeated = Decision.objects.select_related("approval").filter(pk=verdict.id).first()
     if repeated is not None:
         return _repeat(repeated, approval_id, verdict)
-    approval = locked(approval_id)
+    approval = locked(approval_id, verdict.user)
     if approval is None:
         return Refusal("not_found", "There is no such request.")
     right = right_to(approval, verdict)
@@ -53,26 +54,29 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
         approval.runs_at = now + timedelta(seconds=approval.hold_seconds)
     if was_asked and approval.state not in Approval.UNDECIDED:
         let_clock_go_on(approval, questions.open_about([approval.pk]).get())
+    if approval.state not in Approval.UNDECIDED:
+        approval.ended_at, approval.ended_as = approval.decided_at, Approval.Ending.DECIDED
     approval.version = approval.version + 1
     approval.save()
     if approval.state not in Approval.UNDECIDED:
         tell([approval.pk], verdict.user.pk if verdict.user else None)
-    ledger.record(
-        ledger.run_chain(approval.run_id),
-        f"approval.{'changed' if approval.state in Approval.UNDECIDED else approval.state}",
+    approval_events.record(
+        approval,
+        "changed" if approval.state in Approval.UNDECIDED else approval.state,
         {
-            "approval": str(approval.pk),
             "decision": str(decision.pk),
             "type": decision.type,
             "action_digest": decision.action_digest,
             "view_digest": decision.view_digest,
-            "message": decision.message,
+            "message": sealed(decision.message, decision.salt),
             "edited": approval.is_edited,
             "runs_at": approval.runs_at.isoformat() if approval.runs_at else "",
             **({"assurance": decision.assurance} if decision.assurance else {}),
             **({"signature": digest_of(decision.signature)} if decision.signature else {}),
             **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
+            **verdict.way,
             **marks_of(approval),
+            **approval_events.took(approval, now),
         },
         actor=verdict.actor,
     )
@@ -103,17 +107,13 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     if not stands:
         if approval.state != Approval.State.ASKED:
             approval.state = Approval.State.PENDING
-        approval.decided_at = approval.runs_at = approval.use_by = None
+        approval.decided_at = approval.runs_at = approval.use_by = approval.ended_at = None
+        approval.ended_as = ""
     approval.version += 1
     approval.save()
     if was_decided:
         tell_anew(approval.pk, user.pk)
-    ledger.record(
-        ledger.run_chain(approval.run_id),
-        "approval.undone",
-        {"approval": str(approval.pk), "decision": str(mine.pk)},
-        actor=ledger.actor_of(user),
-    )
+    approval_events.record(approval, "undone", {"decision": str(mine.pk)}, ledger.actor_of(user))
     return approval
 
 
@@ -136,6 +136,8 @@ def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Tak
 def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
     decision = decision_of(approval, verdict, lender)
     decision.decided_at = approval.db_now  # type: ignore[attr-defined]
+    decision.shown_at = getattr(approval, "shown_to_them", None)
+    decision.claimed_at = getattr(approval, "claimed_by_them", None)
     if decision.type == DecisionType.EDIT:
         # Whoever approved the call as it was has not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import Q
 
-from approvals import claims, ledger, people, timing
+from approvals import approval_events, claims, people, timing
 from approvals.decisions.rows import locked
 from approvals.models import Approval, Channel, Notification
 
@@ -52,8 +52,7 @@ def note_breach(approval: Approval, now: datetime) -> bool:
     if approval.target_at is None or approval.breached_at is not None or approval.target_at > now:
         return False
     approval.breached_at = now
-    data = {"approval": str(approval.pk), "target_at": approval.target_at.isoformat()}
-    ledger.record(ledger.run_chain(approval.run_id), "approval.breached", data)
+    approval_events.record(approval, "breached", {"target_at": approval.target_at.isoformat()})
     return True
 
 
@@ -96,5 +95,4 @@ def _tell_channels(approval: Approval, those: Q, kind: str, number: int, now: da
 
 
 def _record(approval: Approval, what: str, step: dict[str, Any], **data: Any) -> None:
-    facts = {"approval": str(approval.pk), "after": step["after"], "group": step["group"], **data}
-    ledger.record(ledger.run_chain(approval.run_id), f"approval.{what}", facts)
+    approval_events.record(approval, what, {"after": step["after"], "group": step["group"], **data})

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import prefetch_related_objects
 
-from approvals import ledger, people
+from approvals import approval_events, people
 from approvals.cards import Card, concerns, pending
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import marks_of
@@ -21,7 +21,8 @@ def request(
 ) -> list[Approval]:
     """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience.
 
-    `audience` has the people for each card, and how they are told, as `people.audience` finds them.
+    `audience` has the people for each card, and how they are told, as `people.audience` finds them. Nobody is told of
+    a request of a mocked run.
     """
     approvals = [pending(card, now) for card in cards]
     _name_groups(approvals)
@@ -38,30 +39,29 @@ def request(
         Notification(approval=approval, channel=channel, created_at=now)
         for approval, card in zip(approvals, cards, strict=True)
         for channel in channels
-        if concerns(channel, card)
+        if concerns(channel, card) and not card.mocked
     ]
     told = [
         (approval.pk, user_id, ways)
         for approval, them in zip(approvals, audience, strict=False)
         for user_id, ways in them.items()
+        if not approval.mocked
     ]
     chat = next((channel for channel in channels if channel.personal), None)
     notifications += people.rows_for(told, chat, created_at=now)
     Notification.objects.bulk_create(notifications)
     for approval in approvals:
-        ledger.record(
-            ledger.run_chain(approval.run_id),
-            "approval.requested",
+        approval_events.record(
+            approval,
+            "requested",
             {
-                "approval": str(approval.pk),
-                "execution": str(approval.execution_id),
-                "tool": approval.tool,
                 "tool_version": approval.tool_version,
                 "action_digest": approval.action_digest,
                 "view_digest": approval.view_digest,
                 "rule": approval.rule,
+                **({"rule_version": approval.rule_version} if approval.rule_version else {}),
+                **({"rule_digest": approval.rule_digest} if approval.rule_digest else {}),
                 "reason": approval.reason,
-                "risk": approval.risk,
                 "expires_at": approval.expires_at.isoformat(),
                 "supersedes": str(approval.supersedes_id or ""),
                 "told": _channels_told(approval, notifications),

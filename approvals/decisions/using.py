@@ -2,7 +2,7 @@
 
 from django.db.models import Q
 
-from approvals import ledger
+from approvals import approval_events
 from approvals.clock import Now
 from approvals.models import Approval
 from approvals.standing import final_digest
@@ -25,11 +25,7 @@ def consume(approval: Approval) -> bool:
         version=approval.version,
     ).update(state=Approval.State.USED, used_at=Now())
     if used:
-        ledger.record(
-            ledger.run_chain(approval.run_id),
-            "approval.used",
-            {"approval": str(approval.pk), "action_digest": approval.final_digest},
-        )
+        approval_events.record(approval, "used", {"action_digest": approval.final_digest})
     return bool(used)
 
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0001_squashed_0005_confirmations'),
+        ('approvals', '0005_confirmations'),
     ]
 
     operations = [

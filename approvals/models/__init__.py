@@ -3,7 +3,7 @@
 What the database can refuse, it refuses: each constraint says in a sentence what it forbids.
 """
 
-from approvals.models.approvals import Approval, Decision, Question
+from approvals.models.approvals import Approval
 from approvals.models.attention import Absence, Claim, Snooze, Viewer
 from approvals.models.choices import (
     AnsweredBy,
@@ -15,20 +15,27 @@ from approvals.models.choices import (
     Verdict,
     every_decision,
 )
+from approvals.models.decisions import Decision, Question
 from approvals.models.events import Event
 from approvals.models.grants import Grant, GrantLimit
+from approvals.models.judgements import Judgement
 from approvals.models.notifications import Channel, Notification, Roundup
 from approvals.models.people import Comment, Delegation
 from approvals.models.plans import PlannedCall
+from approvals.models.proof import Anchor, ChainHead, Checkpoint, CheckpointLeaf, LedgerKey, Verification
 from approvals.models.rules import Rule, RuleVersion
 
 __all__ = [
     "Absence",
+    "Anchor",
     "AnsweredBy",
     "Approval",
     "ApprovalKind",
     "Assurance",
+    "ChainHead",
     "Channel",
+    "Checkpoint",
+    "CheckpointLeaf",
     "Claim",
     "Comment",
     "Decision",
@@ -38,6 +45,8 @@ __all__ = [
     "Event",
     "Grant",
     "GrantLimit",
+    "Judgement",
+    "LedgerKey",
     "Notification",
     "PlannedCall",
     "Question",
@@ -47,6 +56,7 @@ __all__ = [
     "RuleVersion",
     "Snooze",
     "Verdict",
+    "Verification",
     "Viewer",
     "every_decision",
 ]

@@ -1,17 +1,17 @@
-"""Requests to people and what they decided. Written by `decisions`."""
+"""Requests to people. Written by `decisions`."""
 
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce
+from django.db.models import Q
 
 from approvals.ids import uuid7
-from approvals.models.choices import ApprovalKind, Assurance, DecisionType, EffectClass, Risk, every_decision
+from approvals.models.choices import ApprovalKind, Assurance, EffectClass, Risk, every_decision
+from approvals.models.noted import Noted
 from approvals.models.rules import Rule
 
 
-class Approval(models.Model):
+class Approval(Noted, models.Model):
     """A request to people about one exact call: what they are shown, and what became of it.
 
     Everything on the card is frozen here when it is made, so that it can be shown again later
@@ -28,6 +28,12 @@ class Approval(models.Model):
         WITHDRAWN = "withdrawn", "Withdrawn"
         SUPERSEDED = "superseded", "Superseded"
         USED = "used", "Approved and used"
+
+    class Ending(models.TextChoices):
+        DECIDED = "decided", "Decided"
+        EXPIRED = "expired", "Expired"
+        WITHDRAWN = "withdrawn", "Withdrawn"
+        SUPERSEDED = "superseded", "Superseded"
 
     # Somebody's question stops the clock, and nobody from deciding.
     UNDECIDED = (State.PENDING, State.ASKED)
@@ -48,6 +54,9 @@ class Approval(models.Model):
     arguments_text = models.TextField(help_text="The exact text that was proposed, in canonical form.")
     arguments = models.JSONField(default=dict, help_text="For searching only; the text decides.")
     action_digest = models.CharField(max_length=64)
+    salt = models.CharField(
+        max_length=32, blank=True, default="", editable=False, help_text="Of its call; part of both digests."
+    )
     final_arguments_text = models.TextField(blank=True, help_text="What will run; differs when a person edited.")
     final_digest = models.CharField(max_length=64, blank=True)
     final_title = models.CharField(max_length=300, blank=True)
@@ -58,6 +67,7 @@ class Approval(models.Model):
     button = models.CharField(max_length=60, blank=True, help_text="The size of the effect, as on the button.")
     locked_fields = models.JSONField(default=list)
     secret_fields = models.JSONField(default=list)
+    pii_fields = models.JSONField(default=list, blank=True)
     evidence = models.JSONField(default=list)
     explanation = models.TextField(blank=True, help_text="The model's words: a claim, not a fact.")
     snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
@@ -70,6 +80,8 @@ class Approval(models.Model):
     view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
 
     rule = models.CharField(max_length=80, blank=True)
+    rule_version = models.PositiveIntegerField(default=0, help_text="That asked. 0: no rule did, or it is not known.")
+    rule_digest = models.CharField(max_length=64, blank=True, help_text="Of the terms of that version.")
     reason = models.CharField(max_length=500, blank=True)
     condition = models.TextField(blank=True, help_text="What the rule looks at, as it stood when this was asked.")
     rule_values = models.JSONField(default=list, help_text="What it found there: [{name, value}].")
@@ -103,6 +115,9 @@ class Approval(models.Model):
     assurance_needed = models.CharField(
         max_length=10, blank=True, choices=Assurance, help_text="How whoever approves it shows who they are."
     )
+    mocked = models.BooleanField(
+        default=False, help_text="Of a mocked run: nobody is asked or told, and an eval says what is decided."
+    )
     hold_seconds = models.PositiveSmallIntegerField(default=0)
     on_expiry = models.CharField(max_length=10, choices=Rule.OnExpiry, default=Rule.OnExpiry.REJECT)
     groups = models.ManyToManyField(Group, blank=True)
@@ -115,6 +130,10 @@ class Approval(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     decided_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True, help_text="When it stopped waiting for people.")
+    ended_as = models.CharField(
+        max_length=10, blank=True, choices=Ending, help_text="How it did, whatever became of it afterwards."
+    )
     runs_at = models.DateTimeField(null=True, blank=True, help_text="Until then the decision can be undone.")
     use_by = models.DateTimeField(null=True, blank=True)
     paused_seconds = models.PositiveIntegerField(default=0, help_text="How long questions have stopped its clock.")
@@ -135,14 +154,21 @@ class Approval(models.Model):
         null=True, blank=True, help_text="When it was noticed that nobody had decided by the target."
     )
     used_at = models.DateTimeField(null=True, blank=True, help_text="When the decision took effect.")
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
-        permissions = [("decide_approval", "Can decide approvals")]
+        permissions = [
+            ("decide_approval", "Can decide approvals"),
+            ("reveal_pii", "Can see personal data on every page"),
+            ("reveal_secret", "Can see masked arguments of requests they may decide"),
+        ]
         indexes = [
             models.Index(fields=["state", "expires_at", "id"], name="approval_inbox"),
             models.Index(fields=["state", "-decided_at"], name="approval_decided"),
             models.Index(fields=["tool", "-created_at"], name="approval_alike"),
+            models.Index(fields=["rule", "-created_at"], name="approval_of_rule"),
             models.Index(
                 fields=["escalates_at"],
                 condition=Q(state__in=["pending", "asked"], escalates_at__isnull=False),
@@ -153,6 +179,8 @@ class Approval(models.Model):
                 condition=Q(state__in=["pending", "asked"], target_at__isnull=False, breached_at__isnull=True),
                 name="approval_target",
             ),
+            models.Index(fields=["ended_at"], condition=Q(ended_at__isnull=False), name="approval_ended"),
+            models.Index(fields=["created_at"], name="approval_created"),
             models.Index(fields=["breached_at"], condition=Q(breached_at__isnull=False), name="approval_breached"),
         ]
         constraints = [
@@ -182,6 +210,11 @@ class Approval(models.Model):
                 condition=~Q(state__in=["pending", "asked"]) | Q(used_at__isnull=True),
                 name="approval_pending_is_unused",
                 violation_error_message="A pending request has not been used.",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state__in=["pending", "asked"]) | Q(ended_at__isnull=True),
+                name="approval_waiting_has_not_ended",
+                violation_error_message="A request that waits has not ended.",
             ),
             models.CheckConstraint(
                 condition=Q(on_expiry__in=["reject", "stop"]),
@@ -243,144 +276,3 @@ class Approval(models.Model):
     @property
     def is_edited(self) -> bool:
         return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text
-
-
-class Decision(models.Model):
-    """One person's verdict on an approval, or the customer's on a confirmation.
-
-    Its key is chosen by the client, so that a repeat is harmless.
-    """
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="decisions")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
-    )
-    on_behalf_of = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
-        help_text="Whose lent right it was. Empty: the person's own.",
-    )  # fmt: skip
-    customer = models.CharField(max_length=200, blank=True, help_text="The customer who confirmed or declined.")
-    type = models.CharField(max_length=10, choices=DecisionType)
-    arguments_text = models.TextField(blank=True)
-    message = models.TextField(blank=True)
-    stop_run = models.BooleanField(default=False)
-    approval_version = models.PositiveIntegerField()
-    action_digest = models.CharField(max_length=64)
-    view_digest = models.CharField(max_length=64)
-    via = models.CharField(max_length=20)
-    assurance = models.CharField(
-        max_length=20, blank=True, choices=Assurance, help_text="How the person had just shown who they are."
-    )
-    signature = models.JSONField(
-        null=True, blank=True,
-        help_text="Of a signed one: {statement, credential_id, authenticator_data, client_data, signature, public_key, "
-        "rp_id}. Written once.",
-    )  # fmt: skip
-    decided_at = models.DateTimeField()
-    undone_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["decided_at"]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["approval", "user"],
-                condition=Q(undone_at__isnull=True),
-                name="decision_one_per_person",
-                violation_error_message="A person decides once about a request.",
-            ),
-            # A right counts once, whoever uses it.
-            models.UniqueConstraint(
-                "approval",
-                Coalesce("on_behalf_of", "user"),
-                condition=Q(undone_at__isnull=True),
-                name="decision_one_per_right",
-                violation_error_message="A person and who decides for them count as one.",
-            ),
-            models.CheckConstraint(
-                condition=Q(on_behalf_of__isnull=True) | Q(user__isnull=False) & ~Q(user=F("on_behalf_of")),
-                name="decision_for_another",
-                violation_error_message="A decision on somebody's behalf is another person's.",
-            ),
-            models.UniqueConstraint(
-                fields=["approval"],
-                condition=Q(undone_at__isnull=True, user__isnull=True),
-                name="decision_one_of_customer",
-                violation_error_message="A customer answers once.",
-            ),
-            models.CheckConstraint(
-                condition=Q(user__isnull=False, customer="") | Q(user__isnull=True) & ~Q(customer=""),
-                name="decision_has_somebody",
-                violation_error_message="A decision is a person's, or a customer's.",
-            ),
-            models.CheckConstraint(
-                condition=Q(assurance="") | Q(assurance__in=Assurance.values, user__isnull=False),
-                name="decision_assurance_is_known",
-                violation_error_message="A person shows who they are at a level that there is; a customer does not.",
-            ),
-            models.CheckConstraint(
-                condition=Q(assurance="signed", signature__isnull=False, type__in=["approve", "edit"])
-                | ~Q(assurance="signed") & Q(signature__isnull=True),
-                name="decision_signed_has_signature",
-                violation_error_message="A signed decision approves and holds its signature; no other holds one.",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.get_type_display()} by {self.who}"
-
-    @property
-    def who(self) -> str:
-        """The name of whoever decided, as everybody reads it; with whose right it was, where that was lent."""
-        return f"{self.name} for {self.lender}" if self.on_behalf_of is not None else self.name
-
-    @property
-    def name(self) -> str:
-        """The name of whoever decided, alone."""
-        return "The customer" if self.user is None else self.user.get_full_name() or self.user.get_username()
-
-    @property
-    def lender(self) -> str:
-        """The name of whose right it was. Empty: it was their own."""
-        lender = self.on_behalf_of
-        return "" if lender is None else lender.get_full_name() or lender.get_username()
-
-
-class Question(models.Model):
-    """What a person wants to know before deciding, and what the agent, or the person who started its run, said."""
-
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="questions")
-    asker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    text = models.TextField()
-    asked_at = models.DateTimeField()
-    answer_by = models.DateTimeField(help_text="When the clock goes on without an answer.")
-    answer = models.TextField(blank=True)
-    answerer = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
-        help_text="The person who answered. Empty: the agent did.",
-    )  # fmt: skip
-    proposed_text = models.TextField(
-        blank=True,
-        help_text="The arguments the agent proposes instead, in canonical form; a new request has them.",
-    )
-    closed_at = models.DateTimeField(null=True, blank=True, help_text="When it was answered, or its time was up.")
-
-    class Meta:
-        ordering = ["asked_at"]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["approval"],
-                condition=Q(closed_at__isnull=True),
-                name="question_one_open_per_approval",
-                violation_error_message="One question about a request is open at a time.",
-            ),
-            models.CheckConstraint(
-                condition=Q(answer="") | Q(closed_at__isnull=False),
-                name="question_answered_is_closed",
-                violation_error_message="An answered question is closed.",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return self.text[:80]

@@ -84,6 +84,7 @@ class Viewer(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     doing = models.CharField(max_length=10, choices=Doing, default=Doing.VIEWING)
     seen_at = models.DateTimeField()
+    shown_at = models.DateTimeField(null=True, blank=True, help_text="When the console first showed them the request.")
 
     class Meta:
         ordering = ["-seen_at"]

@@ -11,6 +11,7 @@ from django.db.models import F, Q
 from approvals.ids import uuid7
 from approvals.models.approvals import Approval
 from approvals.models.choices import Risk
+from approvals.sealed import new_salt
 
 
 class Delegation(models.Model):
@@ -70,6 +71,9 @@ class Comment(models.Model):
     approval = models.ForeignKey(Approval, on_delete=models.PROTECT, related_name="comments")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     text = models.TextField()
+    salt = models.CharField(
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+    )
     at = models.DateTimeField()
 
     class Meta:

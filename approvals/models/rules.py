@@ -103,6 +103,9 @@ class Rule(models.Model):
     # What is no term of a rule: who it is, and how often its terms have changed.
     IDENTITY = ("id", "name", "version")
 
+    terms_digest = ""
+    """Of its version in force, where it was read with it."""
+
     class Meta:
         ordering = ["order", "name"]
         constraints = [

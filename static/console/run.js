@@ -28,8 +28,8 @@
   }
 
   async function copy(link) {
-    await navigator.clipboard.writeText(link.href);
-    document.getElementById("spoken").textContent = "Link copied";
+    await navigator.clipboard.writeText(link.dataset.trace ?? link.href);
+    document.getElementById("spoken").textContent = link.dataset.trace ? "Trace id copied" : "Link copied";
     link.classList.add("is-done");
     setTimeout(() => link.classList.remove("is-done"), 1200);
   }
@@ -50,7 +50,7 @@
   }, true);
 
   document.addEventListener("click", (event) => {
-    const link = event.target.closest('[data-act="copy"], [data-act="copy-row"]');
+    const link = event.target.closest('[data-act="copy"], [data-act="copy-row"], [data-trace]');
     if (link && navigator.clipboard && !event.ctrlKey && !event.metaKey) { event.preventDefault(); copy(link); return; }
     const row = event.target.closest("a.tr[hx-get]:not([hx-target])");
     if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;

@@ -11,8 +11,8 @@ from agentapp import actions, preferences
 from agentapp.actions import Refused
 from approvals import comments, ledger, sending
 from approvals.channels.base import ChannelError
-from approvals.digest import sha256
 from approvals.models import Approval, Comment, Event, Notification
+from approvals.sealed import sealed
 from tests.conftest import Clerk, call, calls, says
 from tests.rows import a_request, in_state
 
@@ -35,8 +35,11 @@ def test_a_comment_is_a_row_and_an_event_with_its_digest(dana: User) -> None:
     event = Event.objects.get(type="approval.commented")
     assert event.data == {
         "approval": str(approval.pk),
+        "execution": str(approval.execution_id),
+        "tool": approval.tool,
+        "risk": approval.risk,
         "comment": str(posted.comment.pk),
-        "text_digest": sha256(posted.comment.text),
+        "text": sealed(posted.comment.text, posted.comment.salt),
         "mentions": [],
     }
     assert (event.chain, event.actor) == (ledger.run_chain(approval.run_id), ledger.actor_of(dana))

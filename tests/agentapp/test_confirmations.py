@@ -61,6 +61,7 @@ def test_the_customers_yes_runs_exactly_what_they_were_shown(clerk, access):
     assert taken.decision.view_digest == approval.view_digest
     [decided] = Event.objects.filter(run_id=run.pk, type="approval.approved")
     assert (decided.actor, decided.data["kind"]) == ("customer:Ana (token shop)", "confirmation")
+    assert decided.data["carried_by"] == f"user:{clerk.starter.pk}:{clerk.starter.username}"
 
 
 def test_the_customers_no_is_told_and_nothing_runs(clerk, access):

@@ -1,6 +1,7 @@
 """Arguments that a person changed: all of the call, held to what a proposal is held to, and for that call alone."""
 
 import json
+import uuid
 
 import pytest
 from pydantic import BaseModel, field_validator
@@ -8,7 +9,9 @@ from pydantic import BaseModel, field_validator
 from agentapp import actions
 from agentapp.answers import answer
 from agentapp.models import Tool
+from agentapp.refused import Refused
 from agentapp.tools.base import tool
+from approvals.digest import parse
 from approvals.models import Rule
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
@@ -97,3 +100,39 @@ def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(
         clerk.decide(approval, dana, "edit", arguments_text=approval.arguments_text)
     clerk.drive(run)
     assert (refused.value.code, effects_of("pay")) == ("not_allowed", [])
+
+
+def test_what_stands_for_something_hidden_is_never_stored_as_a_value(clerk, dana):
+    key = "sk-proj-abcdEFGH1234567890abcdXYZ"
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo=f"use {key} to pay")), says("paid"))
+    [approval] = clerk.open(run)
+    edited = '{"account": "ana", "amount": 6, "memo": "use \u2022\u2022\u2022\u2022\u2022\u2022 to pay today"}'
+    with pytest.raises(Refused, match="still has a masked part"):
+        clerk.decide(approval, dana, "edit", arguments_text=edited)
+    approval.refresh_from_db()
+    assert (approval.state, approval.final_arguments_text) == ("pending", "")
+
+
+def test_a_form_takes_no_masked_part_and_keeps_a_field_that_came_back_as_it_was_shown(client, clerk, dana):
+    key = "sk-proj-abcdEFGH1234567890abcdXYZ"
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo=f"use {key} to pay")), says("paid"))
+    [approval] = clerk.open(run)
+    client.force_login(dana)
+    page = client.get(f"/approvals/{approval.pk}/").content.decode()
+    assert key not in page
+    mask = "\u2022" * 6
+    assert f'value="use {mask} to pay"' in page
+    form = {
+        "decision_id": str(uuid.uuid4()), "type": "approve", "version": approval.version,
+        "action_digest": approval.action_digest, "shown": ["arg.account", "arg.amount", "arg.memo"],
+        "arg.account": "ana", "arg.amount": "6",
+    }  # fmt: skip
+    refused = client.post(f"/approvals/{approval.pk}/decide/", {**form, "arg.memo": f"use {mask} to pay today"})
+    assert refused.status_code == 422
+    assert "still has a masked part" in refused.content.decode()
+    assert key not in refused.content.decode()
+    assert (
+        client.post(f"/approvals/{approval.pk}/decide/", {**form, "arg.memo": f"use {mask} to pay"}).status_code == 302
+    )
+    approval.refresh_from_db()
+    assert parse(approval.final_arguments_text) == {"account": "ana", "amount": 6, "memo": f"use {key} to pay"}

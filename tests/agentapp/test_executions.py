@@ -9,7 +9,7 @@ from agentapp import executions, runs
 from agentapp.executions import MAX_RESULT_CHARS, Outcome, Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Run, ToolExecution
-from approvals import decisions, ledger
+from approvals import decisions, ledger, sealed
 from approvals.models import Approval
 from tests.rows import (
     a_call,
@@ -277,8 +277,8 @@ def test_a_late_answer_is_noted_when_there_is_another(held, refund, make):
     assert not answers_late(execution, status="fatal_error", message="too late")
     assert ToolExecution.objects.values().get(pk=execution.pk) == before
     noted = ledger.Event.objects.filter(type="tool_call.late_answer").get()
-    said = {name: noted.data[name] for name in ("status", "message", "kept")}
-    assert said == {"status": "fatal_error", "message": "too late", "kept": False}
+    assert {name: noted.data[name] for name in ("status", "kept")} == {"status": "fatal_error", "kept": False}
+    assert sealed.opens("too late", execution.salt, noted.data["message"])
 
 
 def test_an_act_of_which_is_learnt_late_took_effect_whatever_was_said_of_it(held, refund):

@@ -15,11 +15,12 @@ from django.db.utils import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import breakers, health, loop, nudges, sweep
+from agentapp import breakers, health, loop, sweep
 from agentapp.models import Breaker, Heartbeat, Run, WebhookEndpoint, WebhookProgress
-from approvals import ledger, notify
+from approvals import broker, ledger, notify
 from approvals.models import Approval, Channel, Notification
 from tests import clerk_tools
+from tests.absent import own_redis
 from tests.conftest import call, calls, says
 from tests.rows import a_request, read, take
 
@@ -143,6 +144,18 @@ def test_a_broker_that_cannot_be_reached_is_said(settings, monkeypatch):
     assert "nothing is approved by itself" in problem.means
 
 
+@pytest.mark.redis
+def test_a_broker_that_is_full_is_said_and_one_with_room_is_not(settings, tmp_path):
+    with own_redis(tmp_path) as server:
+        settings.EMBEDDED, settings.REDIS_URL = False, server.url
+        assert codes() == []
+        server.fill()
+        [problem] = health.look()
+    assert problem.code == "broker"
+    assert "takes no messages" in problem.message
+    assert "maxmemory" in problem.details
+
+
 def test_a_clock_that_is_off_is_said(monkeypatch):
     now = timezone.now()
     monkeypatch.setattr(health, "_process_time", lambda: now + timedelta(seconds=30))
@@ -230,7 +243,7 @@ class TestNothingIsApprovedByWhatIsDown:
         def down(*_: Any, **__: Any) -> None:
             raise OSError("no route to host")
 
-        monkeypatch.setattr(nudges.current_app, "send_task", down)
+        monkeypatch.setattr(broker.current_app, "send_task", down)
         run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("done"))
         approval = Approval.objects.get()
         assert (run.state, approval.state) == ("waiting", Approval.State.PENDING)

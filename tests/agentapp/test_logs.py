@@ -1,8 +1,12 @@
+import json
 import logging
+import sys
+from datetime import datetime
 
 import pytest
 
-from agentapp.logs import WithoutLinks
+from agentapp import deadline
+from agentapp.logs import Json, Line, WithoutLinks, WithoutWords, bound, configuration, ids
 
 
 @pytest.mark.parametrize(
@@ -21,3 +25,70 @@ def test_a_link_that_opens_a_choice_of_password_is_blotted_out(
 
     assert WithoutLinks().filter(record)
     assert record.getMessage() == kept
+
+
+def a_record(message: str = "Something.", **more: object) -> logging.LogRecord:
+    record = logging.LogRecord("agentapp.loop", logging.WARNING, "loop.py", 1, message, (), None)
+    record.__dict__.update(more)
+    return record
+
+
+def test_a_line_says_what_it_belongs_to() -> None:
+    with bound(run="r-1", request="q-1"), bound(execution="e-1"):
+        line = Line().format(a_record())
+    assert line.endswith("WARNING agentapp.loop Something. [run=r-1 request=q-1 execution=e-1]")
+
+
+def test_a_line_that_belongs_to_nothing_has_no_brackets() -> None:
+    assert Line().format(a_record()).endswith(" WARNING agentapp.loop Something.")
+
+
+def test_a_line_as_json_is_one_object_with_the_same_ids() -> None:
+    with bound(run="r-1", user=lambda: "user:5", request=lambda: ""):
+        text = Json().format(a_record('Quotes " and\nlines'))
+    assert "\n" not in text
+    said = json.loads(text)
+    assert {name: said[name] for name in ("level", "logger", "message", "run", "user")} == {
+        "level": "WARNING", "logger": "agentapp.loop", "message": 'Quotes " and\nlines', "run": "r-1", "user": "user:5",
+    }  # fmt: skip
+    assert "request" not in said
+    assert datetime.fromisoformat(said["time"]).tzinfo is not None
+
+
+def test_what_a_library_adds_to_a_record_is_not_written() -> None:
+    text = Json().format(a_record(data={"args": ("ana@example.test",)}, request="GET /login/reset/1-abc/"))
+    assert set(json.loads(text)) == {"time", "level", "logger", "message"}
+
+
+def test_a_failure_stands_in_its_line() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        record = a_record()
+        record.exc_info = sys.exc_info()
+    text = Json().format(record)
+    assert "\n" not in text
+    assert "ValueError: no" in json.loads(text)["exc_info"]
+
+
+def test_a_failure_as_json_is_blotted_out_too() -> None:
+    try:
+        raise ValueError("no such person: ana@mail.example")
+    except ValueError:
+        record = a_record()
+        record.exc_info = sys.exc_info()
+    WithoutWords().filter(record)
+    assert json.loads(Json().format(record))["exc_info"].endswith("no such person: [redacted]")
+
+
+def test_both_forms_blot_out_links_and_words() -> None:
+    for form in ("line", "json"):
+        made = configuration("INFO", form)
+        assert made["handlers"]["console"]["filters"] == ["links", "words"]
+        assert made["handlers"]["console"]["formatter"] == form
+
+
+def test_a_call_in_a_thread_of_its_own_belongs_to_the_same() -> None:
+    with bound(run="r-1"):
+        found = deadline.start(ids)
+    assert found.result(10) == {"run": "r-1"}

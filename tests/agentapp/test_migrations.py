@@ -3,14 +3,19 @@
 import importlib
 
 from django.apps import apps
+from django.db import connection
 
 from agentapp.models import Agent, Run
 from agentapp.toolset import snapshot_of
+from approvals import append_only, ledger
+from approvals.models import Event
 from tests.conftest import call, calls, says
 
 runtime = importlib.import_module("agentapp.migrations.0003_runtime")
 limits = importlib.import_module("agentapp.migrations.0004_limits")
 console = importlib.import_module("agentapp.migrations.0005_console")
+traces = importlib.import_module("agentapp.migrations.0026_traces")
+links = importlib.import_module("approvals.migrations.0019_event_links")
 BEFORE = {
     "name", "instructions", "driver", "model", "model_settings", "parallel_tool_calls", "max_steps", "max_tokens",
     "max_cost", "tools", "routes",
@@ -40,3 +45,29 @@ def test_a_run_that_began_before_a_call_too_many_could_end_it_goes_on_without(cl
     assert run.agent_snapshot == {**before, "on_call_limit": "refuse"}
     assert clerk.drive(run).state == "succeeded"
     assert (clerk.execution(run, "a").reason, clerk.execution(run, "b").reason) == ("", "call_limit_exceeded")
+
+
+def test_events_that_were_there_before_are_found_by_what_their_text_says(clerk):
+    run = clerk.start(calls(call("a", "look_up", what="1")), says("done"))
+    assert clerk.drive(run).state == "succeeded"
+    append_only.remove(connection)
+    Event.objects.update(actor_key="", execution_id=None, tool="", took_ms=None)
+    assert ledger.verify()[1] is not None
+    links.fill(apps, None)
+    assert ledger.verify()[1] is None
+    completed = Event.objects.get(type="tool_call.completed")
+    assert (completed.tool, completed.execution_id) == ("look_up", clerk.execution(run, "a").pk)
+    assert completed.took_ms is not None
+
+
+def test_runs_of_before_there_were_traces_are_each_in_one_with_those_they_asked(clerk):
+    one, other = clerk.start(says("one")), clerk.start(says("other"))
+    child = clerk.start(says("asked"))
+    below = clerk.start(says("asked too"))
+    Run.objects.filter(pk=child.pk).update(parent=one, depth=1)
+    Run.objects.filter(pk=below.pk).update(parent=child, depth=2)
+    Run.objects.update(trace_id="")
+    traces.trace_older_runs(apps, None)
+    found = dict(Run.objects.values_list("pk", "trace_id"))
+    assert found[one.pk] == found[child.pk] == found[below.pk] == one.pk.hex
+    assert found[other.pk] == other.pk.hex

@@ -1,5 +1,6 @@
 """Calls of an imported service, from the model's proposal to what the model reads, against a server of its document."""
 
+import base64
 import ipaddress
 import json
 import socket
@@ -253,3 +254,22 @@ def test_a_write_that_is_not_let_out_has_not_happened(clerk: Clerk, github: Serv
     clerk.drive(run)
     assert clerk.execution(run, "a").result_status == "fatal_error"
     assert len(refusals(run)) == 1
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_source_that_wants_receipts_is_sent_one_with_what_people_approved(
+    clerk: Clerk, github: Service, dana: User, wanted: bool
+) -> None:
+    ToolSource.objects.filter(name="github").update(approval_receipts=wanted)
+    run = clerk.run(calls(call("r", "issues_get", owner="ana", repo="shop", issue_number=7), call("a", MAKE, **ISSUE)))
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    clerk.drive(run)
+    read, written = [asked.headers.get("x-approval-receipt") for asked in github.asked]
+    assert read is None  # nobody was asked about it
+    if not wanted:
+        assert written is None
+        return
+    receipt = json.loads(base64.urlsafe_b64decode(written))
+    assert (receipt["reference"], receipt["decision"], receipt["tool"]) == (approval.reference, "used", MAKE)
+    assert receipt["deciders"][0]["user"] == f"user:{dana.pk}"

@@ -13,7 +13,7 @@ from agentapp import actions
 from agentapp.console import batch
 from agentapp.models import Tool
 from agentapp.refused import Refused
-from approvals import ledger, planned, plans
+from approvals import ledger, planned, plans, sealed
 from approvals.models import Approval, Event, PlannedCall, Rule
 from tests.clerk_tools import BALANCES, EFFECTS, effects_of
 from tests.conftest import call, calls, says
@@ -346,7 +346,8 @@ class TestWhatIsLeftOfAPlan:
         run = clerk.drive(run)
         assert (run.waiting_for, refunds()) == ("approval", ["ann"])
         ended = Event.objects.get(chain=ledger.run_chain(run.pk), type="plan.ended")
-        assert (ended.data["positions"], ended.data["why"]) == ([2, 3], "Bob called: he has his money.")
+        assert ended.data["positions"] == [2, 3]
+        assert sealed.opens("Bob called: he has his money.", approval.salt, ended.data["why"])
         assert ended.actor == ledger.actor_of(marco)
 
     def test_is_ended_once(self, clerk, dana, marco):

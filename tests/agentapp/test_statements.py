@@ -33,9 +33,7 @@ BRACKETS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 
 def statements(run) -> list[str]:
     """The statements of one drive, without the brackets of its transactions."""
-    with CaptureQueriesContext(
-        connection,
-    ) as captured:
+    with CaptureQueriesContext(connection) as captured:
         loop.drive(run.pk)
     return [query["sql"] for query in captured if not query["sql"].startswith(BRACKETS)]
 
@@ -44,10 +42,12 @@ def reading(steps: int):
     return [calls(call(f"c{n}", "look_up", what=str(n))) for n in range(steps)]
 
 
-def test_a_settled_reading_step_takes_nine_statements_however_long_the_run(clerk):
+def test_a_settled_reading_step_takes_seven_statements_however_long_the_run(clerk, vendor):
+    """On SQLite, where nothing is sent over a wire, the head of a chain and its events are two statements."""
+    each = 7 if vendor == "postgresql" else 9
     counts = [len(statements(clerk.start(*reading(steps), says("done")))) for steps in (1, 2, 3, 12)]
-    assert counts[1] - counts[0] == counts[2] - counts[1] == 9
-    assert counts[3] - counts[0] == 9 * 11
+    assert counts[1] - counts[0] == counts[2] - counts[1] == each
+    assert counts[3] - counts[0] == 11 * each
 
 
 def test_three_reads_of_a_step_take_no_more_statements_than_one(clerk):
@@ -56,7 +56,7 @@ def test_three_reads_of_a_step_take_no_more_statements_than_one(clerk):
     assert len(statements(three)) == len(statements(one))
 
 
-def test_a_step_that_parks_takes_fifteen_statements_at_most(clerk, roles):
+def test_a_step_that_parks_takes_seventeen_statements_at_most(clerk, roles):
     """One of them looks at what the tool did before: by that the risk of the request is told."""
     rule = Rule.objects.create(name="payments", tool="pay", verdict="ask")
     rule.groups.add(roles["approver"])
@@ -68,7 +68,7 @@ def test_a_step_that_parks_takes_fifteen_statements_at_most(clerk, roles):
     recorded = [n for n, text in enumerate(sql) if text.startswith('UPDATE "agentapp_run" SET "step_count"')]
     assert len(recorded) == 4
     parking = sql[recorded[-1] :]
-    assert len(parking) <= 15, "\n".join(parking)
+    assert len(parking) <= 17, "\n".join(parking)
 
 
 # --- The writers, each in a transaction of its own ----------------------------------------------
@@ -84,12 +84,13 @@ def written(write: Callable[[], Any]) -> list[str]:
 
 
 TABLE = r'(?:FROM|INTO|UPDATE) "(?:agentapp|approvals|auth)_(\w+)"'
-EVENTS = ["SELECT event", "INSERT event"]
+# What a transaction that records anything does besides, for however many events and chains.
+EVENTS = ["SELECT chainhead", "INSERT event", "INSERT chainhead"]
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", [1, 5])
-def test_a_step_and_its_calls_are_stored_in_five_statements(number):
+def test_a_step_and_its_calls_are_stored_in_six_statements(number):
     run, token = a_claimed_run()
     proposals = [a_proposal(a_tool(f"tool_{place}"), asks=True) for place in range(number)]
     now = timezone.now()
@@ -103,7 +104,7 @@ def test_a_step_and_its_calls_are_stored_in_five_statements(number):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", [1, 5])
-def test_results_are_stored_in_four_statements(number):
+def test_results_are_stored_in_five_statements(number):
     run, token = a_claimed_run()
     reads = [a_proposal(a_tool(f"tool_{place}", "read"), starts_now=True) for place in range(number)]
     _, made = a_step(run, token, reads)
@@ -117,7 +118,7 @@ def test_results_are_stored_in_four_statements(number):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("number", [1, 5])
-def test_a_run_asks_and_lets_go_in_eight_statements(roles, number):
+def test_a_run_asks_and_lets_go_in_nine_statements(roles, number):
     run, token = a_claimed_run()
     proposals = [a_proposal(a_tool(f"tool_{place}"), asks=True) for place in range(number)]
     _, made = a_step(run, token, proposals)
@@ -143,7 +144,7 @@ def test_a_run_asks_and_lets_go_in_eight_statements(roles, number):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("needed", [1, 2])
-def test_a_decision_takes_twelve_statements_at_most(roles, dana, marco, needed):
+def test_a_decision_takes_thirteen_statements_at_most(roles, dana, marco, needed):
     group = roles["approver"].pk
     approval = a_request(approvals_needed=needed, groups=(group,))
     if needed == 2:
@@ -151,11 +152,11 @@ def test_a_decision_takes_twelve_statements_at_most(roles, dana, marco, needed):
     verdict = a_verdict(approval, dana)
     counted = written(lambda: decisions.decide(approval.pk, verdict, USE_WITHIN))
     # Four of them look up what the person may do and which groups they share with the request.
-    assert len(counted) <= 12, counted
+    assert len(counted) <= 13, counted
 
 
 @pytest.mark.django_db
-def test_an_approval_is_used_in_three_statements(dana):
+def test_an_approval_is_used_in_four_statements(dana):
     approval = a_moment_ago(take(a_request(), dana), "runs_at")
     assert written(lambda: decisions.consume(approval)) == ["UPDATE approval", *EVENTS]
 

@@ -244,12 +244,12 @@ def test_a_release_between_look_and_wait_is_not_missed(clerk, stop, release, mon
     real = runs.held
     released = []
 
-    def meanwhile(run_id, token):
+    def meanwhile(run_id, token, known=None):
         if not released:
             released.append(1)
             KillSwitch.objects.filter(pk=switch.pk).delete()
             ledger.record(ledger.CONFIGURATION, "switch.released", {"name": ""})
-        return real(run_id, token)
+        return real(run_id, token, known)
 
     monkeypatch.setattr(runs, "held", meanwhile)
     assert clerk.drive(run).state == "succeeded"

@@ -13,7 +13,7 @@ from tests.conftest import call, calls, says
 from tests.races import race, tries
 from tests.teams import Team, child_of
 
-TIMES = max(3, tries() // 15)
+TIMES = max(3, tries() // 5)
 PAY = calls(call("p", "pay", account="ana", amount=5))
 
 

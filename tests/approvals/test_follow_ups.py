@@ -167,7 +167,7 @@ def test_a_message_that_cannot_be_changed_is_followed_in_its_thread(
     assert last.extra_headers["Message-ID"] != first.extra_headers["Message-ID"]
     assert last.body.startswith(words)
     assert f"/approvals/{approval.pk}/" in last.body
-    assert "240" not in last.body
+    assert "240.00" not in last.body
     assert last.to == ["desk@example.test"]
 
 
@@ -423,7 +423,7 @@ def test_whoever_wants_it_is_mailed_what_others_decided_with_whose_right(
     assert last.subject == f"Re: {first.subject}"
     assert last.extra_headers["References"] == first.extra_headers["Message-ID"]
     assert last.body.startswith("Approved with changes by Dana Whitfield, ")
-    assert "240" not in last.body
+    assert "240.00" not in last.body
 
 
 def test_what_somebody_decided_themselves_is_no_news_to_them(dana: User, marco: User) -> None:

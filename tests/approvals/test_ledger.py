@@ -6,12 +6,14 @@ from datetime import timedelta
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from agentapp.models import ApiToken
 from approvals import append_only, configuration, ledger
 from approvals.digest import canonical, load, sha256
+from approvals.ids import uuid7
 from approvals.ledger import CONFIGURATION, GENESIS, Break
-from approvals.models import Channel, Event
+from approvals.models import ChainHead, Channel, Event
 from tests.conftest import make_user
 from tests.rows import within_transaction
 
@@ -31,6 +33,11 @@ def told(chain: str = "shop") -> list[str]:
     return list(Event.objects.filter(chain=chain).order_by("seq").values_list("type", flat=True))
 
 
+def statements(sent: CaptureQueriesContext) -> list[str]:
+    brackets = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
+    return [query["sql"] for query in sent if not query["sql"].startswith(brackets)]
+
+
 class Undone(Exception):
     """Raised by a test to make a transaction roll back."""
 
@@ -46,6 +53,84 @@ def test_events_are_numbered_and_each_holds_the_hash_of_the_one_before():
     assert [first.seq, second.seq, third.seq] == [1, 2, 3]
     assert [first.previous_hash, second.previous_hash, third.previous_hash] == [GENESIS, first.hash, second.hash]
     assert ledger.verify("shop") == (3, None)
+
+
+@pytest.mark.django_db
+def test_whoever_remembers_the_end_of_a_chain_asks_for_it_once():
+    with ledger.remembering():
+        tell("shop", "opened")
+        with CaptureQueriesContext(connection) as sent:
+            tell("shop", "sold", "closed")
+    assert [query["sql"] for query in sent if query["sql"].startswith("SELECT")] == []
+    assert ledger.verify("shop") == (3, None)
+
+
+@pytest.mark.django_db
+def test_a_remembered_end_that_somebody_else_has_moved_is_read_anew():
+    with ledger.remembering():
+        tell("shop", "opened")
+        with ledger.remembering():  # as in another worker, which knows nothing of this one's
+            tell("shop", "sold")
+        tell("shop", "closed")
+    assert told() == ["opened", "sold", "closed"]
+    assert ledger.verify("shop") == (3, None)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("types", [["sold"], ["sold", "closed", "opened"]])
+def test_events_behind_a_known_end_take_one_statement_more_than_their_transition(types, vendor):
+    tell("shop", "opened")
+    head = ChainHead.objects.get(chain="shop")
+    with CaptureQueriesContext(connection) as sent, ledger.transaction():
+        ledger.knows("shop", head.seq, head.hash)
+        for type in types:
+            ledger.record("shop", type, {})
+    assert len(statements(sent)) == (1 if vendor == "postgresql" else 2)
+    assert told() == ["opened", *types]
+    assert ledger.verify("shop") == (1 + len(types), None)
+
+
+@pytest.mark.django_db
+def test_a_chain_that_is_known_to_be_new_is_begun_in_one_statement(vendor):
+    with CaptureQueriesContext(connection) as sent, ledger.transaction():
+        ledger.knows("shop", None, None)
+        ledger.record("shop", "opened", {})
+    assert not any("SELECT" in sql[:6] for sql in statements(sent)) or vendor == "sqlite"
+    assert len(statements(sent)) <= (1 if vendor == "postgresql" else 3)
+    assert ledger.verify("shop") == (1, None)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("end", [(None, None), (1, "0" * 64), (7, "0" * 64)])
+def test_an_end_that_is_told_wrong_is_read_and_nothing_is_written_behind_it(end):
+    tell("shop", "opened")
+    with ledger.transaction():
+        ledger.knows("shop", *end)
+        ledger.record("shop", "sold", {})
+    assert told() == ["opened", "sold"]
+    assert ledger.verify("shop") == (2, None)
+
+
+@pytest.mark.django_db
+def test_what_is_told_outside_of_a_transaction_is_forgotten():
+    ledger.knows("shop", 7, "0" * 64)
+    tell("shop", "opened")
+    assert told() == ["opened"]
+
+
+@pytest.mark.django_db
+def test_an_end_is_not_remembered_of_what_was_undone():
+    with ledger.remembering():
+        tell("shop", "opened")
+        with suppress(Undone), ledger.transaction():
+            ledger.record("shop", "sold", {})
+            raise Undone
+        with suppress(Undone), transaction.atomic():
+            tell("shop", "sold")
+            raise Undone
+        tell("shop", "closed")
+    assert told() == ["opened", "closed"]
+    assert ledger.verify("shop") == (2, None)
 
 
 @pytest.mark.django_db
@@ -244,8 +329,10 @@ def test_an_inserted_event_is_found(chain, place):
     for seq in range(LENGTH, place - 1, -1):
         at(seq).update(seq=seq + 1)
     real, before = chain[place - 1], chain[place - 2]
-    seal = resealed(real, type="forged", previous=before.hash)
+    key = uuid7()
+    seal = resealed(real, type="forged", previous=before.hash, id=str(key))
     Event.objects.create(
+        id=key,
         chain=CHAIN,
         seq=place,
         type="forged",
@@ -253,6 +340,7 @@ def test_an_inserted_event_is_found(chain, place):
         actor=real.actor,
         at=real.at,
         previous_hash=before.hash,
+        actor_key=real.actor_key,
         **seal,
     )
     assert found() == Break(CHAIN, place + 1, "it does not follow the event before it")
@@ -298,23 +386,70 @@ def test_a_chain_renamed_as_a_whole_is_found(chain):
 
 
 @pytest.mark.parametrize("kept", [0, 1, LENGTH - 1])
-def test_cutting_the_tail_is_not_found_without_a_checkpoint_from_outside(chain, kept):
-    """Only somebody who noted the height or the last hash elsewhere can tell."""
-    noted = (ledger.height(CHAIN), chain[-1].hash)
+def test_cutting_the_tail_is_found(chain, kept):
     Event.objects.filter(chain=CHAIN, seq__gt=kept).delete()
-    assert ledger.verify(CHAIN) == (kept, None)
-    assert ledger.height(CHAIN) != noted[0]
+    missing = Break(CHAIN, kept + 1, f"event {kept + 1} is missing")
+    assert ledger.verify(CHAIN) == (kept, missing)
+    assert ledger.verify() == (kept, missing)
 
 
-def test_rewriting_the_whole_chain_is_not_found_without_a_checkpoint_from_outside(chain):
-    noted = chain[-1].hash
+def test_everything_gone_is_found(chain):
+    Event.objects.all().delete()
+    assert ledger.verify() == (0, Break(CHAIN, 1, "event 1 is missing"))
+
+
+def test_a_well_sealed_event_behind_the_last_is_found(chain):
+    last, key = chain[-1], uuid7()
+    seal = resealed(last, id=str(key), seq=LENGTH + 1, previous=last.hash)
+    columns = {name: getattr(last, name) for name in ("chain", "type", "run_id", "actor", "at", "actor_key")}
+    Event.objects.create(**columns, id=key, seq=LENGTH + 1, previous_hash=last.hash, **seal)
+    assert ledger.verify()[1] == Break(CHAIN, LENGTH + 1, "it was added behind the ledger's back")
+
+
+def test_a_chain_that_the_ledger_did_not_write_is_found(chain):
+    ChainHead.objects.filter(chain=CHAIN).delete()
+    assert ledger.verify()[1] == Break(CHAIN, 1, "nothing is known of its chain")
+
+
+def rewrite(chain: list[Event]) -> str:
+    """As somebody would who may do anything to the table of events. The last hash."""
     previous = GENESIS
     for event in chain:
         seal = resealed(event, data={"amount": 1}, previous=previous)
         at(event.seq).update(previous_hash=previous, **seal)
         previous = seal["hash"]
+    return previous
+
+
+def test_rewriting_the_whole_chain_is_found_where_it_ends(chain):
+    rewrite(chain)
+    assert ledger.verify(CHAIN)[1] == Break(CHAIN, LENGTH, "it is not the event that its chain ended with")
+
+
+def test_rewriting_a_chain_and_its_end_is_not_found_without_a_checkpoint(chain):
+    """What checkpoints find is in proof/."""
+    ChainHead.objects.filter(chain=CHAIN).update(hash=rewrite(chain))
     assert ledger.verify(CHAIN) == (LENGTH, None)
-    assert at(LENGTH).get().hash != noted
+
+
+def test_a_break_is_told_with_the_events_beside_it(chain):
+    at(3).update(actor="mallory")
+    broken = found()
+    assert [told and (told.seq, told.hash) for told in (broken.before, broken.found, broken.after)] == [
+        (2, chain[1].hash),
+        (3, chain[2].hash),
+        (4, chain[3].hash),
+    ]
+    at(3).delete()
+    broken = found()
+    assert [told and told.seq for told in (broken.before, broken.found, broken.after)] == [2, 4, 5]
+
+
+def test_the_first_break_is_named_whichever_kind_it_is(chain):
+    """In the order of chains: the one whose events are all gone comes before the one that was edited."""
+    at(1, OTHER_CHAIN).update(actor="mallory")
+    Event.objects.filter(chain=CHAIN).delete()
+    assert ledger.verify()[1] == Break(CHAIN, 1, "event 1 is missing")
 
 
 def test_the_break_of_one_chain_is_not_the_break_of_another(chain):
@@ -390,3 +525,64 @@ def test_secrets_are_never_in_the_events_of_configuration(roles):
     assert "runs:create" in written
     assert "d" * 64 not in written
     assert user.password not in written
+
+
+# --- What events are found by -------------------------------------------------------------------
+
+ABOUT = {
+    "approval": "019a0000-0000-7000-8000-00000000000a",
+    "execution": "019a0000-0000-7000-8000-00000000000b",
+    "tool": "refund_order",
+    "risk": "high",
+    "took_ms": 50_000,
+}
+
+
+def recorded(data: dict[str, object], actor: str = ledger.SYSTEM) -> Event:
+    with ledger.transaction():
+        ledger.record(CHAIN, "approval.approved", dict(data), actor)
+    return Event.objects.filter(chain=CHAIN).latest("seq")
+
+
+@pytest.mark.django_db
+def test_an_event_is_found_by_what_its_text_is_about():
+    event = recorded(ABOUT, "user:5:dana (token CI)")
+    assert [str(event.approval_id), str(event.execution_id)] == [ABOUT["approval"], ABOUT["execution"]]
+    assert (event.tool, event.risk, event.took_ms, event.actor_key) == ("refund_order", "high", 50_000, "user:5")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"approval": ""}, {"approval": 7, "execution": [1]}, {"tool": None, "risk": {"a": 1}, "took_ms": True},
+     {"risk": "more than the column holds", "took_ms": "5"}, {"approval": "x" * 36}],
+)  # fmt: skip
+def test_what_is_no_key_number_or_name_is_about_nothing(data):
+    event = recorded(data)
+    found = (event.approval_id, event.execution_id, event.tool, event.risk, event.took_ms)
+    assert found == (None, None, "", "", None)
+    assert ledger.verify(CHAIN) == (1, None)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("actor", "key"),
+    [("system", "system"), ("model", "model"), ("customer:40117", "customer:40117"),
+     ("customer:40117 (token shop)", "customer:40117"), ("user:12:a:b (c) (token d)", "user:12"), ("", ""),
+     ("odd\nname (x)", "odd\nname")],
+)  # fmt: skip
+def test_an_actor_is_found_without_name_and_way(actor, key):
+    assert recorded({}, actor).actor_key == key
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "changed",
+    [{"approval_id": OTHER_RUN}, {"execution_id": None}, {"tool": "close_account"}, {"risk": "low"}, {"took_ms": 1},
+     {"actor_key": "user:6"}],
+)  # fmt: skip
+def test_an_event_made_to_be_found_elsewhere_is_found_out(changed):
+    event = recorded(ABOUT, "user:5:dana")
+    append_only.remove(connection)
+    Event.objects.filter(pk=event.pk).update(**changed)
+    assert ledger.verify(CHAIN)[1] == Break(CHAIN, 1, "what it is about does not match its text")

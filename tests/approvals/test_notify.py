@@ -183,5 +183,5 @@ def test_a_broker_that_is_not_there_never_stops_the_caller(monkeypatch: pytest.M
     def refused(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(tasks.send_queued, "delay", refused)
+    monkeypatch.setattr(tasks.send_queued, "apply_async", refused)
     tasks.nudge()

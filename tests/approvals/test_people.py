@@ -129,8 +129,7 @@ def test_whoever_asked_for_it_reads_what_would_happen(dana: User) -> None:
     [message] = mail.outbox
     assert "Refund $240.00 to Ana" in message.body
     assert message.subject == (
-        f"[Countersign] {Approval.objects.get().reference}: Refund $240.00 to Ana Bcc: evil@example.test <b> "
-        "waits for your team"
+        f"[Countersign] {Approval.objects.get().reference}: Refund $240.00 to Ana Bcc: •••••• <b> waits for your team"
     )
     assert message.bcc == []
 

@@ -255,6 +255,7 @@ def test_the_strictest_terms_of_all_asking_rules_apply():
         verdict="ask",
         reason="first",
         rule="first",
+        rule_version=1,
         risk="critical",
         approvals_needed=2,
         starter_excluded=True,

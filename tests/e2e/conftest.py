@@ -163,13 +163,18 @@ def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
 
 
 # What is found is picked in the page: all that axe tells takes twice as long to come over as to be found.
-FOUND = """axe.run({resultTypes: ["violations"]}).then(({violations}) =>
+FOUND = """(only) => axe.run({resultTypes: ["violations"], ...(only && {runOnly: only})}).then(({violations}) =>
     violations.map(({id, nodes}) => `${id}: ${JSON.stringify(nodes.slice(0, 3).map(({target}) => target))}`))"""
+COLOURS = ["color-contrast"]
 
 
-def violations(page: Page) -> list[str]:
-    """What axe finds wrong with a page as it stands."""
+def violations(page: Page, scheme: str = "light") -> list[str]:
+    """What axe finds wrong with a page as it stands.
+
+    `scheme`: of a test that looks at the same states in both. In the dark one it is the colours that are others; the
+    rest of what axe knows has been looked at in the light one.
+    """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
-    found: list[str] = page.evaluate(FOUND)
+    found: list[str] = page.evaluate(FOUND, COLOURS if scheme == "dark" else None)
     return found

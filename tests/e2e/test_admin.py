@@ -149,7 +149,7 @@ def test_every_page_is_accessible_and_keeps_the_policy(
         assert answer.status == 200, name
         for width in (1440, 390, 320):
             page.set_viewport_size({"width": width, "height": 900})
-            wrong += [f"{name} at {width}: {found}" for found in violations(page)]
+            wrong += [f"{name} at {width}: {found}" for found in violations(page, color_scheme)]
             if not keeps_to_its_width(page):
                 wrong.append(f"{name}: wider than the window at {width}")
     assert not wrong, "\n".join(wrong)

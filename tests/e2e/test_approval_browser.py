@@ -69,7 +69,7 @@ def test_every_state_is_accessible_and_stays_in_its_width(
     wrong = {}
     for name, path in paths.items():
         page.goto(path)
-        wrong[name] = violations(page)
+        wrong[name] = violations(page, scheme)
         shot(page, f"approval-{name}-{width}-{scheme}")
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
     if width < 500:

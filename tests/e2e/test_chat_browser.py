@@ -199,7 +199,7 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     for name, run in paths.items():
         page.goto(f"/runs/{run.pk}/chat/")
         shot(page, f"{name}-{size[0]}-{scheme}")
-        wrong[name] = violations(page)
+        wrong[name] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} scrolls sideways"
     assert {name: found for name, found in wrong.items() if found} == {}
     assert complaints == []

@@ -46,11 +46,11 @@ def test_every_page_is_accessible_and_keeps_the_policy(
     }
     wrong: dict[str, list[str]] = {}
     page = browse(None, "/login/", width, height, color_scheme=scheme)
-    wrong["/login/"] = violations(page)
+    wrong["/login/"] = violations(page, scheme)
     page = browse(dana, "/inbox/", width, height, color_scheme=scheme)
     for path in pages:
         page.goto(path)
-        wrong[path] = violations(page)
+        wrong[path] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
 
     assert {path: found for path, found in wrong.items() if found} == {}
@@ -250,7 +250,7 @@ def test_the_sheet_names_only_keys_that_work_here(browse: Browse, sam: User, dan
     page.keyboard.press("?")
 
     expect(page.locator("#keys dt")).to_have_text(
-        ["A", "E", "R", "Q", "T", "C", "H", "S", "F", "O", "/", "1–9", "CtrlK", "?", "GI", "GR", "GS", "X"]
+        ["A", "E", "R", "Q", "T", "C", "H", "S", "F", "O", "/", "1–9", "CtrlK", "?", "GI", "GR", "GT", "GS", "X"]
     )
 
 

@@ -224,7 +224,7 @@ def test_the_dialog_is_accessible_and_stays_in_its_width_in_both_states(
         expect(page.locator("#assurance [role=status]")).to_contain_text(words)
         if folder := os.environ.get("SHOTS"):
             page.screenshot(path=Path(folder) / f"critical-{state}-{size[0]}-{scheme}.png")
-        wrong[state] = violations(page)
+        wrong[state] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{state} scrolls sideways"
         if state == "needed":
             page.goto(f"/reauthenticate/?next=/approvals/{approval.pk}/%3Fdo%3Dapprove")

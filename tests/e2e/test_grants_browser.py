@@ -59,7 +59,7 @@ def test_every_page_of_grants_is_accessible_and_keeps_the_policy(
         page.goto(path)
         if os.environ.get("SHOTS"):
             page.screenshot(path=Path(os.environ["SHOTS"]) / f"{name}-{size[0]}-{scheme}.png", full_page=True)
-        wrong[path] = violations(page)
+        wrong[path] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
     assert {path: found for path, found in wrong.items() if found} == {}
     assert complaints == []

@@ -35,6 +35,6 @@ def test_what_is_wrong_stands_above_the_page(
     assert box is not None
     assert main is not None
     assert box["y"] + box["height"] <= main["y"], "it lies over the page"
-    assert violations(page) == []
+    assert violations(page, scheme) == []
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     assert complaints == []

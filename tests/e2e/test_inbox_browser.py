@@ -97,7 +97,7 @@ def test_every_state_is_accessible_and_keeps_the_policy(
             if width > 500:
                 page.keyboard.press("x")
                 expect(page.locator("#batch-bar")).to_contain_text("1 selected")
-        wrong[name] = violations(page)
+        wrong[name] = violations(page, scheme)
         if too_wide(page):
             wrong[name].append("scrolls sideways")
         shot(page, f"{name}-{width}-{scheme}")
@@ -105,18 +105,18 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     page.goto("/inbox/")
     page.get_by_role("link", name="Filter").click()
     expect(page.get_by_label("Policy")).to_be_visible()
-    wrong["filter-panel"] = violations(page)
+    wrong["filter-panel"] = violations(page, scheme)
     shot(page, f"filter-panel-{width}-{scheme}")
     page.get_by_role("button", name="Focus mode").click()
     expect(page.get_by_role("button", name="Skip")).to_be_visible()
-    wrong["focus-one"] = violations(page)
+    wrong["focus-one"] = violations(page, scheme)
     if too_wide(page):
         wrong["focus-one"].append("scrolls sideways")
     shot(page, f"focus-one-{width}-{scheme}")
     monkeypatch.setattr(queue, "STORM", 2)
     page.goto("/inbox/")
     expect(page.get_by_text("6 requests are waiting.")).to_be_visible()
-    wrong["storm"] = violations(page)
+    wrong["storm"] = violations(page, scheme)
     if too_wide(page):
         wrong["storm"].append("scrolls sideways")
     shot(page, f"storm-{width}-{scheme}")

@@ -35,7 +35,7 @@ def test_the_page_is_accessible_with_all_it_offers(
     page.get_by_role("button", name="Send a test").click()
     expect(page.locator("[data-tested]")).to_contain_text("Chat: not sent. CREDENTIAL_SLACK is not set here")
 
-    assert violations(page) == []
+    assert violations(page, scheme) == []
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     if os.environ.get("SHOTS"):
         # The page scrolls inside its frame: as high as all that it holds.

@@ -65,7 +65,7 @@ def test_the_page_of_a_rules_versions_is_accessible_in_each_of_its_states(
             page.locator(".messagelist").wait_for()
         for width in (1440, 390, 320):
             page.set_viewport_size({"width": width, "height": 900})
-            wrong += [f"{state} at {width}: {found}" for found in violations(page)]
+            wrong += [f"{state} at {width}: {found}" for found in violations(page, color_scheme)]
             if not keeps_to_its_width(page):
                 wrong.append(f"{state}: wider than the window at {width}")
             if SHOTS:

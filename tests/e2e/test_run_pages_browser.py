@@ -77,7 +77,7 @@ def test_every_run_page_is_accessible_and_keeps_the_policy(
     wrong = {}
     for path in paths:
         page.goto(path)
-        wrong[path] = violations(page)
+        wrong[path] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
     assert {path: found for path, found in wrong.items() if found} == {}
     assert complaints == []

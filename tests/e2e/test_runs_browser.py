@@ -69,7 +69,7 @@ def test_trace_and_list_are_accessible_and_keep_the_policy_at_every_width(
         for path, name in paths.items():
             page.goto(path)
             shot(page, f"{name}-{width}-{scheme}")
-            if found := violations(page):
+            if found := violations(page, scheme):
                 wrong[f"{path} {width}"] = found
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 wrong[f"{path} {width} sideways"] = ["scrolls"]

@@ -36,7 +36,7 @@ def test_the_frame_is_accessible_at_every_width(
     page = browse(ada, "/runs/", *size, color_scheme=scheme)
 
     def look(name: str) -> None:
-        wrong[name] = violations(page)
+        wrong[name] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} scrolls sideways"
         if os.environ.get("SHOTS"):
             page.screenshot(path=Path(os.environ["SHOTS"]) / f"shell-{name}-{size[0]}-{scheme}.png")

@@ -188,7 +188,7 @@ def test_the_dialog_is_accessible_and_stays_in_its_width(
             come_back(page)
             if folder := os.environ.get("SHOTS"):
                 page.screenshot(path=Path(folder) / f"{state}-{size[0]}-{scheme}.png")
-            wrong[state] = violations(page)
+            wrong[state] = violations(page, scheme)
             assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{state} scrolls sideways"
             page.context.close()
     assert {state: found for state, found in wrong.items() if found} == {}

@@ -22,9 +22,9 @@ def die_at(point: str) -> None:
         os._exit(137)
 
 
-def happen(what: str, item: str, key: str) -> None:
+def happen(what: str, item: str, key: str, **more: str) -> None:
     """Keep an effect, whatever becomes of this process."""
-    line = json.dumps({"what": what, "item": item, "key": key}) + "\n"
+    line = json.dumps({"what": what, "item": item, "key": key, **more}) + "\n"
     with open(os.environ["WORLD"], "a") as file:
         file.write(line)
         file.flush()

@@ -11,8 +11,7 @@ from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.transcript import load_steps
-from approvals import ledger
-from approvals.digest import sha256
+from approvals import ledger, sealed
 from approvals.models import Approval, Decision, DecisionType, Event
 from tests.sequences import hooks, wires
 from tests.sequences import world as the_world
@@ -81,7 +80,7 @@ def check_all(scene: Scene, provider: ProviderServer | None = None) -> None:
     """When everything has ended, and what hung has had its late effect."""
     assert not scene.world.wrongs, scene.world.wrongs
     events = list(Event.objects.filter(run_id__in=Run.objects.values("pk")).order_by("chain", "seq"))
-    assert ledger.verify_events(events)[1] is None, "the ledger is broken"
+    assert ledger.verify()[1] is None, "the ledger is broken"
     starts = _starts(events)
     _check_starts(scene, starts, events)
     _check_decisions(scene)
@@ -123,7 +122,9 @@ def _check_starts(scene: Scene, starts: dict[str, list[dict[str, Any]]], events:
             assert approval.used_at is not None
             assert used[data["approval"]] == 1
             assert approval.execution_id == execution.pk, "a call ran under another's approval"
-            assert data["executed_digest"] == sha256(approval.final_arguments_text), "other bytes ran than approved"
+            assert data["executed_digest"] == sealed.digest_of(approval.final_arguments_text, execution.salt), (
+                "other bytes ran than approved"
+            )
 
 
 def _check_decisions(scene: Scene) -> None:

@@ -1,16 +1,16 @@
 """Whatever a model says, tools and hooks do and people decide, in whatever order: what must hold holds."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from agentapp import attempts, deadline, executor
 from agentapp.models import Run
 from approvals import ledger
 from approvals.models import Rule
+from tests.examples import examples
 from tests.sequences import hooks, invariants, strategies
 from tests.sequences import world as the_world
 from tests.sequences.scene import TOOLS, Scene
@@ -20,21 +20,7 @@ __all__ = ["provider"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-# The same examples each time; EXAMPLES=20 draws twenty times as many, and others each time.
 HOOKED = {"hooks": ["tests.sequences.hooks.Planned"]}
-TIMES = int(os.environ.get("EXAMPLES", "0"))
-
-
-def examples(number: int) -> Any:
-    return settings(
-        max_examples=number * (TIMES or 1),
-        derandomize=not TIMES,
-        database=None,
-        deadline=None,
-        # There is nothing to make smaller: see `strategies`.
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
 
 
 @pytest.fixture

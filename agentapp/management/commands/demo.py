@@ -14,6 +14,7 @@ from agentapp.demo import check, opening
 from agentapp.demo.accounts import ACCOUNTS, PASSWORD
 from agentapp.demo.client import CheckFailed
 from agentapp.drivers import DRIVERS
+from agentapp.evals import suites
 from agentapp.management.commands.serve import refuse_exposure
 from agentapp.models import Run
 
@@ -28,6 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes a free one. Default: 8000.")
         parser.add_argument("--model", default="", help="What the agent runs on without a script, as provider:model.")
         parser.add_argument("--driver", default="", choices=["", *DRIVERS], help="How the agent decides its steps.")
+        parser.add_argument("--no-serve", action="store_true", help="Open the shop and end; other processes serve it.")
         parser.add_argument("--reset", action="store_true", help="Empty every table first, the ledger's too.")
         parser.add_argument(
             "--check",
@@ -44,22 +46,30 @@ class Command(BaseCommand):
         if options["check"]:
             self._check(options["model"], options["driver"])
             return
+        if options["no_serve"]:
+            self._open(settings.BASE_URL, **options)
+            return
         refuse_exposure(options["host"], told=False)
         try:
             listener = embedded.listen(options["host"], options["port"])
         except embedded.CannotListen as error:
             raise CommandError(f"{error} Choose another with --port.") from error
-        if options["reset"]:
-            opening.empty_everything()
-        people = opening.open_shop(options["model"], options["driver"])
-        started = opening.start_opening_runs(people["sam"])
-        chat = opening.start_opening_chats(people["sam"]) if started else ""
-        self._welcome(embedded.address(listener), started, chat)
+        self._open(embedded.address(listener), **options)
         connection.close()  # the server's threads have connections of their own
         code = embedded.run(listener, embedded.Worker() if settings.EMBEDDED else None)
         self.stdout.write("Stopped. The next start goes on with this data; --reset begins anew.")
         if code:
             sys.exit(code)
+
+    def _open(self, url: str, *, reset: bool, model: str, driver: str, no_serve: bool, **_: Any) -> None:
+        """Make what the demo needs, start its runs, and say who there is."""
+        if reset:
+            opening.empty_everything()
+        people = opening.open_shop(model, driver)
+        suites.load(opening.EVALS)
+        started = opening.start_opening_runs(people["sam"])
+        chat = opening.start_opening_chats(people["sam"]) if started else ""
+        self._welcome(url, started, chat, served=not no_serve)
 
     def _check(self, model: str, driver: str) -> None:
         logging.getLogger().setLevel(logging.ERROR)
@@ -68,7 +78,7 @@ class Command(BaseCommand):
         except CheckFailed as error:
             raise CommandError(f"FAILED: {error}") from error
 
-    def _welcome(self, url: str, started: list[Run], chat: str) -> None:
+    def _welcome(self, url: str, started: list[Run], chat: str, *, served: bool) -> None:
         bold = self.style.MIGRATE_HEADING
         lines = ["", bold(f"  Countersign is at {url}"), ""]
         lines += [f"  {account.username:<7}{account.role:<10}{account.purpose}" for account in ACCOUNTS]
@@ -80,10 +90,11 @@ class Command(BaseCommand):
         else:
             lines.append("  Going on with the data of last time.")
         lines.append(f"  Runs you start yourself ask {opening.agent_model()}, and need its key in the environment.")
-        lines.append("  In another terminal, make tour plays how people govern what agents do, part by part.")
-        if settings.EMBEDDED:
+        if served:
+            lines.append("  In another terminal, make tour plays how people govern what agents do, part by part.")
+        if served and settings.EMBEDDED:
             lines.append("  Ctrl-C stops everything.")
-        else:
+        elif served:
             lines.append("  REDIS_URL is set, so start worker and beat in two more terminals:")
             lines += ["    celery -A agentapp worker -P threads -c 16", "    celery -A agentapp beat"]
         self.stdout.write("\n".join([*lines, ""]))

@@ -73,3 +73,15 @@ def test_arguments_are_shown_with_their_secrets_masked(staff: Client) -> None:
     text = staff.get(address(ToolExecution, "change", ToolExecution.objects.get().pk)).content.decode()
     assert text.count("••••••") == 2
     assert "&lt;b&gt;7&lt;/b&gt;" in text
+
+
+def test_the_list_says_which_runs_are_mocked_and_shows_those_or_the_others(staff: Client) -> None:
+    agent = Agent.objects.get()
+    with ledger.transaction():
+        mocked = runs.create(runs.Start(agent, {}, "pay", "rehearsed", None, mocks={"tools": {}}))
+    path = address(Run, "changelist")
+    shown = staff.get(path).content.decode()
+    assert shown.split("rehearsed")[1].split("</tr>")[0].count('alt="True"') == 1
+    assert "rehearsed" not in staff.get(path, {"mocked": "no"}).content.decode()
+    only = staff.get(path, {"mocked": "yes"}).context["cl"].queryset
+    assert list(only) == [mocked]

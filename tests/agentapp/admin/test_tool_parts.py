@@ -92,10 +92,10 @@ def test_a_browser_without_script_gets_a_page_around_it(staff: Client, pay_out: 
     assert "What people see of pay_out" in text
 
 
-def test_it_is_shown_to_nobody_who_may_not_see_the_tool(client: Client, pay_out: Tool, mia: User) -> None:
-    mia.is_staff = True
-    mia.save()
-    client.force_login(mia)
+def test_it_is_shown_to_nobody_who_may_not_see_the_tool(client: Client, pay_out: Tool, otto: User) -> None:
+    otto.is_staff = True
+    otto.save()
+    client.force_login(otto)
     assert client.post(reverse("admin:tool_card", args=[pay_out.pk]), {"_example": "{}"}).status_code == 403
 
 

@@ -21,8 +21,13 @@ OPERATIONS = [
     ("GET", "/runs", "runs:read"),
     ("GET", f"/runs/{SOME_ID}", "runs:read"),
     ("GET", f"/runs/{SOME_ID}/trace", "runs:read"),
+    ("GET", f"/runs/{SOME_ID}/otel", "runs:read"),
     ("POST", f"/runs/{SOME_ID}/cancel", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/retry", "runs:create"),
+    ("POST", f"/runs/{SOME_ID}/fork", "runs:create"),
+    ("POST", f"/runs/{SOME_ID}/replay", "runs:create"),
+    ("GET", f"/runs/{SOME_ID}/branches", "runs:read"),
+    ("GET", f"/runs/{SOME_ID}/comparison/{SOME_ID}", "runs:read"),
     ("POST", f"/approvals/{SOME_ID}/ask_again", "runs:create"),
     ("POST", f"/tool-executions/{SOME_ID}/undo", "runs:create"),
     ("POST", f"/runs/{SOME_ID}/pause", "runs:create"),
@@ -48,6 +53,9 @@ OPERATIONS = [
     ("POST", f"/tool-executions/{SOME_ID}/outcome", "approvals:decide"),
     ("GET", f"/tool-executions/{SOME_ID}/result", "runs:read"),
     ("GET", "/events", "events:read"),
+    ("GET", "/events/search", "events:read"),
+    ("GET", f"/approvals/{SOME_ID}/receipt", "approvals:read"),
+    ("GET", f"/events/{SOME_ID}/proof", "events:read"),
     ("GET", "/tools", "configuration:read"),
     ("GET", "/agents", "configuration:read"),
     ("GET", "/breakers", "configuration:read"),
@@ -70,7 +78,7 @@ def test_no_operation_is_missing_here() -> None:
     }
     listed = {(method, path.replace(str(SOME_ID), "{}"), scope) for method, path, scope in OPERATIONS}
     named = {"{run_id}", "{conversation_id}", "{approval_id}", "{execution_id}", "{breaker_id}", "{switch_id}"}
-    named |= {"{confirmation_id}", "{link_id}", "{grant_id}"}
+    named |= {"{other_id}", "{confirmation_id}", "{link_id}", "{grant_id}", "{event_id}"}
     assert {(method, _unnamed(path, named), scope) for method, path, scope in declared} == listed
 
 
@@ -109,7 +117,7 @@ def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method
     """To the next question: whether there is such a row, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
     without_body = ("/cancel", "/retry", "/pause", "/resume", "/reset", "/take_over", "/hand_back", "/ask_again")
-    without_body += ("/hand_over", "/links")
+    without_body += ("/hand_over", "/links", f"/runs/{SOME_ID}/fork", "/replay")
     asked_for = path.endswith(without_body) or method in ("GET", "DELETE")
     assert passed.status == (200 if str(SOME_ID) not in path and method == "GET" else 404 if asked_for else 422)
 

@@ -5,7 +5,7 @@ import json
 import uuid
 from typing import Any
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test.utils import CaptureQueriesContext
 
 from approvals import ledger
@@ -77,3 +77,60 @@ def test_a_longer_chain_costs_no_more_statements(
     with CaptureQueriesContext(few.connection) as many:
         assert len(client.get("/events", run=approval.run_id).data["items"]) > 20
     assert len(many) == len(few)
+
+
+def test_the_ledger_is_searched_by_the_line_of_the_audit_trail(client_of: Any, ask: Any, sam: User, mia: User) -> None:
+    approval = ask(sam)
+    client = client_of(mia, "events:read")
+
+    [event] = client.get("/events/search", q=f"did:stopped approval:{approval.pk}").data["items"]
+    assert (event["type"], event["chain"]) == ("approval.requested", f"run:{approval.run_id}")
+    assert hashlib.sha256(event["body"].encode()).hexdigest() == event["hash"]
+
+
+def test_a_search_goes_on_where_its_page_ended(client_of: Any, mia: User) -> None:
+    client = client_of(mia, "events:read")
+    with ledger.transaction():
+        for number in range(120):
+            ledger.record(ledger.CONFIGURATION, "signout", {"n": number}, ledger.actor_of(mia))
+    numbers, cursor, pages = [], "", 0
+    while cursor is not None:
+        page = client.get("/events/search", q="did:signed-out", **({"cursor": cursor} if cursor else {})).data
+        numbers, cursor, pages = numbers + [event["data"]["n"] for event in page["items"]], page["next"], pages + 1
+    assert pages == 3
+    assert numbers == list(range(119, -1, -1))
+
+
+def test_a_search_for_what_no_database_stores_finds_nothing(client_of: Any, mia: User) -> None:
+    assert client_of(mia, "events:read").get("/events/search", q="a\0b").data == {"items": [], "next": None}
+
+
+def test_a_search_that_cannot_be_meant_says_why(client_of: Any, mia: User, dana: User) -> None:
+    client = client_of(mia, "events:read")
+    refused = client.get("/events/search", q="tol:pay")
+    assert (refused.status, refused.code) == (422, "invalid")
+    assert "Did you mean `tool`?" in str(refused.data)
+    assert client.get("/events/search", cursor="x").status == 422
+    assert client_of(dana, "events:read").get("/events/search").status == 403
+
+
+def test_a_search_has_nothing_of_runs_that_its_person_may_not_see(
+    client_of: Any, ask: Any, sam: User, otto: User
+) -> None:
+    ask(sam)
+    otto.user_permissions.add(Permission.objects.get(codename="view_event"))
+    for q in ("", "since:1d", "did:stopped"):
+        items = client_of(User.objects.get(pk=otto.pk), "events:read").get("/events/search", q=q).data["items"]
+        assert [event for event in items if event["chain"].startswith("run:")] == []
+
+
+def test_the_ledger_alone_opens_no_chain_of_a_run_that_its_person_may_not_see(
+    client_of: Any, ask: Any, sam: User, otto: User
+) -> None:
+    approval = ask(sam)
+    otto.user_permissions.add(Permission.objects.get(codename="view_event"))
+    client = client_of(User.objects.get(pk=otto.pk), "events:read")
+    assert client.get("/events", run=approval.run_id).status == 404
+    otto.user_permissions.add(Permission.objects.get(codename="view_run"))
+    client = client_of(User.objects.get(pk=otto.pk), "events:read")
+    assert client.get("/events", run=approval.run_id).status == 200

@@ -79,7 +79,8 @@ def test_the_page_asks_the_database_few_things_whatever_its_history(
     other.force_login(marco)
     other.post(f"/approvals/{approval.pk}/decide/", posted(approval))
 
-    assert queries() == one <= MAX_QUERIES
+    # The decisions, and what was said of them afterwards: neither is asked for while there are none.
+    assert queries() == one + 2 <= MAX_QUERIES
 
 
 @pytest.mark.parametrize("piece", ["side", "state"])

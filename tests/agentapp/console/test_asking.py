@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from allauth.mfa.models import Authenticator
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.utils import timezone
 
@@ -242,6 +242,15 @@ class TestMasked:
         assert "sorry about the kettle" not in html_of(page, approval)
         event = Event.objects.get(type="approval.revealed")
         assert (event.data["name"], event.actor.endswith(":dana")) == ("note", True)
+
+    def test_the_right_to_decide_is_not_enough(self, page: Client, waiting: Waiting, dana: User) -> None:
+        approval = waiting(secret_fields=["note"])
+        assert "/reveal/" in html_of(page, approval)
+        Group.objects.get(name="approver").permissions.remove(Permission.objects.get(codename="reveal_secret"))
+        assert "/reveal/" not in html_of(page, approval)
+        response = page.post(f"/approvals/{approval.pk}/reveal/", {"reveal": "note"})
+        assert (response.status_code, "sorry about" in response.content.decode()) == (403, False)
+        assert not Event.objects.filter(type="approval.revealed").exists()
 
     def test_nobody_else_sees_it_and_nothing_else_is_shown(
         self, page: Client, waiting: Waiting, mia: User, sam: User

@@ -110,7 +110,14 @@ def test_what_was_said_meanwhile_is_shown_as_new_and_the_text_is_kept(clerk: Cle
     assert not Run.objects.filter(input="Too <late>.").exists()
 
 
-@pytest.mark.parametrize(("text", "words"), [("  ", "The input is empty."), ("x" * 100_001, "longer than 100000")])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("  ", "The input is empty."),
+        ("x" * 100_001, "longer than 100000"),
+        (f"Write to {'\u2022' * 6}.", "still has a masked part"),
+    ],
+)
 def test_a_message_that_makes_no_sense_is_not_sent(clerk: Clerk, as_sam: Client, text: str, words: str) -> None:
     run = clerk.run(says("Hi."), conversation="ticket-7")
     run.conversation.refresh_from_db()

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, customer_links
+from agentapp import actions, customer_links, customers
 from agentapp.models import Conversation, CustomerLink, Run
-from approvals.models import Approval
+from approvals.models import Approval, Event
 from tests.agentapp.customers_at_work import access_to, customer_rule
 from tests.conftest import Clerk, call, calls, says
 
@@ -197,3 +197,91 @@ def test_a_form_of_another_site_says_nothing(page: str) -> None:
 
 def test_without_an_asgi_server_there_is_no_stream(page: str, customer: Client) -> None:
     assert customer.get(f"{page}events/").status_code == 503
+
+
+def asked(clerk: Clerk, page: str) -> None:
+    """Somebody has asked for a payment through the link, and the customer is to confirm it."""
+    customer_rule()
+    script(clerk, PAY, says("It is paid."))
+    Client().post(page, {"do": "say", "text": "Pay me."})
+    drive(clerk)
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.mark.parametrize("said", ["yes", "no"])
+def test_whoever_made_the_link_answers_nothing_in_the_customers_place(
+    clerk: Clerk, page: str, customer: Client, sam: User, said: str
+) -> None:
+    asked(clerk, page)
+    form = answer(customer.get(page).text, said)
+    maker = signed_in(sam)
+    shown = maker.get(page).text
+    assert customers.NOT_THE_CUSTOMER in shown
+    assert 'value="yes"' not in shown
+    refused = maker.post(page, form)
+    assert (refused.status_code, customers.NOT_THE_CUSTOMER in refused.text) == (403, True)
+    assert Approval.objects.get().state == "pending"
+
+
+def test_whoever_asked_for_the_run_answers_nothing_by_a_link_of_others(clerk: Clerk, sam: User, dana: User) -> None:
+    customer_rule()
+    link = link_for(access_to(clerk).conversation, dana)
+    clerk.run(PAY, says("It is paid."), conversation="ticket-7", customer="Ana")
+    page = f"/talk/{customer_links.signed(link)}/"
+    form = answer(Client().get(page).text, "yes")
+    assert [signed_in(user).post(page, form).status_code for user in (sam, dana)] == [403, 403]
+    assert Approval.objects.get().state == "pending"
+
+
+def test_signing_out_makes_nobody_a_customer(clerk: Clerk, page: str, customer: Client, sam: User) -> None:
+    asked(clerk, page)
+    form = answer(customer.get(page).text, "yes")
+    maker = signed_in(sam)
+    maker.get(page)
+    del maker.cookies["sessionid"]
+    opened = maker.cookies["opened_by"]
+    assert (opened["path"], opened["httponly"]) == (page, True)
+    assert maker.post(page, form).status_code == 403
+    # What was noted by another link counts for nothing here, nor does what we have not signed.
+    other = Client()
+    other.cookies["opened_by"] = "1:made-up"
+    assert other.post(page, form).status_code == 302
+
+
+def test_signing_in_after_opening_it_is_found_out_too(clerk: Clerk, page: str, sam: User) -> None:
+    asked(clerk, page)
+    one = Client()
+    form = answer(one.get(page).text, "yes")
+    one.force_login(sam)
+    assert one.post(page, form).status_code == 403
+
+
+def test_the_record_of_a_confirmation_says_who_made_the_link_and_when(
+    clerk: Clerk, page: str, link: CustomerLink, customer: Client, sam: User, mia: User
+) -> None:
+    asked(clerk, page)
+    customer.post(page, answer(customer.get(page).text, "yes"))
+    link.refresh_from_db()
+    decided = Event.objects.get(type="approval.approved")
+    assert decided.data["link_made_by"] == f"user:{sam.pk}:{sam.username}"
+    assert decided.data["link_made_at"] == link.created_at.isoformat()
+    assert "link_opened_by" not in decided.data
+    manager = signed_in(mia)
+    made = f"by a link that Sam Operator made at {link.created_at:%Y-%m-%d %H:%M} UTC"
+    assert made in manager.get(f"/approvals/{Approval.objects.get().pk}/").text
+    assert "Link made by" in manager.get(f"/audit/events/{decided.pk}/").text
+
+
+def test_the_record_names_a_colleague_who_had_opened_it_where_it_was_confirmed(
+    clerk: Clerk, page: str, dana: User
+) -> None:
+    asked(clerk, page)
+    colleague = signed_in(dana)
+    assert colleague.post(page, answer(colleague.get(page).text, "yes")).status_code == 302
+    decided = Event.objects.get(type="approval.approved")
+    assert decided.data["link_opened_by"] == [f"user:{dana.pk}:{dana.username}"]

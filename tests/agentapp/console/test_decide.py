@@ -146,6 +146,17 @@ class TestRejectingAndResponding:
         assert approval.state == Approval.State.RESPONDED
         assert Decision.objects.get().message == "Already refunded by phone."
 
+    def test_what_stands_for_something_hidden_is_no_answer_in_the_tools_place(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        masked = f"Paid to {'\u2022' * 6}."
+        refused = decide(page, waiting(), type="respond", message=masked)
+
+        assert refused.status_code == 422
+        assert "still has a masked part" in refused.content.decode()
+        assert masked in refused.content.decode()
+        assert not Decision.objects.exists()
+
 
 class TestUndo:
     def test_a_held_decision_is_taken_back(self, page: Client, waiting: Waiting) -> None:

@@ -130,3 +130,32 @@ def test_the_command_and_the_limits_follow_what_is_given(sams: Client) -> None:
     assert "5:00 of work" in part
     assert "Sam Operator, for Ana" in part
     assert "aria-invalid" not in part
+
+
+def test_a_default_that_is_masked_comes_back_as_it_is_and_a_mask_is_never_given(
+    sams: Client, sam: User, returns: Agent
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "copy_to": {"type": "string", "title": "Copy to", "default": "desk@shop.example"},
+            "watchers": {"type": "array", "items": {"type": "string"}, "default": ["a@shop.example", "b@shop.example"]},
+        },
+    }
+    Agent.objects.filter(pk=returns.pk).update(input_schema=schema)
+    for group in sam.groups.all():
+        group.permissions.remove(*group.permissions.filter(codename="reveal_pii"))
+    page = sams.get("/runs/new/").text
+    assert "shop.example" not in page
+    mask = "\u2022" * 6
+    assert page.count(f'value="{mask}"') == 3
+    values = {
+        "agent": "returns", "request_key": str(uuid.uuid4()), "shown": ["arg.copy_to", "arg.watchers"], "input": "",
+        "arg.copy_to": mask, "arg.watchers": [mask, mask],
+    }  # fmt: skip
+    for changed in ({"arg.copy_to": f"{mask}, me"}, {"arg.watchers": [mask]}):
+        refused = sams.post("/runs/new/", {**values, **changed})
+        assert (refused.status_code, "still has a masked part" in refused.text) == (422, True)
+    assert not Run.objects.exists()
+    assert sams.post("/runs/new/", values).status_code == 302
+    assert json.loads(Run.objects.get().input) == {name: each["default"] for name, each in schema["properties"].items()}

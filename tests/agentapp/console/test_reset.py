@@ -368,8 +368,8 @@ def test_a_request_that_is_refused_at_a_link_leaves_no_link_in_the_log(
 ) -> None:
     client = Client(enforce_csrf_checks=True)
     link = f"/login/reset/1-{password_reset.Links().make_token(dana)}/"
-    [name] = settings.LOGGING["handlers"]["console"]["filters"]
-    assert settings.LOGGING["filters"][name]["()"] == "agentapp.logs.WithoutLinks"
+    used = settings.LOGGING["handlers"]["console"]["filters"]
+    assert "agentapp.logs.WithoutLinks" in [settings.LOGGING["filters"][name]["()"] for name in used]
 
     with caplog.at_level(logging.WARNING):
         assert client.post(link, {}).status_code == 403

@@ -32,6 +32,18 @@ def test_a_run_begins_anew_with_the_same_input_as_whoever_asks(client: Client, s
     assert client.get(f"/runs/{run.id}/again/").status_code == 405
 
 
+def test_what_is_masked_for_whoever_asks_stays_whole_in_the_new_run(client: Client, clerk: Clerk, sam: User) -> None:
+    whole = "Write to ana@example.com."
+    failed = clerk.run({"error": "Gone."}, input=whole, customer="ana@example.com")
+    for group in sam.groups.all():
+        group.permissions.remove(*group.permissions.filter(codename="reveal_pii"))
+    client.force_login(sam)
+    assert "ana@example.com" not in client.get(f"/runs/{failed.pk}/").text
+    client.post(f"/runs/{failed.pk}/again/", {"request_key": "once"})
+    new = Run.objects.exclude(pk=failed.pk).get()
+    assert (new.input, new.customer) == (whole, "ana@example.com")
+
+
 @pytest.fixture
 def failed(clerk: Clerk) -> Run:
     return clerk.run(LOOK, LOOK, {"error": "The provider is gone."}, input="Where is my kettle?")

@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from agentapp.console.counting import MOST_COUNTED
 from agentapp.messages import ToolResult
 from agentapp.models import Run
 from tests.agentapp.long_runs import many_runs
@@ -136,3 +137,11 @@ def test_a_failed_run_is_tried_again_from_the_list_by_those_who_may_start_runs(c
     for _ in range(2):
         client.post(f"/runs/{run.id}/again/", {"request_key": key})
     assert Run.objects.get(retry_of=run.id).input == "Where is it?"
+
+
+def test_no_more_runs_are_counted_than_anybody_reads(mias: Client, sam: User) -> None:
+    many_runs(sam, MOST_COUNTED + 5)
+    page = mias.get("/runs/").content.decode()
+    shown = dict(re.findall(r'(\w+) <span class="n">([^<]*)</span>', page))
+    assert shown["Succeeded"] == "999+"
+    assert shown["Failed"] == "0"

@@ -36,6 +36,17 @@ class TestPages:
         client.force_login(mia)
         assert 'href="/switches/"' in client.get("/runs/").content.decode()
 
+    def test_a_phone_has_four_tabs_at_most_and_the_other_pages_behind_more(
+        self, client: Client, dana: User, ada: User
+    ) -> None:
+        for user, number, tab, behind in ((dana, 3, "Tools", "Settings"), (ada, 4, "Insights", "Controls")):
+            client.force_login(user)
+            bar = client.get("/runs/").content.decode().partition('aria-label="Main, phone"')[2]
+            shown, _, more = bar.partition("<details")
+            assert shown.count("<a ") == number
+            assert tab in shown
+            assert behind in more.partition("</details>")[0]
+
     def test_the_admin_is_offered_to_staff_alone(self, client: Client, dana: User, ada: User) -> None:
         client.force_login(dana)
         assert "/admin/" not in client.get("/inbox/").content.decode()

@@ -224,3 +224,11 @@ def test_the_page_takes_no_query_for_an_agent(sams: Client) -> None:
             sams.get("/runs/new/")
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 12
+
+
+@pytest.mark.parametrize("field", ["input", "customer", "conversation"])
+def test_what_stands_for_something_hidden_is_not_sent_as_if_it_were_real(sams: Client, field: str) -> None:
+    pasted = f"Pay {'\u2022' * 6} back"
+    refused = sams.post("/runs/new/", form(**{field: pasted}))
+    assert (refused.status_code, "still has a masked part" in refused.text, pasted in refused.text) == (422, True, True)
+    assert not Run.objects.exists()

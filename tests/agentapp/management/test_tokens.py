@@ -80,3 +80,27 @@ def test_a_prefix_that_names_no_token_or_two_ends_none(sam: User) -> None:
         with pytest.raises(CommandError, match=words):
             run("revoke_token", prefix)
     assert not ApiToken.objects.filter(revoked_at__isnull=False).exists()
+
+
+def test_a_new_token_takes_the_place_of_one_that_still_opens_for_a_while(sam: User) -> None:
+    old = run("create_token", "sam", "--name", "tickets", "--scope", "runs:read", "--expires-days", "30")
+    new = run("rotate_token", old, "--overlap-hours", "2")
+    tokens = [auth.authenticate(secret) for secret in (old, new)]
+    assert [(token.user, token.scopes) for token in tokens if token] == [(sam, ["runs:read"])] * 2
+    ends = [token.expires_at - timezone.now() for token in tokens if token and token.expires_at]
+    assert [abs(left - planned) < timedelta(minutes=1) for left, planned in zip(
+        ends, (timedelta(hours=2), timedelta(days=30)), strict=True
+    )] == [True, True]  # fmt: skip
+    assert Event.objects.filter(chain="configuration").last().type == "token.rotated"  # type: ignore[union-attr]
+    run("rotate_token", new, "--overlap-hours", "0")
+    assert auth.authenticate(new) is None
+
+
+def test_nothing_takes_the_place_of_a_token_that_has_ended(sam: User) -> None:
+    old = run("create_token", "sam", "--name", "tickets", "--scope", "runs:read")
+    auth.revoke_token(ApiToken.objects.get(), actor="system")
+    with pytest.raises(CommandError, match="No tokens that open something"):
+        run("rotate_token", old)
+    with pytest.raises(auth.TokenRefused, match="has ended"):
+        auth.rotate_token(ApiToken.objects.get(), "system", timedelta(0))
+    assert ApiToken.objects.count() == 1

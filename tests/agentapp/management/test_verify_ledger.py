@@ -5,6 +5,8 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +14,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from approvals import append_only, decisions, ledger, signatures, verdicts
-from approvals.models import Decision, Event
+from approvals.models import Checkpoint, Decision, Event
+from approvals.proof import checkpoints, signing_key
 from tests.passkeys import Passkey
 from tests.rows import a_request, a_verdict, decide
 
@@ -50,7 +53,7 @@ def test_a_whole_ledger_holds(chains: list[str]) -> None:
     assert verify() == (0, "The ledger holds: 10 events.")
     assert verify("--run", str(uuid.UUID(int=1))) == (0, "The ledger holds: 5 events.")
     assert json.loads(verify("--json")[1]) == {
-        "holds": True, "events": 10, "first_broken": None, "signed": 0, "first_unsigned": None,
+        "holds": True, "events": 10, "first_broken": None, "checkpoints": 0, "signed": 0, "first_unsigned": None,
     }  # fmt: skip
 
 
@@ -68,12 +71,32 @@ def test_the_first_changed_event_is_named(
     Event.objects.filter(chain=chains[1], seq=3).update(**change)
     code, said = verify()
     assert code == 1
-    assert said == f"The ledger is broken at {chains[1]}, event 3: {problem}. The 7 events checked before it hold."
+    first, *beside = said.splitlines()
+    assert first == f"The ledger is broken at {chains[1]}, event 3: {problem}. The 7 events checked before it hold."
+    assert [line.split()[:2] for line in beside] == [["before:", "2"], ["found:", "3"], ["after:", "4"]]
     code, said = verify("--json")
     assert code == 1
-    assert json.loads(said)["first_broken"] == {"chain": chains[1], "seq": 3, "problem": problem}
+    broken = json.loads(said)["first_broken"]
+    assert (broken["chain"], broken["seq"], broken["problem"]) == (chains[1], 3, problem)
+    assert [broken[beside]["seq"] for beside in ("before", "found", "after")] == [2, 3, 4]
     assert verify("--run", str(uuid.UUID(int=1)))[0] == 0
     assert verify("--run", str(uuid.UUID(int=2)))[0] == 1
+
+
+def test_it_says_how_far_checkpoints_vouch_for_it(chains: list[str]) -> None:
+    [made] = checkpoints.make()
+    code, said = verify()
+    assert code == 0
+    assert said.splitlines()[1].startswith("The checkpoints hold: 1, the last of")
+    assert said.endswith(f"over 11 events: {made.digest}")
+
+
+def test_a_checkpoint_that_was_changed_is_named(chains: list[str], unguarded: None) -> None:
+    [made] = checkpoints.make()
+    Checkpoint.objects.update(statement=made.statement.replace('"leaves":3', '"leaves":4'))
+    code, said = verify()
+    assert code == 1
+    assert said.startswith("The ledger is broken at checkpoint 1: what it states does not match its digest.")
 
 
 def test_a_removed_event_is_missed(chains: list[str], unguarded: None) -> None:
@@ -125,3 +148,15 @@ def test_it_names_the_first_signed_decision_that_does_not_hold(signed: list[Deci
         "problem": "it is not the decision that was signed",
     }
     assert verify("--run", str(signed[0].approval.run_id))[0] == 0
+
+
+def test_without_a_key_it_is_said_that_checkpoints_are_not_vouched_for(
+    chains: list[str], settings: Any, tmp_path: Path
+) -> None:
+    checkpoints.make()
+    key = signing_key.public_key().key_id
+    settings.LEDGER = replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "none", makes_key=False)
+    code, told = verify()
+    assert (code, "cannot be vouched for" in told, "The checkpoints hold" in told) == (0, True, False)
+    settings.LEDGER = replace(settings.LEDGER, trusted_keys=(key,))
+    assert "cannot be vouched for" not in verify()[1]

@@ -83,6 +83,7 @@ def row_of(shop: Service, name: str, read: openapi.Document | None = None, **mor
     source = SimpleNamespace(
         name="shop", kind="openapi", location=shop.url, schemes=read.schemes,
         credentials=more.pop("credentials", {}), hosts=more.pop("hosts", []),
+        approval_receipts=more.pop("approval_receipts", False),
     )  # fmt: skip
     row = SimpleNamespace(
         name=name, description=tool.description, input_schema=tool.input_schema, output_schema=None, source=source,

@@ -284,6 +284,9 @@ def test_a_rejection_and_an_answer_need_words(dana, type, message):
 
 
 SHOWN = {
+    "salt": "0f" * 16,
+    "pii_fields": ["order"],
+    "mocked": True,
     "kind": "confirmation",
     "agent": "sales",
     "route": "returns",
@@ -305,6 +308,8 @@ SHOWN = {
     "difference": [{"field": "paid"}],
     "reason": "Another reason",
     "rule": "refunds",
+    "rule_version": 2,
+    "rule_digest": "d" * 64,
     "condition": "args.amount > 100.0",
     "rule_values": ({"name": "args.amount", "value": 240},),
     "risk": "critical",

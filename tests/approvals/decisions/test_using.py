@@ -31,7 +31,8 @@ def test_an_approval_is_used_exactly_once(approved):
     assert not consume(approved)
     assert not within_transaction(decisions.consume, approved)
     event = ledger.Event.objects.get(type="approval.used")
-    assert event.data == {"approval": str(approved.pk), "action_digest": approved.final_digest}
+    about = {"execution": str(approved.execution_id), "tool": "refund_order", "risk": "medium"}
+    assert event.data == {"approval": str(approved.pk), "action_digest": approved.final_digest, **about}
 
 
 def test_an_approval_is_not_used_while_it_is_held(dana):

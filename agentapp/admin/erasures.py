@@ -1,0 +1,95 @@
+"""Erasing what is kept of people: what would go is shown first, and nothing is erased before somebody has said why."""
+
+from typing import Any, cast
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import path
+
+from agentapp import erasing, retention
+from agentapp.models import Erasure
+from agentapp.refused import Refused
+from approvals import ledger
+from approvals.admin_pages import ReadOnlyAdmin
+
+# Each kind that a setting can limit, in words.
+_KEPT = {
+    "content": "What was said in runs",
+    "notifications": "Where messages to people went",
+    "evals": "Evals and their runs",
+}
+
+
+class ErasureForm(forms.Form):
+    scope = forms.ChoiceField(label="What", choices=Erasure.Scope, widget=forms.RadioSelect)
+    subject = forms.CharField(
+        label="Which",
+        max_length=200,
+        help_text="The run as its page names it (run_…), the id of a conversation, or the customer as runs name them.",
+    )
+    reason = forms.CharField(
+        max_length=erasing.MAX_REASON, help_text="Why, as in a request by its number. It stays on record: name nobody."
+    )
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+    """What the preview said, to which somebody has agreed."""
+
+
+@admin.register(Erasure)
+class ErasureAdmin(ReadOnlyAdmin):
+    about = "What was erased of people, by whom and why. Digests stay, so that the ledger verifies as before."
+    when_empty = "Nothing was erased so far."
+    change_list_template = "admin/erasures.html"
+    list_display = ["scope", "reason", "asked_by", "asked_at", "done_at"]
+    list_filter = ["scope"]
+    list_select_related = ["asked_by"]
+    fields = ["scope", "reason", "actor", "asked_at", "done_at", "counts"]
+
+    def get_urls(self) -> list[Any]:
+        erase, kept = (self.admin_site.admin_view(view) for view in (self.erase_view, self.retention_view))
+        own = [path("erase/", erase, name="erase"), path("retention/", kept, name="retention")]
+        return [*own, *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        may = cast(User, request.user).has_perm(erasing.RIGHT)
+        return super().changelist_view(request, {**(extra_context or {}), "may_erase": may})
+
+    def retention_view(self, request: HttpRequest) -> HttpResponse:
+        """What retention would take away now. Looking takes nothing."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied("This needs the right to see erasures.")
+        due = {each.kind: each for each in retention.preview()}
+        kinds = [
+            {"title": title, "setting": f"RETENTION_{kind.upper()}_DAYS", "due": due.get(kind)}
+            for kind, title in _KEPT.items()
+        ]
+        context = {"title": "What retention takes away", "kinds": kinds, "opts": self.opts}
+        return TemplateResponse(request, "admin/retention.html", {**self.admin_site.each_context(request), **context})
+
+    def erase_view(self, request: HttpRequest) -> HttpResponse:
+        """Say what would go; and erase it, once somebody has seen exactly that."""
+        user = cast(User, request.user)
+        if not user.has_perm(erasing.RIGHT):
+            raise PermissionDenied("This needs the right to erase what runs and conversations hold.")
+        form = ErasureForm(
+            request.POST or None, initial={"scope": request.GET.get("scope"), "subject": request.GET.get("subject")}
+        )
+        preview = None
+        if request.method == "POST" and form.is_valid():
+            said = form.cleaned_data
+            try:
+                preview = erasing.preview(said["scope"], said["subject"].strip())
+                now = " ".join(f"{number} {name}" for name, number in preview.counts.items())
+                if said["seen"] == now:
+                    erasing.erase(said["scope"], said["subject"], said["reason"], user, ledger.actor_of(user))
+                    messages.success(request, "It is erased.")
+                    return redirect("admin:agentapp_erasure_changelist")
+                form = ErasureForm({**said, "seen": now})
+            except Refused as refused:
+                form.add_error(refused.field if refused.field in form.fields else None, refused.message)
+        context = {"title": "Erase what is kept of people", "form": form, "preview": preview, "opts": self.opts}
+        return TemplateResponse(request, "admin/erase.html", {**self.admin_site.each_context(request), **context})

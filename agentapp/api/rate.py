@@ -1,0 +1,32 @@
+"""How many requests a token may make. Counted by all web processes together, in the shared cache."""
+
+import math
+import time
+
+from django.conf import settings
+from django.core.cache import cache
+
+from agentapp.api.errors import ApiProblem
+from agentapp.models import ApiToken
+
+_MINUTE = 60
+
+
+def limit(token: ApiToken) -> None:
+    """Count one more request of this minute. Raises ApiProblem when there have been too many."""
+    most = settings.API_REQUESTS_PER_MINUTE
+    if not most:
+        return
+    now = time.time()
+    key = f"api-requests:{token.pk}:{int(now // _MINUTE)}"
+    try:
+        made = cache.incr(key)
+    except ValueError:  # the first of this minute, or one of several
+        made = 1 if cache.add(key, 1, 2 * _MINUTE) else cache.incr(key)
+    if made > most:
+        wait = max(1, math.ceil(_MINUTE - now % _MINUTE))
+        raise ApiProblem(
+            "too_many_requests",
+            f"This token has made {most} requests in this minute. Come back in {wait} s.",
+            headers={"Retry-After": str(wait)},
+        )

@@ -1,0 +1,36 @@
+"""Beat, which notes in a file that it goes round: so one that hangs can be told from one that waits."""
+
+import logging
+from typing import Any
+
+from celery.beat import Scheduler
+from django.conf import settings
+
+log = logging.getLogger(__name__)
+
+# Celery's own waits up to half a minute, in which a Redis that is back is not noticed.
+TRIES_AGAIN_WITHIN_SECONDS = 5
+
+
+class NotedScheduler(Scheduler):
+    """The sweep repeats, so nothing is worth a schedule file: this one knows nothing of before it was started."""
+
+    def tick(self, *args: Any, **more: Any) -> Any:
+        wait = super().tick(*args, **more)
+        _note()
+        return wait
+
+    def _ensure_connected(self) -> Any:
+        """Wait for the broker, for as long as it takes."""
+
+        def failed(error: Exception, seconds: float) -> None:
+            log.error("The broker cannot be reached; trying again in %s s (%s)", seconds, type(error).__name__)
+            _note()
+
+        # Without a number of tries there is no end to them.
+        return self.connection.ensure_connection(failed, interval_max=TRIES_AGAIN_WITHIN_SECONDS)
+
+
+def _note() -> None:
+    if settings.BEAT_FILE is not None:
+        settings.BEAT_FILE.touch()

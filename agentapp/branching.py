@@ -1,0 +1,53 @@
+"""How a run branches off from one that has ended: what its row keeps of that, and what the record says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentapp.models import Conversation, Run
+from approvals.sealed import ERASED, sealed
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What makes a new run a fork or a replay of the one it comes from."""
+
+    kind: str
+    snapshot: Mapping[str, Any]
+    """The agent's configuration, with what was changed in it."""
+    calls_kept: int = 0
+    opening: dict[str, Any] | None = None
+    changed: Mapping[str, str] = field(default_factory=dict)
+    """By name, what was changed as text. The record has its digest alone."""
+    asked_in: Conversation | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {
+            "branch": self.kind,
+            "calls_kept": self.calls_kept,
+            "opening": self.opening,
+            "changed": sorted(self.changed),
+            "asked_in": self.asked_in,
+        }
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """What tells one request to branch off from another: not the configuration, which may change in between."""
+        return {"kind": self.kind, "calls_kept": self.calls_kept, "changed": dict(self.changed)}
+
+    def facts(self, run: Run) -> dict[str, Any]:
+        """What the record says of it."""
+        said = {name: sealed(text, run.salt) for name, text in sorted(self.changed.items())}
+        return {"branch": self.kind, "calls_kept": self.calls_kept, "changed": said}
+
+
+def columns_of(branch: Branch | None) -> dict[str, Any]:
+    return branch.columns if branch is not None else {}
+
+
+def without_words(run: Run) -> dict[str, Any]:
+    """What becomes of the columns of a branch in which people have written, when its words are taken away."""
+    rewritten = "instructions" in run.changed
+    snapshot = run.agent_snapshot | ({"instructions": ERASED} if rewritten else {})
+    return {"opening": None, "agent_snapshot": snapshot} if run.branch else {}

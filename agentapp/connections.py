@@ -1,0 +1,100 @@
+"""How the database, the broker and the shared cache are connected to, and how long each is waited for.
+
+Settings are made of this; it reads none.
+"""
+
+import select
+from typing import Any
+
+import dj_database_url
+
+# A server that does not take a connection, or says nothing, in this time is taken to be away.
+DATABASE_CONNECTS_WITHIN_SECONDS = 5
+BROKER_ANSWERS_WITHIN_SECONDS = 3
+CACHE_ANSWERS_WITHIN_SECONDS = 1
+# A host that has vanished closes nothing: the kernel finds out, in a minute where nothing is under way, in half a
+# minute where a statement was sent.
+_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def database(url: str, pool_size: int) -> dict[str, object]:
+    """One database from a URL. SQLite gets WAL and immediate transactions, PostgreSQL a pool.
+
+    What the URL says after its question mark, as in `?sslmode=verify-full`, goes before what is said here.
+    """
+    config: dict[str, Any] = dict(dj_database_url.parse(url))
+    asked: dict[str, Any] = config.get("OPTIONS", {})
+    if config["ENGINE"] == "django.db.backends.sqlite3":
+        config["OPTIONS"] = {
+            # Taking the write lock at BEGIN is what makes "look, then change" safe on SQLite.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
+        }
+    elif config["ENGINE"] == "django.db.backends.postgresql":
+        config["OPTIONS"] = {
+            "connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
+            **_KEEPALIVE,
+            **asked,
+            "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10, "check": nothing_was_said},
+        }
+    else:
+        raise ValueError("Only sqlite:// and postgres:// are supported.")
+    return config
+
+
+def nothing_was_said(connection: Any) -> None:
+    """Raise if a connection is no longer good for use: the pool then gives another.
+
+    A server that goes away says so, or closes the connection; one that is well says nothing to a connection that lies
+    idle. So a look at the socket is enough, and no statement is sent where none was asked for.
+    """
+    idle = select.poll()
+    idle.register(connection.fileno(), select.POLLIN)
+    if idle.poll(0):
+        connection.close()  # else the pool takes it back
+        raise ConnectionError("The server has ended this connection while it lay idle.")
+
+
+def broker_options(embedded: bool) -> dict[str, object]:
+    """How Celery talks to its broker."""
+    if embedded:
+        return {"polling_interval": 0.02}
+    return {
+        # A message held by a killed worker comes back in visibility_timeout + 2 s. The sweep is
+        # faster; this only empties the broker. Longer than any time slice, or work is delivered twice.
+        "visibility_timeout": 600,
+        "unacked_restore_interval": 2,
+        "unacked_restore_throttle": 1,
+        # Whoever tells a worker something is answered, or goes on without. A worker that waits for messages asks with
+        # a time of its own, which is shorter, and reads when something has come.
+        "socket_connect_timeout": BROKER_ANSWERS_WITHIN_SECONDS,
+        "socket_timeout": BROKER_ANSWERS_WITHIN_SECONDS,
+        # Else kombu tries for six seconds to reach a broker that refuses. Workers and beat keep trying all the same.
+        "max_retries": 0,
+    }
+
+
+def caches(redis_url: str, prefix: str) -> dict[str, dict[str, object]]:
+    """`default`: what several web processes count together. `process`: what each may know for itself."""
+    in_process = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    # Without Redis there is one process.
+    shared: dict[str, object] = {**in_process}
+    if redis_url:
+        timeout = CACHE_ANSWERS_WITHIN_SECONDS
+        shared = {
+            "BACKEND": "agentapp.shared_cache.SharedCache",
+            "LOCATION": redis_url,
+            "KEY_PREFIX": prefix,
+            "OPTIONS": {
+                "serializer": "agentapp.shared_cache.AsJson",
+                "socket_connect_timeout": timeout,
+                "socket_timeout": timeout,
+            },
+        }
+    return {"default": shared, "process": {**in_process, "LOCATION": "process"}}

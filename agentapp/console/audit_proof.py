@@ -1,0 +1,166 @@
+"""What proves the record to somebody else: checking the chain, the proof of one event, receipts, and the verifier."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from agentapp import nudges
+from agentapp.audit import finding, standing
+from agentapp.console.audit import allowed
+from agentapp.console.parts import render_part
+from agentapp.console.shell import signed_in
+from approvals import entitlement
+from approvals.digest import canonical
+from approvals.models import Checkpoint, Event, LedgerKey, Verification
+from approvals.proof import inclusion, receipts, signing_key, verifying
+from approvals.proof.chains import Scope
+
+LISTED = 20
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at whether the chain holds, as the page shows it."""
+
+    row: Verification
+    sentence: str
+    around: tuple[standing.Neighbour, ...]
+
+    @property
+    def share(self) -> int:
+        """How far it is, in percent."""
+        total = max(self.row.events_total, self.row.events, 1)
+        return 100 * self.row.events // total
+
+
+@require_safe
+def proof(request: HttpRequest) -> HttpResponse:
+    """What is proven of the record and how: checks of the chain, checkpoints, and how to check them elsewhere."""
+    user = allowed(request)
+    return render_part(request, "console/audit_proof.html", "checks", _proof(user))
+
+
+@require_POST
+def verify(request: HttpRequest) -> HttpResponse:
+    """Begin to check the chain, or what happened within some days; a worker does it, and pages say how far it is."""
+    user = allowed(request)
+    form = Days(request.POST)
+    if not form.is_valid():
+        return render(request, "console/audit_proof.html", {**_proof(user), "form": form}, status=422)
+    verification = verifying.start(user, form.scope)
+    nudges.check_ledger(verification.pk)
+    return redirect("audit" if form.scope == Scope() else "audit_proof")
+
+
+@never_cache
+@require_safe
+def chain(request: HttpRequest) -> HttpResponse:
+    """How the chain stands, for the strip above the trail while it is being checked."""
+    user = allowed(request)
+    return render(request, "console/_audit_chain.html", {"standing": standing.now(user)})
+
+
+@require_safe
+def event_proof(request: HttpRequest, event_id: UUID) -> HttpResponse:
+    """That one event was there when a checkpoint was signed: a file to check elsewhere, which tells of no other."""
+    user = allowed(request)
+    event = Event.objects.filter(pk=event_id).first()
+    if event is None or finding.hidden(user, [event]):
+        raise Http404("There is no such event, or it is not for you to see.")
+    try:
+        said = inclusion.inclusion(event.pk)
+    except inclusion.NotCovered:
+        context = {"title": "No checkpoint covers this event yet", "event": event, "not_signed": signing_key.problem()}
+        return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
+    return _file(said, f"event-{event.pk}-proof.json")
+
+
+@require_safe
+def receipt(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """What people said of one request, signed, for whoever may see the request."""
+    approval = entitlement.visible(signed_in(request)).filter(pk=approval_id).first()
+    if approval is None:
+        raise Http404("There is no such request, or it is not for you to see.")
+    try:
+        said = receipts.receipt(approval)
+    except signing_key.NoKey as error:
+        context = {"title": "No receipt can be signed", "not_signed": str(error)}
+        return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
+    except receipts.Erased as error:
+        context = {"title": "No receipt of what was erased", "gone": str(error)}
+        return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
+    return _file(said, f"{approval.reference}-receipt.json")
+
+
+@require_safe
+def verifier(request: HttpRequest, program: ModuleType) -> HttpResponse:
+    """A program that checks exports, or proofs and receipts, without this one. It is no secret, and tells none."""
+    allowed(request)
+    file = Path(str(program.__file__))
+    answer = HttpResponse(file.read_text(encoding="utf-8"), content_type="text/x-python; charset=utf-8")
+    answer["Content-Disposition"] = f'attachment; filename="{file.name}"'
+    return answer
+
+
+def _file(said: dict[str, Any], name: str) -> HttpResponse:
+    answer = HttpResponse(canonical(said), content_type="application/json")
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+class Days(forms.Form):
+    """What is checked: everything, or the chains that something happened in within some days."""
+
+    since = forms.DateField(
+        required=False, label="From", widget=forms.DateInput(attrs={"type": "date", "class": "input"})
+    )
+    until = forms.DateField(
+        required=False, label="Until", widget=forms.DateInput(attrs={"type": "date", "class": "input"})
+    )
+
+    def clean(self) -> None:
+        since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
+        if since and until and until < since:
+            self.add_error("until", "This is before the first day.")
+
+    @property
+    def scope(self) -> Scope:
+        since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
+        return Scope(since=since and _midnight(since), until=until and _midnight(until + timedelta(days=1)))
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), timezone.get_current_timezone())
+
+
+def _check(row: Verification, viewer: User) -> Check:
+    if row.broken is None:
+        return Check(row, "", ())
+    if standing.hides(viewer, row.broken):
+        return Check(row, standing.HIDDEN, ())
+    return Check(row, verifying.named(row.broken), standing.around(row.broken))
+
+
+def _proof(viewer: User) -> dict[str, Any]:
+    rows = Verification.objects.select_related("started_by").order_by("-started_at")[:LISTED]
+    keys = list(LedgerKey.objects.order_by("-number"))
+    return {
+        "standing": standing.now(viewer),
+        "checks": [_check(row, viewer) for row in rows],
+        "checkpoints": Checkpoint.objects.order_by("-number")[:LISTED],
+        "keys": keys,
+        "form": Days(),
+    }

@@ -1,0 +1,81 @@
+"""The words of people that an event holds no more of than a digest: from the rows that keep them, if those are they."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agentapp.models import Run, ToolExecution
+from approvals.models import Approval, Claim, Comment, Event, Judgement, Question
+from approvals.sealed import opens
+
+GONE = "not kept any more"
+_SEAL = frozenset({"digest", "characters"})
+
+
+@dataclass(frozen=True)
+class Said:
+    """One text that an event tells of. `is_kept`: it is these words, and not what became of them."""
+
+    name: str
+    text: str
+    is_kept: bool = True
+
+
+def is_sealed(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == _SEAL
+
+
+def said(event: Event, data: dict[str, Any], approval: Approval | None, run: Run | None) -> list[Said]:
+    """What was said, of every text the event has a digest of. Words whose digest is another are not shown as those."""
+    names = [name for name, value in data.items() if is_sealed(value)]
+    if not names:
+        return []
+    found, instead = dict[str, str](), _erased(approval, run)
+    for text, salt in _kept(event, data, approval, run):
+        found |= {name: text for name in names if name not in found and opens(text, salt, data[name])}
+        if len(found) == len(names):  # the other rows need not be read
+            break
+    return [Said(name, found[name]) if name in found else Said(name, instead, is_kept=False) for name in names]
+
+
+def _kept(event: Event, data: dict[str, Any], approval: Approval | None, run: Run | None) -> Iterator[tuple[str, str]]:
+    """The texts of the rows that an event is about, each with its salt: those this person may see."""
+    if run is not None:
+        yield run.title, run.salt
+        yield run.stop_message, run.salt
+    if approval is not None:
+        for decision in approval.decisions.all():
+            yield decision.message, decision.salt
+        for question in Question.objects.filter(approval=approval, pk__in=_named(data, "question")):
+            yield question.text, question.salt
+            yield question.answer, question.salt
+        for comment in Comment.objects.filter(approval=approval, pk__in=_named(data, "comment")):
+            yield comment.text, comment.salt
+        for judgement in Judgement.objects.filter(approval=approval, pk__in=_named(data, "judgement")):
+            yield judgement.reason, judgement.salt
+        for claim in Claim.objects.filter(approval=approval).exclude(note=""):
+            yield claim.note, approval.salt
+        for why in approval.planned_calls.exclude(ended_why="").values_list("ended_why", flat=True).distinct():
+            yield why, approval.salt
+    if run is not None:
+        for call in ToolExecution.objects.filter(run=run, pk__in=[event.execution_id] if event.execution_id else []):
+            yield call.message, call.salt
+            for attempt in call.failures:
+                yield str(attempt.get("message", "")), call.salt
+
+
+def _named(data: dict[str, Any], name: str) -> list[str]:
+    return [str(data[name])] if data.get(name) else []
+
+
+def _erased(approval: Approval | None, run: Run | None) -> str:
+    """Why words are not there any more."""
+    for row in (approval, run):
+        if row is not None and row.erased_at is not None:
+            return f"{'deleted by retention' if row.erased_by == 'retention' else 'erased'} on {_day(row.erased_at)}"
+    return GONE
+
+
+def _day(moment: datetime) -> str:
+    return moment.date().isoformat()

@@ -1,0 +1,171 @@
+"""Insights: figures for those who answer for the whole, each with the rows behind it."""
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.db.models import Exists, OuterRef, Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from agentapp import auth
+from agentapp.audit.cells import inert
+from agentapp.console import insights_approvals, insights_costs, insights_reliability
+from agentapp.console.insights_parts import Card, Cell, Topic
+from agentapp.console.parts import render_part
+from agentapp.console.shell import Forbidden, signed_in
+from agentapp.insights import periods, reading
+from agentapp.insights.counting import ALL_TEAMS
+from agentapp.insights.periods import Period
+from agentapp.models import Agent, Breaker
+from approvals.models import Approval, Rule
+
+RIGHT = "agentapp.view_insights"
+TABS = (("insights", "Approvals"), ("insights_cost", "Cost"), ("insights_reliability", "Reliability"))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an address asks for: a period, a team, and up to when there are figures of it."""
+
+    user: User
+    period: Period
+    standing: reading.Standing
+    now: datetime
+    teams: list[tuple[int, str]]
+    team: int = ALL_TEAMS
+    late: datetime | None = None
+    """Figures end here, because adding up is behind."""
+
+    @property
+    def team_name(self) -> str:
+        return dict(self.teams).get(self.team, "")
+
+
+@require_safe
+def approvals(request: HttpRequest) -> HttpResponse:
+    """How many wait, how long deciding takes, who decides what."""
+    asked = _asked(request, with_teams=True)
+    return _page(request, asked, "insights", _approvals(asked))
+
+
+@require_safe
+def cost(request: HttpRequest) -> HttpResponse:
+    """What models and tools took, by day."""
+    asked = _asked(request)
+    return _page(request, asked, "insights_cost", _costs(asked))
+
+
+@require_safe
+def reliability(request: HttpRequest) -> HttpResponse:
+    """Which tools fail, and what is not called for now."""
+    asked = _asked(request)
+    breakers = list(Breaker.objects.all())
+    context = {
+        "breakers": insights_reliability.stopped(breakers, asked.now),
+        "open": sum(one.state != Breaker.State.CLOSED for one in breakers),
+        "may_reset": auth.may_stop(asked.user),
+    }
+    return _page(request, asked, "insights_reliability", _reliability(asked, breakers), **context)
+
+
+@require_safe
+def export(request: HttpRequest, slug: str) -> HttpResponse:
+    """One card as a table for a spreadsheet. What it would take for a formula is text there."""
+    asked = _asked(request, with_teams=True)
+    card = _card(asked, slug)
+    if card is None:
+        raise Http404("There is no such card.")
+    first, last = (f"{at.astimezone():%Y-%m-%d}" for at in (asked.period.begin, asked.period.end))
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{slug}-{first}-{last}.csv"'
+    writer = csv.writer(response)
+    writer.writerow(map(_plain, card.table.heads))
+    writer.writerows(map(_plain, row) for row in card.table.rows)
+    return response
+
+
+def _plain(cell: str) -> str:
+    return cell.plain if isinstance(cell, Cell) else inert(cell)
+
+
+def _asked(request: HttpRequest, *, with_teams: bool = False) -> Asked:
+    user = signed_in(request)
+    if not user.has_perm(RIGHT):
+        raise Forbidden("Insights are figures about everybody's requests, calls and costs.", RIGHT)
+    now = timezone.now()
+    standing = reading.standing(now)
+    shown = standing.shown_until
+    period = periods.read(request.GET, now, timezone.get_current_timezone())
+    late = shown if shown < period.end else None
+    teams = _teams() if with_teams else []
+    chosen = request.GET.get("team", "")
+    team = next((pk for pk, name in teams if name == chosen), ALL_TEAMS)
+    return Asked(user, period.up_to(shown), standing, now, teams, team, late)
+
+
+def _teams() -> list[tuple[int, str]]:
+    """The groups that decide about something: those a request or a rule has named."""
+    named = Q(Exists(Approval.groups.through.objects.filter(group=OuterRef("pk")))) | Q(
+        Exists(Rule.groups.through.objects.filter(group=OuterRef("pk")))
+    )
+    return list(Group.objects.filter(named).order_by("name").values_list("pk", "name"))
+
+
+def _approvals(asked: Asked) -> Topic:
+    zone = timezone.get_current_timezone()
+    found = reading.requests(asked.period, asked.team, asked.standing.kept_until, zone)
+    waits = reading.waiting(asked.team, asked.now)
+    is_now = asked.period.end == asked.now
+    at_end = waits.number if is_now else reading.waiting_at(asked.team, asked.period.end)
+    people = {str(pk): user for pk, user in User.objects.in_bulk([int(key) for key in found.by_person]).items()}
+    return insights_approvals.topic(insights_approvals.Told(found, waits, at_end, people, asked.team_name, asked.now))
+
+
+def _costs(asked: Asked) -> Topic:
+    period = insights_costs.whole_days(asked.period)
+    limits = list(Agent.objects.filter(enabled=True).values_list("max_daily_cost", flat=True))
+    known = [limit for limit in limits if limit is not None]
+    total = insights_costs.Limits(sum(known, Decimal(0)), len(limits) - len(known), len(limits))
+    found = reading.costs(period, asked.standing.kept_until)
+    return insights_costs.topic(found, total, asked.now)
+
+
+def _reliability(asked: Asked, breakers: list[Breaker]) -> Topic:
+    found = reading.calls(asked.period, asked.standing.kept_until)
+    before = reading.calls(asked.period.before, asked.period.before.end)
+    return insights_reliability.topic(found, before, breakers, asked.period)
+
+
+def _card(asked: Asked, slug: str) -> Card | None:
+    makers: tuple[Callable[[], Topic], ...] = (
+        lambda: _approvals(asked), lambda: _costs(asked), lambda: _reliability(asked, list(Breaker.objects.all())),
+    )  # fmt: skip
+    for make in makers:
+        for card in make().cards:
+            if card.slug == slug:
+                return card
+    return None
+
+
+def _page(request: HttpRequest, asked: Asked, route: str, topic: Topic, **more: Any) -> HttpResponse:
+    local = timezone.localtime
+    context = {
+        "topic": topic,
+        "asked": asked,
+        "title": next(words for name, words in TABS if name == route),
+        "tabs": [(reverse(name), words, name == route) for name, words in TABS],
+        "route": route,
+        "choices": periods.CHOICES,
+        "zone": timezone.get_current_timezone_name(),
+        "first": f"{local(asked.period.begin):%Y-%m-%d}",
+        "last": f"{local(asked.period.end - timedelta(microseconds=1)):%Y-%m-%d}",
+        **more,
+    }
+    return render_part(request, "console/insights.html", "figures", context)

@@ -1,0 +1,153 @@
+"""The only writer of Continuity: whether this database is the one that was worked in last, and all of it.
+
+A backup that is restored does not know what was done after it was taken: an approval in it would let its call run a
+second time. So runs are claimed only where two things hold, in the very statement that claims:
+
+- these are the tables that the row was written in: another server, another database or tables that were made anew have
+  other numbers, which no dump carries;
+- nothing outside of the database has seen more of it: each sweep is counted here and then noted in a file beside that
+  of the checkpoints. A database put back to an earlier state, by whatever means, is behind the file.
+
+Otherwise the next sweep stops everything, until a person lets it go on.
+"""
+
+import json
+import os
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import CharField, Exists, F, Q, Value
+from django.db.models.expressions import RawSQL
+
+from agentapp.models import Continuity, Run
+
+HERE = "here"
+FILE = "witness.json"
+ELSEWHERE = (
+    "This database was restored, copied or moved: its tables are not those that were worked in last. What was done "
+    "after the copy was made is not on record in it."
+)
+BEHIND = "This database was put back to an earlier state: {} sweeps that were made are not on record in it."
+UNKNOWN = "This database does not say whether it is the one that was worked in last."
+
+# Of server, database and table: each is given once, by the server that makes it.
+_TABLES = (
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || "
+    "(SELECT oid FROM pg_database WHERE datname = current_database())::text || '/' || "
+    "to_regclass('agentapp_continuity')::oid::text"
+)
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """What the file outside has seen of a database. `sweeps` None: it cannot be read, so that nobody can say."""
+
+    mark: uuid.UUID | None = None
+    sweeps: int | None = 0
+
+
+def intact() -> Exists:
+    """Whether runs may be claimed here, for the statement that claims one."""
+    return Exists(Continuity.objects.filter(_known(witnessed()), pk=HERE, tables=_here()))
+
+
+def look() -> str:
+    """Count a sweep and note it outside. Returns why everything must be held first, empty where nothing must.
+
+    What is said is said once: from then on this database is the one. The caller is inside a transaction, in which it
+    stops everything.
+    """
+    # The file first: what others add to the table meanwhile only makes it more.
+    seen = witnessed()
+    here = tables_of(connection)
+    row = Continuity.objects.select_for_update().filter(pk=HERE).first()
+    if row is None:
+        row = Continuity.objects.create(tables=here)
+        why = UNKNOWN if Run.objects.exists() else ""
+    else:
+        why = _why(row, here, seen)
+    if why:
+        at_least = seen.sweeps if seen.mark == row.mark and seen.sweeps is not None else 0
+        Continuity.objects.filter(pk=HERE).update(tables=here, sweeps=max(row.sweeps, at_least) + 1)
+    else:
+        Continuity.objects.filter(pk=HERE).update(sweeps=F("sweeps") + 1)
+    transaction.on_commit(note, robust=True)
+    return why
+
+
+def begin() -> None:
+    """Know a database that was emptied as a new one. The caller has emptied it."""
+    Continuity.objects.update_or_create(pk=HERE, defaults={"mark": uuid.uuid4(), "tables": tables_of(connection)})
+
+
+def _why(row: Continuity, here: str, seen: Witnessed) -> str:
+    if row.tables != here:
+        return ELSEWHERE
+    if seen.sweeps is None:
+        return UNKNOWN
+    if seen.mark == row.mark and seen.sweeps > row.sweeps:
+        return BEHIND.format(seen.sweeps - row.sweeps)
+    return ""
+
+
+def _known(seen: Witnessed) -> Q:
+    """That the file has seen no more than there is."""
+    if seen.sweeps is None:
+        return Q(pk__in=[])
+    return ~Q(mark=seen.mark) | Q(sweeps__gte=seen.sweeps) if seen.mark is not None else Q()
+
+
+def tables_of(database: BaseDatabaseWrapper) -> str:
+    """Which tables these are: on PostgreSQL by numbers that no dump carries, on SQLite by the file they are in."""
+    if database.vendor == "postgresql":
+        with database.cursor() as cursor:
+            cursor.execute(_TABLES)
+            return str(cursor.fetchone()[0])
+    try:
+        return f"file/{Path(str(database.settings_dict['NAME'])).stat().st_ino}"
+    except OSError:
+        return "memory"
+
+
+def _here() -> Any:
+    if connection.vendor == "postgresql":
+        return RawSQL(_TABLES, [], CharField())  # noqa: S611  # a constant of ours
+    return Value(tables_of(connection), CharField())
+
+
+# --- The file outside --------------------------------------------------------------------------
+
+
+def path() -> Path:
+    """Beside the file of checkpoints, which every worker sees and which is not where the database is."""
+    beside: Path = settings.LEDGER.anchor_file
+    return beside.with_name(FILE)
+
+
+def witnessed() -> Witnessed:
+    try:
+        told = json.loads(path().read_text())
+        return Witnessed(uuid.UUID(told["mark"]), int(told["sweeps"]))
+    except OSError:
+        return Witnessed()
+    except (ValueError, KeyError, TypeError):
+        return Witnessed(None, None)
+
+
+def note() -> None:
+    """Write down outside how far the database is, as committed: what is not stored was never seen."""
+    row = Continuity.objects.filter(pk=HERE).first()
+    if row is None:
+        return
+    file = path()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all, whoever else writes.
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{FILE}-", delete=False) as draft:
+        json.dump({"mark": str(row.mark), "sweeps": row.sweeps}, draft)
+    os.replace(draft.name, file)

@@ -1,0 +1,272 @@
+"""The last look at what leaves over HTTP: no secrets, and no personal data for whoever has no right to see it.
+
+Pages, fragments and answers of the API mask what they know to be secret. This stands behind all of them: whatever has
+the shape of a key or a password is taken out of every answer, and, for people without the right, what looks like an
+address, a number of a card, an account or a telephone, and every value that is marked in the calls the answer was
+made from. What somebody has typed comes back to them as it is in the field that they typed it into, and nothing else
+that stands in fields does. Where more is marked than can be looked through, nothing is answered.
+
+On the pages of a run the right alone shows nothing: whoever has it asks to see, which goes on record, and sees it for
+some minutes (`agentapp.disclosing`).
+"""
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from html import unescape
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.cache import caches
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.db.models import Exists, Q
+from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.http.response import HttpResponseBase
+from django.utils.decorators import sync_only_middleware
+
+from agentapp.models import Tool, ToolExecution
+from approvals import lens
+from approvals.blots import blotting
+from approvals.detectors import clean, without_secrets
+from approvals.lens import Lens
+from approvals.streaming import streamed
+
+REVEAL = "approvals.reveal_pii"
+SHOWN_SECONDS = 15 * 60
+_SHOWN, _MOST_SHOWN = "personal_data_of_runs", 20
+_OF_RUN = re.compile(r"/runs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
+# Of people who work here and of customers who are answered about themselves: theirs is no business of this.
+_OWN = (
+    "/settings/",
+    "/login",
+    "/accounts/",
+    "/talk/",
+    "/admin/auth/",
+    "/api/v1/customer",
+    "/api/v1/openapi",
+    "/api/v1/docs",
+)
+_TEXTS_OF_CALLS = (
+    "arguments_text", "proposed_text", "executed_text", "result_text", "approval__final_arguments_text",
+)  # fmt: skip
+# So much is looked through for what is marked; of what has more, nothing is shown.
+MOST_CALLS, MOST_CHARS = 5000, 8_000_000
+_MARKS, _MARKS_SECONDS = "tools-have-marks", 5
+_TEXTS = ("text/html", "text/plain", "text/csv")
+_JSON = ("application/json", "application/problem+json")
+# Fields, and everything else that is a tag or text.
+_PIECES = re.compile(r"(<textarea\b[^>]*>.*?</textarea>|<style\b.*?</style>|<[^>]*>)", re.DOTALL | re.IGNORECASE)
+_SAID = re.compile(
+    r"""(?P<before>\s(?:href|title|alt|content|placeholder|aria-[a-z]+|data-[a-z-]+|hx-[a-z-]+)=")(?P<said>[^"]+)(?=")"""
+)
+_VALUE = re.compile(r"""(?P<before>\svalue=")(?P<said>[^"]+)(?=")""")
+_AREA = re.compile(r"(<textarea\b[^>]*>)(.*)(</textarea>)", re.DOTALL | re.IGNORECASE)
+_NAME = re.compile(r"""\sname="([^"]*)\"""")
+_EMPHASIS = re.compile(r"</?mark\b[^>]*>")
+# What stands in the fields of these is saved as it stands there, by those who may see it.
+_FORMS = ("/admin/",)
+
+type Given = Mapping[str, Collection[str]]
+"""What came with a request: values by the names of their fields."""
+
+
+class TooMuchMarked(PermissionDenied):
+    """An answer holds more that is marked than can be looked through. Nothing of it is shown."""
+
+
+@sync_only_middleware
+def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+    def answered(request: HttpRequest) -> HttpResponseBase:
+        own = request.path.startswith(_OWN)
+        with lens.put_up(Lens(is_open=own or _opens(request))) as through:
+            response = get_response(request)
+            if not own and isinstance(response, HttpResponse) and not response.streaming:
+                _look_over(response, through, request)
+        return response
+
+    return answered
+
+
+def look_for(user: object) -> None:
+    """Whoever is answered is known only now: the person of a token."""
+    has_perm = getattr(user, "has_perm", None)
+    if has_perm is not None and has_perm(REVEAL):
+        lens.show()
+
+
+def may_see(request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and user.is_authenticated and user.has_perm(REVEAL)
+
+
+def shown_until(request: HttpRequest, run_id: uuid.UUID | str) -> datetime | None:
+    """Up to when this session shows the personal data of a run. None: it is masked."""
+    until = request.session.get(_SHOWN, {}).get(str(run_id), 0)
+    return datetime.fromtimestamp(until, UTC) if until > time.time() and may_see(request) else None
+
+
+def show_of_run(request: HttpRequest, run_id: uuid.UUID) -> None:
+    """Show it in this session for a while. The caller has put on record that it was asked for."""
+    now = time.time()
+    kept = {run: until for run, until in request.session.get(_SHOWN, {}).items() if until > now and run != str(run_id)}
+    latest = sorted(kept.items(), key=lambda item: item[1])[1 - _MOST_SHOWN :]
+    request.session[_SHOWN] = {**dict(latest), str(run_id): int(now) + SHOWN_SECONDS}
+
+
+def hide_of_run(request: HttpRequest, run_id: uuid.UUID) -> None:
+    kept = request.session.get(_SHOWN, {})
+    request.session[_SHOWN] = {run: until for run, until in kept.items() if run != str(run_id)}
+
+
+def _opens(request: HttpRequest) -> bool:
+    of_run = _OF_RUN.match(request.path_info)
+    return may_see(request) if of_run is None else shown_until(request, of_run[1]) is not None
+
+
+def hides() -> bool:
+    """Whether personal data is masked for whoever is answered."""
+    return bool(lens.hidden((), ("any",)))
+
+
+def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Key]:
+    """The keys of texts (key, run, text) in which words stand for whoever is answered: what is masked is not found.
+
+    Else what is masked could be had by asking for it letter by letter. Two queries at most.
+    """
+    told, through = list(said), lens.current()
+    if not told or through is None or through.is_open:
+        return [key for key, _, text in told if words.lower() in text.lower()]
+    blot = blotting(_known_of({run for _, run, _ in told}, set()), "\n".join(text for *_, text in told))
+    return [key for key, _, text in told if words.lower() in clean(blot(text)).lower()]
+
+
+def _look_over(response: HttpResponse, through: Lens, request: HttpRequest) -> None:
+    kind = response.headers.get("Content-Type", "").partition(";")[0]
+    if kind not in (*_TEXTS, *_JSON) or response.has_header("Content-Encoding"):
+        return
+    text = response.content.decode(response.charset or "utf-8", "surrogateescape")
+    known = set() if through.is_open else _marked(through)
+    if kind in _JSON:
+        shown = _json(text, known, through.is_open)
+    else:
+        change = _changing(known, text, through.is_open)
+        shown = _html(text, change, request) if kind == "text/html" else change(text)
+    if shown != text:
+        response.content = shown.encode(response.charset or "utf-8", "surrogateescape")
+        if response.has_header("Content-Length"):
+            response.headers["Content-Length"] = str(len(response.content))
+
+
+def _marked(through: Lens) -> set[str]:
+    """The values that are marked in what was read, and in the calls of the runs that any of it belongs to."""
+    return _known_of(through.runs - {None}, through.texts(), bool(through.rows))
+
+
+def _known_of(runs: Collection[Any], known: set[str], is_marked: bool = False) -> set[str]:
+    """These values, and what is marked in calls of runs. Raises TooMuchMarked."""
+    if not runs or not (is_marked or _any_marks()):
+        return known
+    marked = ~Q(pii_fields=[]) | Q(tool__isnull=False) & ~Q(tool__pii_fields=[])
+    calls = ToolExecution.objects.filter(marked, run__in=runs).order_by("-proposed_at")
+    rows = calls.values_list("pii_fields", "tool__pii_fields", *_TEXTS_OF_CALLS)[: MOST_CALLS + 1]
+    chars = 0
+    with streamed(rows) as found:
+        for number, (fields, now, *texts) in enumerate(found, start=1):
+            told = {text for text in texts if text}
+            chars += sum(map(len, told))
+            if number > MOST_CALLS or chars > MOST_CHARS:
+                raise TooMuchMarked("More is marked here than can be masked. Narrow it down.")
+            known |= lens.values_in(told, [*fields, *(now or ())])
+    return known
+
+
+def _any_marks() -> bool:
+    """Whether any tool has marks. Looked up every few seconds at most: most installations have none for long."""
+    found = caches["process"].get(_MARKS)
+    if found is None:
+        found = Tool.objects.exclude(pii_fields=[]).exists()
+        note_marks(found)
+    return bool(found)
+
+
+def marks() -> Exists:
+    """Whether any tool has marks, for a page that has to look something up anyway, and then says it to `note_marks`."""
+    return Exists(Tool.objects.exclude(pii_fields=[]))
+
+
+def note_marks(found: bool) -> None:
+    caches["process"].set(_MARKS, found, _MARKS_SECONDS)
+
+
+def _json(text: str, known: set[str], is_open: bool) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return _changing(known, text, is_open)(text)
+    shown = lens.seen(value, known, is_open)
+    return text if shown == value else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def _html(text: str, change: Callable[[str], str], request: HttpRequest) -> str:
+    if "<mark" in text and change(bare := _EMPHASIS.sub("", text)) != bare:
+        text = bare  # what is found is emphasized, and parts of a value would not be known
+    if change(text) == text:  # the usual case
+        return text
+    given = None if request.path.startswith(_FORMS) else _given(request)
+    asked = _asked(request)
+    pieces = _PIECES.split(text)
+    return "".join(_tag(each, change, given, asked) if at % 2 else change(each) for at, each in enumerate(pieces))
+
+
+def _given(request: HttpRequest) -> Given:
+    """What was typed for this answer, as texts with one kind of line break."""
+    try:
+        sent = [request.GET, request.POST] if request.method == "POST" else [request.GET]
+    except (SuspiciousOperation, UnreadablePostError):
+        sent = []
+    found: dict[str, set[str]] = {}
+    for query in sent:
+        for name, values in query.lists():
+            found.setdefault(name, set()).update(_plain(str(value)) for value in values)
+    return found
+
+
+def _asked(request: HttpRequest) -> re.Pattern[str] | None:
+    """What the address asks for, as it stands in the addresses of a page: it leads to the same question again."""
+    pairs = [urlencode({name: value}) for name, values in request.GET.lists() for value in values if value]
+    told = "|".join(re.escape(pair) for pair in sorted(set(pairs), key=len, reverse=True))
+    return re.compile(rf"((?<=[?&;])(?:{told})(?=&|\#|$))") if pairs else None
+
+
+def _tag(piece: str, change: Callable[[str], str], given: Given | None, asked: re.Pattern[str] | None) -> str:
+    """`given`: what was typed and stays. None: all that stands in fields stays."""
+    name = _NAME.search(piece)
+    typed = () if given is None or name is None else given.get(unescape(name[1]), ())
+
+    def shown(value: str) -> str:
+        return value if given is None or _plain(unescape(value)) in typed else change(value)
+
+    area = _AREA.fullmatch(piece)
+    if area is not None:
+        return f"{area[1]}{shown(area[2])}{area[3]}"
+    said = _SAID.sub(lambda found: found["before"] + _said(found["said"], change, asked), piece)
+    return _VALUE.sub(lambda found: found["before"] + shown(found["said"]), said)
+
+
+def _said(text: str, change: Callable[[str], str], asked: re.Pattern[str] | None) -> str:
+    parts = asked.split(text) if asked is not None else [text]
+    return "".join(part if at % 2 else change(part) for at, part in enumerate(parts))
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n").strip()
+
+
+def _changing(known: set[str], text: str, is_open: bool) -> Callable[[str], str]:
+    if is_open:
+        return without_secrets
+    blot = blotting(known, text)
+    return lambda part: clean(blot(part))

@@ -1,0 +1,263 @@
+"""Erasing what is kept of people: one run's words, one conversation's, or a customer's. The only writer of Erasure.
+
+Each writer takes the words out of its own rows, a run at a time and each in a transaction of its own, so that a killed
+worker leaves runs that are erased or not, and whoever goes on does the rest. Digests, times, states, costs and who
+decided stay; the ledger is not touched, and verifies as before.
+"""
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.contrib.auth.models import User
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from agentapp import conversations, customer_links, drafts, executions, guidance_rows, runs
+from agentapp.evals import suites
+from agentapp.models import Conversation, CustomerLink, Erasure, Message, Run, ToolExecution
+from agentapp.refused import Refused
+from approvals import decisions, ledger
+from approvals.clock import Now
+from approvals.detectors import clean
+from approvals.models import Approval
+from approvals.sealed import ERASED
+
+RIGHT = "agentapp.erase_content"
+MAX_REASON = 500
+MOST_LISTED = 20
+_REFERENCE = re.compile(r"[0-9a-f]{6}")
+STAYS = (
+    "The ledger, with its digests, times and who did what; it verifies as before.",
+    "Which tools were called, when, whether they acted, and what runs cost.",
+    "That people decided, how and when; and their signatures.",
+    "What tools have stored elsewhere, and messages that were sent.",
+)
+Scope = Erasure.Scope
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an erasure would take away, by kind, and why it cannot be done now."""
+
+    counts: dict[str, int]
+    active: Sequence[str] = ()
+    stays: Sequence[str] = field(default=STAYS)
+    mentions: int = 0
+    mentioning: Sequence[Run] = ()
+    """Of a customer: the latest runs that do not name them and whose text holds their name. They stay."""
+
+    @property
+    def is_nothing(self) -> bool:
+        return not any(self.counts.values())
+
+
+def preview(scope: str, subject: str) -> Preview:
+    """What there is to erase. Raises Refused where nothing is named so."""
+    found, talks = _covered(scope, subject)
+    others = _mentioning(subject, found) if scope == Scope.CUSTOMER and subject else Run.objects.none()
+    mentions = others.count()
+    if not found and not talks and not mentions:
+        raise Refused("not_found", "There is nothing kept under this name.", "subject")
+    left = Run.objects.filter(pk__in=found, erased_at__isnull=True)
+    unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
+    active = left.filter(~Q(state__in=Run.FINAL) | unknown).distinct()
+    return Preview(
+        {
+            "runs": left.count(),
+            "calls": ToolExecution.objects.filter(run__in=found, erased_at__isnull=True).count(),
+            "requests": Approval.objects.filter(run_id__in=found, erased_at__isnull=True).count(),
+            "messages": Message.objects.filter(Q(run__in=left) | Q(conversation__in=talks))
+            .exclude(content=ERASED)
+            .count(),
+            "conversations": Conversation.objects.filter(pk__in=talks, erased_at__isnull=True).count(),
+        },
+        active=[run.reference for run in active[:10]],
+        mentions=mentions,
+        mentioning=list(others.order_by("-pk")[:MOST_LISTED]) if mentions else (),
+    )
+
+
+def erase(scope: str, subject: str, reason: str, user: User | None, actor: str) -> Erasure:
+    """Erase, and put on record that it was done and why. Raises Refused. `user`: None for a command."""
+    if user is not None and not user.has_perm(RIGHT):
+        raise Refused("forbidden", "Erasing needs the right to erase what runs and conversations hold.")
+    if not reason.strip():
+        raise Refused("message_required", "Say why: the reason stays on record. Name nobody in it.", "reason")
+    if scope not in Scope.values:
+        raise Refused("invalid", "What can be erased is a run, a conversation or a customer.", "scope")
+    subject = subject.strip()
+    if scope == Scope.RUN:
+        subject = str(_run_id(subject))  # a later run may have the same reference
+    seen = preview(scope, subject)
+    _refuse_active(seen)
+    if seen.is_nothing:
+        raise Refused("nothing_left", "Nothing is left to erase here.")
+    why = clean(reason.strip())[:MAX_REASON]
+    with ledger.transaction():
+        made = Erasure.objects.create(
+            scope=scope, subject=subject[:200], reason=why, asked_by=user, actor=actor[:200], asked_at=Now()
+        )
+        _note(made, "asked", {"reason": why})
+    carry_out(made.pk)
+    return Erasure.objects.get(pk=made.pk)
+
+
+def carry_out(erasure_id: uuid.UUID) -> bool:
+    """Do what is left of an erasure. False: it is done already. Raises Refused while something in it is at work."""
+    erasure = Erasure.objects.get(pk=erasure_id)
+    if erasure.done_at is not None:
+        return False
+    found, talks = _covered(erasure.scope, erasure.subject)
+    for run_id in found:
+        with ledger.transaction():
+            locked = Erasure.objects.select_for_update().get(pk=erasure_id)
+            counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
+            _count(locked, counts)
+    for talk in Conversation.objects.filter(pk__in=talks):
+        with ledger.transaction():
+            conversations.lock(talk)
+            for link in CustomerLink.objects.filter(conversation=talk, revoked_at__isnull=True):
+                customer_links.revoke(link, erasure.actor)
+            conversations.erase(talk, erasure.actor, erasure.actor)
+    with ledger.transaction():
+        locked = Erasure.objects.select_for_update().get(pk=erasure_id)
+        if Erasure.objects.filter(pk=erasure_id, done_at__isnull=True).update(done_at=Now(), subject=""):
+            _note(locked, "done", {"counts": locked.counts})
+    return True
+
+
+def unfinished() -> list[uuid.UUID]:
+    """Erasures whose worker was lost, or that met a run at work."""
+    return list(Erasure.objects.filter(done_at__isnull=True).order_by("asked_at").values_list("pk", flat=True)[:100])
+
+
+def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str]) -> dict[str, int]:
+    """Take the words out of one ended run and of all that hangs on it. Nothing: it was done before.
+
+    The caller is inside `ledger.transaction()`. Raises Refused for a run at work.
+    """
+    runs.lock_parent(run_id)
+    run = runs.lock(run_id)
+    if run is None or run.erased_at is not None:
+        return {}
+    # Of a mocked call everybody knows that nothing has happened.
+    lost = ToolExecution.objects.filter(run=run, state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False)
+    unknown = lost.exists()
+    if not run.is_final or unknown:
+        _refuse_active(Preview({}, [run.reference]))
+    counts = {
+        "runs": 1,
+        "calls": executions.erase(run),
+        "requests": decisions.erase([run.pk], by),
+        "messages": conversations.erase_said([run]),
+    }
+    guidance_rows.erase(run)
+    drafts.discard(run)
+    tried = suites.runs_of_cases_made_of([run.pk])
+    suites.forget([run.pk])
+    runs.erase(run, by)
+    ledger.record(ledger.run_chain(run.pk), "run.erased", {**facts, **counts}, by)
+    # What was made of its words, and tried, has them too.
+    for name, number in take_tried_away(tried, by, facts).items():
+        counts[name] += number
+    return counts
+
+
+def take_tried_away(tried: list[uuid.UUID], by: str, facts: dict[str, str]) -> Counter[str]:
+    """Take the words out of mocked runs of cases, and of those below them. As `take_away`."""
+    counts: Counter[str] = Counter()
+    for other in _with_those_below(tried):
+        counts.update(take_away(other, by, facts))
+    return counts
+
+
+def _covered(scope: str, subject: str) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+    """The runs and the conversations that an erasure is about, with what they began."""
+    talks: list[uuid.UUID] = []
+    if scope == Scope.RUN:
+        found = _known(Run.objects.filter(pk=_run_id(subject)).values_list("pk", flat=True))
+    elif scope == Scope.CONVERSATION:
+        talks = _with_forks([_id(subject)])
+        found = _known(Run.objects.filter(conversation__in=talks).values_list("pk", flat=True))
+    else:
+        if not subject:
+            return [], []
+        talks = _with_forks(Conversation.objects.filter(customer=subject).values_list("pk", flat=True))
+        theirs = Q(customer=subject) | Q(conversation__in=talks)
+        found = _known(Run.objects.filter(theirs).values_list("pk", flat=True))
+    return _with_those_below(found), talks
+
+
+def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
+    """The runs with those they asked for, and with what was forked from them or replays them: it has their words."""
+    every, level = list(found), list(found)
+    while level:
+        theirs = Q(parent__in=level) | Q(retry_of__in=level) & ~Q(branch="")
+        level = _known(Run.objects.filter(theirs).exclude(pk__in=every).values_list("pk", flat=True))
+        every += level
+    return every
+
+
+def _with_forks(keys: Iterable[uuid.UUID]) -> list[uuid.UUID]:
+    """Conversations that exist, and those that began with their messages."""
+    every = level = _known(Conversation.objects.filter(pk__in=list(keys)).values_list("pk", flat=True))
+    while level:
+        forks = Conversation.objects.filter(forked_from__in=level).exclude(pk__in=every)
+        level = _known(forks.values_list("pk", flat=True))
+        every = [*every, *level]
+    return every
+
+
+def _known(keys: Iterable[uuid.UUID]) -> list[uuid.UUID]:
+    return sorted(keys)
+
+
+def _id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        said = "Give the id, as it stands in the address of the page, or the reference of a run."
+        raise Refused("invalid", said, "subject") from error
+
+
+def _run_id(text: str) -> uuid.UUID:
+    """The run of an id, or of the reference on its page. Raises Refused, also for a reference that two runs have."""
+    end = text.casefold().removeprefix("run_")
+    if not _REFERENCE.fullmatch(end):
+        return _id(text)
+    found = list(Run.objects.filter(pk__iendswith=end).values_list("pk", flat=True)[:2])
+    if len(found) > 1:
+        raise Refused("invalid", "Several runs are called so. Give the id, as in the address of the page.", "subject")
+    if not found:
+        raise Refused("not_found", "There is nothing kept under this name.", "subject")
+    return found[0]
+
+
+def _mentioning(customer: str, covered: list[uuid.UUID]) -> QuerySet[Run]:
+    """Runs that do not name a customer, and whose title, messages or calls hold the name."""
+    calls = ToolExecution.objects.filter(
+        Q(arguments_text__contains=customer) | Q(executed_text__contains=customer) | Q(result_text__contains=customer),
+        run=OuterRef("pk"),
+    )
+    said = Message.objects.filter(run=OuterRef("pk"), content__contains=customer)
+    holds = Q(title__contains=customer) | Exists(calls) | Exists(said)
+    return Run.objects.filter(holds, erased_at__isnull=True).exclude(pk__in=covered)
+
+
+def _refuse_active(seen: Preview) -> None:
+    if seen.active:
+        names = ", ".join(seen.active)
+        raise Refused("active", f"Still at work, or with an outcome nobody knows: {names}. End that first.", "subject")
+
+
+def _count(erasure: Erasure, counts: dict[str, int]) -> None:
+    if counts:
+        added = {name: erasure.counts.get(name, 0) + number for name, number in counts.items()}
+        Erasure.objects.filter(pk=erasure.pk).update(counts=erasure.counts | added)
+
+
+def _note(erasure: Erasure, what: str, data: dict[str, object]) -> None:
+    said = {"erasure": str(erasure.pk), "scope": erasure.scope, **data}
+    ledger.record(ledger.CONFIGURATION, f"erasure.{what}", said, erasure.actor)

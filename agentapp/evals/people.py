@@ -1,0 +1,105 @@
+"""Whoever is asked about calls of a mocked run, as a case says what they decide."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django.conf import settings
+
+from agentapp import runs
+from agentapp.evals.cases import Deciding
+from agentapp.models import Run, Tool
+from agentapp.tools.schema import check_arguments
+from approvals import decisions, ledger, standing
+from approvals.digest import canonical, parse
+from approvals.models import Approval, DecisionType
+
+
+class NotTaken(Exception):
+    """A decision that a case has written down cannot be made; the message says why."""
+
+
+@dataclass
+class People:
+    """Those who decide in one run of a case, with what is left for them to say."""
+
+    left: list[Deciding]
+    seen: set[uuid.UUID] = field(default_factory=set)
+    """Requests that were decided, or are to be left waiting."""
+
+    def decide(self, family: Sequence[Run]) -> bool:
+        """Decide about whatever waits, in the order in which it was asked. False: nothing was decided.
+
+        Raises NotTaken.
+        """
+        waiting = Approval.objects.filter(run_id__in=[run.pk for run in family], state__in=Approval.UNDECIDED)
+        decided = False
+        for approval in waiting.exclude(pk__in=self.seen).order_by("created_at", "pk"):
+            said = next((each for each in self.left if each.tool in (None, approval.tool)), None)
+            if said is None:
+                continue
+            self.left.remove(said)
+            self.seen.add(approval.pk)
+            if said.decide != "none":
+                _take(approval, said)
+                decided = True
+        return decided
+
+
+def take(
+    approval: Approval, type: str, message: str = "", *, edited_text: str = "", stop_run: bool = False
+) -> decisions.Taken | standing.Refusal:
+    """Decide about a call of a mocked run, as whoever is asked would. No worker is told: whoever runs it drives it."""
+    approval.refresh_from_db()
+    verdict = decisions.Verdict(
+        id=uuid.uuid4(),
+        type=type,
+        user=None,
+        version=approval.version,
+        action_digest=approval.final_digest or approval.action_digest,
+        message=message,
+        stop_run=stop_run,
+        via="eval",
+        edited_text=edited_text,
+        mocked=True,
+    )
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+        if isinstance(taken, decisions.Taken) and run is not None:
+            runs.wake(run, runs.clock(run))
+    return taken
+
+
+def expire(approval: Approval) -> bool:
+    """Let the time of a request of a mocked run be up. False: it is of none, or has been decided."""
+    with ledger.transaction():
+        run = runs.lock(approval.run_id)
+        expired = decisions.lapse(approval.pk)
+        if expired and run is not None:
+            runs.wake(run, runs.clock(run))
+    return expired
+
+
+def _take(approval: Approval, said: Deciding) -> None:
+    if said.decide == "expire":
+        expire(approval)
+        return
+    edited = _edited(approval, said) if said.decide == "edit" else ""
+    taken = take(approval, DecisionType(said.decide), said.message, edited_text=edited, stop_run=said.stop_run)
+    if isinstance(taken, standing.Refusal):
+        raise NotTaken(f"nobody could {said.decide} {approval.tool}: {taken.message}")
+
+
+def _edited(approval: Approval, said: Deciding) -> str:
+    """The arguments as they are changed. Raises NotTaken where the tool does not take them."""
+    arguments = {**parse(approval.final_arguments_text or approval.arguments_text), **(said.arguments or {})}
+    fixed = sorted(set(approval.locked_fields) & set(said.arguments or {}))
+    if fixed:
+        raise NotTaken(f"nobody may edit {', '.join(fixed)} of {approval.tool}")
+    tool = Tool.objects.get(name=approval.tool)
+    problems = check_arguments(tool.input_schema, arguments)
+    if problems:
+        raise NotTaken(f"{approval.tool} does not take what the edit makes: {problems[0].sentence}")
+    return canonical(arguments)

@@ -1,0 +1,148 @@
+"""An eval carried out: every case of it as often as it says, each result kept, and at the end what it comes to."""
+
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentapp.evals import expectations, metrics, results
+from agentapp.evals.cases import Case, Severity
+from agentapp.evals.driving import Agents, CannotRun, run_case
+from agentapp.evals.metrics import Metrics
+from agentapp.evals.observed import Observed
+from agentapp.evals.suites import read_kept
+from agentapp.evals.versions import versions_of
+from agentapp.models import EvalResult, EvalRun
+from approvals.database import AWAY
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS = 60.0
+"""How long a worker is at one eval before others have their turn."""
+
+type Told = Callable[["CaseOutcome"], object]
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """What came of one case, over all its repeats."""
+
+    case: Case
+    results: Sequence[EvalResult] = field(default_factory=tuple)
+
+    @property
+    def passes(self) -> int:
+        return sum(result.verdict == EvalResult.Verdict.PASSED for result in self.results)
+
+    @property
+    def verdict(self) -> str:
+        """Passed where enough repeats have; skipped where none could be run."""
+        if self.passes >= self.case.repeats.needed:
+            return EvalResult.Verdict.PASSED
+        skipped = [result.verdict == EvalResult.Verdict.SKIPPED for result in self.results]
+        return EvalResult.Verdict.SKIPPED if skipped and all(skipped) else EvalResult.Verdict.FAILED
+
+    @property
+    def is_gate(self) -> bool:
+        return self.case.severity == Severity.GATE
+
+    @property
+    def fails_eval(self) -> bool:
+        """A gate that did not pass fails the eval: also one that could not be run, for nobody knows."""
+        return self.is_gate and self.verdict != EvalResult.Verdict.PASSED
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why repeats failed, each reason once."""
+        return list(dict.fromkeys(reason for result in self.results for reason in result.reasons))
+
+    @property
+    def observed(self) -> list[Observed]:
+        return [Observed.from_json(result.observed) for result in self.results if result.observed is not None]
+
+    @property
+    def first_run(self) -> str:
+        """The key of the run of the first repeat that could be run; empty where none could."""
+        return next((str(result.run_id) for result in self.results if result.run_id is not None), "")
+
+    @property
+    def tools_called(self) -> list[str]:
+        """By any repeat, in the order in which the first of them called them."""
+        return list(dict.fromkeys(tool for observed in self.observed for tool in observed.tools_called))
+
+
+def go_on(eval_run_id: uuid.UUID, seconds: float = SLICE_SECONDS, told: Told | None = None) -> bool:
+    """Carry an eval out for so long. True: there is more to do. `told` of each case that is complete."""
+    eval_run = results.claim(eval_run_id)
+    if eval_run is None:
+        return False
+    until = time.monotonic() + seconds
+    cases, agents = cases_of(eval_run), Agents()
+    results.note_versions(eval_run, versions_of(eval_run, cases))
+    known = {(result.case, result.repeat) for result in results.of(eval_run).only("case", "repeat", "eval_run")}
+    try:
+        for case in cases:
+            for repeat in range(1, case.repeats.of + 1):
+                if (case.name, repeat) in known:
+                    continue
+                if time.monotonic() > until:
+                    results.release(eval_run)
+                    return True
+                if not _run_once(eval_run, case, repeat, agents) and results.is_over(eval_run):
+                    return False
+            if told is not None:
+                told(outcomes(eval_run, [case])[0])
+        _finish(eval_run, cases)
+    except BaseException:
+        results.release(eval_run)
+        raise
+    return False
+
+
+def cases_of(eval_run: EvalRun) -> list[Case]:
+    """The cases as they stood when the eval was started."""
+    return [read_kept(planned["document"]) for planned in eval_run.planned]
+
+
+def outcomes(eval_run: EvalRun, cases: Iterable[Case] | None = None) -> list[CaseOutcome]:
+    """What came of each case, in the order of the eval. One query."""
+    wanted = list(cases) if cases is not None else cases_of(eval_run)
+    by_case: defaultdict[str, list[EvalResult]] = defaultdict(list)
+    for result in results.of(eval_run).filter(case__in=[case.name for case in wanted]).select_related("run"):
+        by_case[result.case].append(result)
+    return [CaseOutcome(case, tuple(by_case[case.name])) for case in wanted]
+
+
+def measured(found: Sequence[CaseOutcome]) -> Metrics:
+    """The figures of what was observed. What could not be run is in none of them."""
+    return metrics.measure([(outcome.case, observed) for outcome in found for observed in outcome.observed])
+
+
+def verdict_of(found: Sequence[CaseOutcome], figures: Metrics) -> str:
+    """An eval fails by a gate, and by anything that never may happen, whichever case it happened in."""
+    failed = figures.is_unsafe or any(outcome.fails_eval for outcome in found)
+    return EvalRun.Verdict.FAILED if failed else EvalRun.Verdict.PASSED
+
+
+def _run_once(eval_run: EvalRun, case: Case, repeat: int, agents: Agents) -> bool:
+    """Run a case and keep what came of it. False: somebody else has, or the eval is over."""
+    try:
+        run, observed, notes = run_case(eval_run, case, agents)
+    except CannotRun as error:
+        return results.keep(eval_run, case, repeat, [str(error)])
+    except AWAY:
+        raise  # the database is away, which says nothing of the case
+    except Exception as error:  # one case that breaks is no reason to lose the others
+        log.exception("The case %s of %s broke", case.name, eval_run.pk)
+        return results.keep(eval_run, case, repeat, [f"the case broke ({type(error).__name__}); the log has it"])
+    reasons = [*expectations.reasons(case, observed), *notes]
+    judged = replace(observed, routed=tuple(expectations.routed(case, observed)))
+    return results.keep(eval_run, case, repeat, reasons, judged, run)
+
+
+def _finish(eval_run: EvalRun, cases: Sequence[Case]) -> None:
+    found = outcomes(eval_run, cases)
+    figures = measured(found)
+    results.finish(eval_run, verdict_of(found, figures), figures.as_json())

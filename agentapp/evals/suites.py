@@ -1,0 +1,190 @@
+"""The only writer of EvalSuite and EvalCase: cases from files, and those that people write."""
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+from pydantic import ValidationError
+
+from agentapp.evals import files
+from agentapp.evals.cases import Case
+from agentapp.models import EvalCase, EvalResult, EvalRun, EvalSuite, Run
+from approvals import ledger
+from approvals.models import Judgement
+from approvals.sealed import ERASED
+
+# What happens to evals is a chain of its own: it is no change of what agents do.
+CHAIN = "evals"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A suite after its files were read, and what that has changed, by the names of cases."""
+
+    suite: EvalSuite
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def load(directory: Path, actor: str = ledger.SYSTEM) -> Loaded:
+    """Make a suite what its files say; cases that are in none of them go. Raises FilesRefused, and writes nothing."""
+    read = files.read(directory)
+    with ledger.transaction():
+        suite = _suite(read.name, actor, description=read.description, directory=str(directory.resolve()))
+        known = {case.name: case for case in suite.cases.all()}
+        added = [case.name for case in read.cases if case.name not in known]
+        changed = [case.name for case in read.cases if case.name in known and known[case.name].digest != case.digest]
+        removed = sorted(known.keys() - {case.name for case in read.cases})
+        for case in read.cases:
+            _store(suite, case, file=read.files[case.name])
+        suite.cases.filter(name__in=removed).delete()
+        if added or changed or removed:
+            data = {"suite": suite.name, "added": added, "changed": changed, "removed": removed}
+            ledger.record(CHAIN, "eval.suite_loaded", data, actor)
+    return Loaded(suite, tuple(added), tuple(changed), tuple(removed))
+
+
+def create(name: str, description: str, actor: str) -> EvalSuite:
+    """A suite for cases that people write, or the one that has this name."""
+    with ledger.transaction():
+        return _suite(name, actor, description=description)
+
+
+def save_case(
+    suite: EvalSuite,
+    case: Case,
+    actor: str,
+    *,
+    row: EvalCase | None = None,
+    made_of: Run | None = None,
+    judgement: Judgement | None = None,
+) -> EvalCase:
+    """Keep a case as somebody has written it; one of its name is replaced, and `row` gets its name.
+
+    `judgement`: it is made for this one.
+    """
+    judged = {"decision": judgement.decision_id, "judged": judgement.mark} if judgement is not None else {}
+    with ledger.transaction():
+        if row is not None and row.name != case.name:
+            EvalCase.objects.filter(pk=row.pk).update(name=case.name)
+            said = {"suite": suite.name, "case": row.name, "name": case.name}
+            ledger.record(CHAIN, "eval.case_renamed", said, actor)
+        row = _store(suite, case, made_of=made_of, **judged)
+        ledger.record(CHAIN, "eval.case_saved", {"suite": suite.name, "case": case.name, "digest": row.digest}, actor)
+    return row
+
+
+def remove_case(case: EvalCase, actor: str) -> None:
+    """Delete a case. What evals have kept of it stays, unless it was made of a run: nobody would find it then."""
+    with ledger.transaction():
+        if case.made_of_id is not None:
+            _forget(case)
+        ledger.record(CHAIN, "eval.case_removed", {"suite": case.suite.name, "case": case.name}, actor)
+        case.delete()
+
+
+def runs_of(case: EvalCase) -> list[uuid.UUID]:
+    """The mocked runs of a case."""
+    found = EvalResult.objects.filter(eval_run__suite=case.suite_id, case=case.name, run__isnull=False)
+    return list(found.order_by("pk").values_list("run", flat=True))
+
+
+def runs_of_cases_made_of(run_ids: Collection[uuid.UUID]) -> list[uuid.UUID]:
+    """The mocked runs of cases that were made of these runs: they were given their words."""
+    made = EvalCase.objects.filter(made_of__in=run_ids, suite=OuterRef("eval_run__suite"), name=OuterRef("case"))
+    found = EvalResult.objects.filter(Exists(made), run__isnull=False)
+    return list(found.order_by("pk").values_list("run", flat=True))
+
+
+def forget(run_ids: Collection[uuid.UUID]) -> int:
+    """Take away the cases that were made of these runs, and what evals have kept of them. Returns how many."""
+    made = EvalCase.objects.filter(made_of__in=run_ids).select_related("suite")
+    for row in made:
+        _forget(row)
+    return made.delete()[1].get("agentapp.EvalCase", 0)
+
+
+def _forget(case: EvalCase) -> None:
+    """Take the words of a case out of what evals have kept of it."""
+    for eval_run in EvalRun.objects.filter(suite=case.suite_id):
+        planned = [_forgotten(each, case.name) for each in eval_run.planned]
+        if planned != eval_run.planned:
+            EvalRun.objects.filter(pk=eval_run.pk).update(planned=planned)
+            EvalResult.objects.filter(eval_run=eval_run, case=case.name).update(reasons=[])
+
+
+def _forgotten(planned: dict[str, Any], name: str) -> dict[str, Any]:
+    """A case that has been run, without any of its words."""
+    document = planned["document"]
+    if document["name"] != name:
+        return planned
+    kept = {key: value for key, value in document.items() if key not in _WORDS}
+    return {**planned, "document": {**kept, "input": ERASED, "expect": {}}}
+
+
+# Of a case, what may be of people.
+_WORDS = frozenset({"input", "description", "customer", "metadata", "tools", "agents", "script", "people"})
+
+
+def case_of(row: EvalCase) -> Case:
+    """A case as it was written."""
+    return read_case(row.document)
+
+
+def read_kept(document: dict[str, Any]) -> Case:
+    """A case that an eval has kept. One of before that cannot be read any more is shown by its name alone."""
+    try:
+        return read_case(document)
+    except ValidationError:
+        said: dict[str, Any] = {
+            "name": document.get("name"),
+            "kind": "positive",
+            "agent": UNREADABLE,
+            "input": UNREADABLE,
+            "expect": {},
+        }
+        return read_case(said)
+
+
+UNREADABLE = "(this case cannot be read any more)"
+
+
+def read_case(document: dict[str, Any]) -> Case:
+    """Raises pydantic.ValidationError where it is none."""
+    return Case.model_validate(document, strict=False)
+
+
+def _suite(name: str, actor: str, **columns: Any) -> EvalSuite:
+    now = timezone.now()
+    suite, made = EvalSuite.objects.get_or_create(name=name, defaults={**columns, "created_at": now, "updated_at": now})
+    if made:
+        ledger.record(CHAIN, "eval.suite_made", {"suite": name}, actor)
+    elif columns.get("directory"):
+        for column, value in columns.items():
+            setattr(suite, column, value)
+        suite.updated_at = now
+        suite.save()
+    return suite
+
+
+def _store(suite: EvalSuite, case: Case, **more: Any) -> EvalCase:
+    now = timezone.now()
+    columns = {
+        "kind": str(case.kind),
+        "severity": str(case.severity),
+        "description": case.description,
+        "agent": case.agent,
+        "document": case.document,
+        "digest": case.digest,
+        "updated_at": now,
+        **more,
+    }
+    row, _ = EvalCase.objects.update_or_create(
+        suite=suite, name=case.name, defaults=columns, create_defaults={**columns, "created_at": now}
+    )
+    return row

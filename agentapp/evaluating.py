@@ -1,0 +1,211 @@
+"""What people can do with evals: start one, end one, keep cases. Who may, and then the writers."""
+
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from pydantic import ValidationError
+
+from agentapp import auth, erasing, tasks
+from agentapp.evals import files, judged, results, suites
+from agentapp.evals.cases import Case
+from agentapp.evals.comparing import check_baseline
+from agentapp.models import Agent, EvalCase, EvalRun, EvalSuite, Run
+from agentapp.refused import Refused
+from approvals import ledger, supposing
+from approvals.digest import storable
+from approvals.models import Judgement
+
+
+def start_eval(
+    suite: EvalSuite,
+    user: User,
+    *,
+    agent: str = "",
+    model: str = "",
+    baseline: EvalRun | None = None,
+    only: list[str] | None = None,
+    with_drafts: Sequence[str] = (),
+    without_rules: Sequence[str] = (),
+    via: str = "",
+) -> EvalRun:
+    """Have a suite run by workers, or some of its cases; by the rules in force, or by others that are supposed."""
+    if not auth.may_mock(user):
+        raise Refused("forbidden", "Running evals needs the right to run evals.")
+    check_agent(agent)
+    if baseline is not None:
+        check_baseline(suite, baseline)
+    if (with_drafts or without_rules) and not auth.may_suppose_rules(user):
+        raise Refused("forbidden", "Trying other rules needs the right to view rules.", "rules")
+    rules = supposed(with_drafts, without_rules)
+    cases = chosen(suite, only)
+    with ledger.transaction():
+        actor = ledger.actor_of(user, via)
+        made = results.create(
+            suite, cases, starter=user, agent=agent, model=model, baseline=baseline, rules=rules, actor=actor
+        )
+        transaction.on_commit(partial(tasks.nudge_eval, made.pk), robust=True)
+    return made
+
+
+def supposed(with_drafts: Sequence[str], without_rules: Sequence[str]) -> dict[str, Any]:
+    """Drafts and rules by their names, as an eval keeps them. Raises Refused where there is no such one."""
+    if not with_drafts and not without_rules:
+        return {}
+    try:
+        rules = supposing.supposed(without_rules, with_drafts)
+        supposing.suppose((), rules)
+    except LookupError as error:
+        raise Refused("unknown_rule", str(error.args[0]), "rules") from error
+    return rules
+
+
+def check_agent(agent: str) -> None:
+    """Raises Refused where there is no such agent to run cases: of all, or of one, as in old=new."""
+    new = agent.rpartition("=")[2]
+    if agent and not Agent.objects.filter(name=new, enabled=True).exists():
+        raise Refused("unknown_agent", f"There is no agent named {new!r}.", "agent")
+
+
+def chosen(suite: EvalSuite, only: list[str] | None = None) -> list[Case]:
+    """The cases of a suite, or those with these names. Raises Refused where there is none, or not one of them."""
+    rows = list(suite.cases.order_by("name"))
+    if only:
+        unknown = sorted(set(only) - {row.name for row in rows})
+        if unknown:
+            raise Refused("unknown_case", f"{suite.name} has no case named {unknown[0]}.", "case")
+        rows = [row for row in rows if row.name in only]
+    if not rows:
+        raise Refused("invalid", f"{suite.name} has no cases.")
+    return [_readable(row) for row in rows]
+
+
+def _readable(row: EvalCase) -> Case:
+    try:
+        return suites.case_of(row)
+    except ValidationError as error:
+        place = ".".join(str(part) for part in error.errors()[0]["loc"])
+        raise Refused("invalid", f"The case {row.name} cannot be read any more ({place}): write it anew.") from error
+
+
+def cancel_eval(eval_run: EvalRun, user: User) -> bool:
+    """End an eval before it is complete. False: it has ended already."""
+    if not auth.may_mock(user):
+        raise Refused("forbidden", "Ending evals needs the right to run evals.")
+    return results.cancel(eval_run.pk, ledger.actor_of(user))
+
+
+def may_write(user: User) -> bool:
+    """Who may write cases."""
+    return user.is_active and user.has_perm("agentapp.change_evalcase")
+
+
+def start_suite(name: str, description: str, user: User) -> EvalSuite:
+    """A suite for cases that people write."""
+    if not may_write(user):
+        raise Refused("forbidden", "Writing cases needs the right to change them.")
+    if not files.SUITE_NAME.fullmatch(name):
+        raise Refused("invalid", "A suite has a name of letters, digits and hyphens.", "name")
+    if EvalSuite.objects.filter(name=name).exists():
+        raise Refused("exists", f"There is a suite named {name} already.", "name")
+    return suites.create(name, storable(description.strip()), ledger.actor_of(user))
+
+
+def save_case(
+    suite: EvalSuite,
+    case: Case,
+    user: User,
+    *,
+    row: EvalCase | None = None,
+    made_of: Run | None = None,
+    judgement: Judgement | None = None,
+) -> EvalCase:
+    """Keep a case that somebody has written: a new one, or what becomes of `row`. Files are changed where they are."""
+    _check_may_write(suite, user)
+    with ledger.transaction():
+        # Two who give one name at once come one after the other.
+        EvalSuite.objects.select_for_update().filter(pk=suite.pk).first()
+        _check_name(suite, case, row, made_of)
+        return suites.save_case(suite, case, ledger.actor_of(user), row=row, made_of=made_of, judgement=judgement)
+
+
+def _check_name(suite: EvalSuite, case: Case, row: EvalCase | None, made_of: Run | None) -> None:
+    """No case takes the place of another, but for one made anew of the same run, or of a decision in it."""
+    other = suite.cases.filter(name=case.name).first()
+    again = other is not None and made_of is not None and other.made_of_id == made_of.pk
+    if other is not None and other != row and not again:
+        raise Refused("exists", f"{suite.name} has a case named {case.name} already.", "name")
+    if row is not None and row.name != case.name and row.made_of_id is not None:
+        said = f"{row.name} was made of a run and keeps its name: by it is found what to erase with the run."
+        raise Refused("invalid", said, "name")
+
+
+def remove_case(row: EvalCase, user: User) -> None:
+    """Delete a case that somebody has written. Of one that was made of a run, its words in evals go as well."""
+    _check_may_write(row.suite, user)
+    actor = ledger.actor_of(user)
+    if row.made_of_id is None:
+        suites.remove_case(row, actor)
+        return
+    if EvalRun.objects.filter(suite=row.suite).exclude(state__in=EvalRun.FINAL).exists():
+        said = f"An eval of {row.suite.name} is under way. What it keeps of a case that was made of a run goes with it."
+        raise Refused("conflict", f"{said} Wait for its end, or cancel it.")
+    with ledger.transaction():
+        erasing.take_tried_away(suites.runs_of(row), actor, {})
+        suites.remove_case(row, actor)
+
+
+def _check_may_write(suite: EvalSuite, user: User) -> None:
+    if not may_write(user):
+        raise Refused("forbidden", "Writing cases needs the right to change them.")
+    if suite.directory:
+        raise Refused("in_files", f"The cases of {suite.name} stand in {suite.place}: change them there.")
+
+
+JUDGED = "judged-decisions"
+"""The suite for cases that are made of decisions, unless somebody writes them elsewhere."""
+
+
+def save_judged(run: Run, judgement: Judgement, user: User) -> EvalCase:
+    """Keep a case for a decision that was judged: it is decided so again, or not any more."""
+    if hindrance := hindrance_of(run):
+        raise Refused("invalid", hindrance)
+    case = suites.read_case(judged.document_for(run, judgement))
+    suite = EvalSuite.objects.filter(name=JUDGED).first()
+    if suite is None and may_write(user):
+        said = "Cases made of decisions that somebody has judged."
+        suite = suites.create(JUDGED, said, ledger.actor_of(user))
+    return save_case(suite or EvalSuite(name=JUDGED), case, user, made_of=run, judgement=judgement)
+
+
+def hindrance_of(run: Run) -> str:
+    """Why no case can be made of a run; empty when one can."""
+    if run.erased_at is not None:
+        return "What this run was given is erased."
+    if not run.is_final:
+        return "The run has not ended, so nobody knows how its case is to end."
+    return "Another run asked for this one: make a case of that." if run.parent_id is not None else ""
+
+
+def find_suite(name: str) -> EvalSuite:
+    found = EvalSuite.objects.filter(name=name).first()
+    if found is None:
+        raise Refused("not_found", f"There is no suite named {name!r}.")
+    return found
+
+
+def find_eval(reference: str | uuid.UUID) -> EvalRun:
+    """An eval by its key or the reference that people read."""
+    text = str(reference)
+    runs = EvalRun.objects.select_related("suite", "starter", "baseline")
+    try:
+        return runs.get(pk=uuid.UUID(text))
+    except (ValueError, EvalRun.DoesNotExist):
+        end = text.removeprefix("eval_")
+        found = list(runs.filter(pk__iendswith=end)[:2]) if len(end) == 6 else []
+    if len(found) != 1:
+        raise Refused("not_found", f"There is no eval {text!r}, or more than one.")
+    return found[0]

@@ -1,0 +1,64 @@
+"""Which stretch of time figures are for. Plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+
+from agentapp.insights.counting import HOUR, hour_of
+
+DAY = timedelta(days=1)
+# Longer than this nobody reads hour by hour.
+BY_HOUR = timedelta(hours=48)
+LONGEST = 366
+# What can be chosen, as key, days, words.
+CHOICES = (("24h", 1, "24 h"), ("14d", 14, "14 days"), ("90d", 90, "90 days"))
+_USUAL = CHOICES[1]
+
+
+@dataclass(frozen=True)
+class Period:
+    """From `begin`, which is a full hour, up to `end`."""
+
+    key: str
+    begin: datetime
+    end: datetime
+    words: str
+
+    @property
+    def by_hour(self) -> bool:
+        return self.end - self.begin <= BY_HOUR
+
+    @property
+    def before(self) -> "Period":
+        """As long, and directly before it."""
+        return Period(self.key, hour_of(self.begin - (self.end - self.begin)), self.begin, "before")
+
+    def up_to(self, end: datetime) -> "Period":
+        return Period(self.key, self.begin, max(self.begin, min(end, self.end)), self.words)
+
+
+def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
+    """The period an address asks for; the usual one where it asks for none that there is."""
+    key = asked.get("range", "")
+    if key == "custom":
+        first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
+        if first is not None and last is not None and first <= last < first + timedelta(days=LONGEST):
+            end = min(_start_of(last + DAY, zone), now)
+            begin = hour_of(_start_of(first, zone))
+            if begin < end:
+                return Period(key, begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}")
+    name, days, words = next((one for one in CHOICES if one[0] == key), _USUAL)
+    today = now.astimezone(zone).date()
+    begin = hour_of(now) - 24 * HOUR if days == 1 else hour_of(_start_of(today - (days - 1) * DAY, zone))
+    return Period(name, begin, now, words)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _start_of(day: date, zone: tzinfo) -> datetime:
+    return datetime.combine(day, time(), zone).astimezone(UTC)

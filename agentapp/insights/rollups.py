@@ -1,0 +1,154 @@
+"""The only writer of RequestFigures, CallFigures, ModelFigures and RollUp: the figures of hours that are over.
+
+An hour is computed anew from its rows and replaced as a whole, so that doing it again changes nothing. What changes
+rows of an hour that is over, as somebody who takes a decision back, has that hour computed again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.db import models, transaction
+from django.db.models import Min
+from django.db.models.functions import TruncHour
+from django.utils import timezone
+
+from agentapp.insights.adding import merged
+from agentapp.insights.counting import HOUR, count, hour_of
+from agentapp.models import CallFigures, ModelFigures, ModelUse, RequestFigures, RollUp, Span, Step, ToolExecution
+from approvals.models import Approval, Decision
+
+DAY = timedelta(days=1)
+# A transaction that began before the hour was over may have ended a little after it.
+SETTLES = timedelta(minutes=10)
+# As much as one pass takes on, so that catching up leaves the worker to others between two.
+MOST_AT_ONCE = timedelta(days=7)
+
+_TABLES: tuple[type[models.Model], ...] = (RequestFigures, CallFigures, ModelFigures)
+_KEYS = {
+    RequestFigures: ("team", "by", "key"),
+    CallFigures: ("agent", "tool"),
+    ModelFigures: ("agent", "model"),
+}
+_COUNTS = {
+    RequestFigures: ("waits", "claimed"),
+    CallFigures: (),
+    ModelFigures: (),
+}
+
+
+def catch_up(now: datetime | None = None, most: timedelta = MOST_AT_ONCE) -> RollUp | None:
+    """Add up the hours that are over and have no figures yet, and those that have changed. None: somebody is at it."""
+    # The clock of this machine: what it may differ from the database's is less than what is looked at twice.
+    now = now or timezone.now()
+    with transaction.atomic():
+        state = _state(now)
+        if state is None:
+            return None
+        over = hour_of(now)
+        until = min(over, max(state.until, hour_of(state.until + most)))
+        hours = _changed(state.looked_at - SETTLES, state.until)
+        unsettled = max(hour_of(state.looked_at - SETTLES), state.until - DAY)
+        hours |= set(_hours(min(unsettled, state.until), until))
+        for begin, end in _stretches(hours):
+            _replace(begin, end)
+        _replace_days(hours, until)
+        state.until, state.looked_at = until, now
+        state.save()
+        return state
+
+
+def back_fill(since: datetime | None = None, now: datetime | None = None) -> RollUp:
+    """Compute every hour anew from a moment on, or from the first row there is. What is computed stays right."""
+    now = now or timezone.now()
+    with transaction.atomic():
+        state = RollUp.objects.select_for_update().first() or RollUp(until=hour_of(now), looked_at=now)
+        state.until = min(hour_of(since or _first() or now), state.until)
+        state.save()
+    while state.until < hour_of(now):
+        state = catch_up(now) or RollUp.objects.get()
+    return state
+
+
+def _state(now: datetime) -> RollUp | None:
+    if not RollUp.objects.exists():
+        RollUp.objects.get_or_create(pk=RollUp.ONLY, defaults={"until": hour_of(_first() or now), "looked_at": now})
+    return RollUp.objects.select_for_update(skip_locked=True).first()
+
+
+def _first() -> datetime | None:
+    """The moment of the first row that any figure rests on."""
+    firsts = [
+        Approval.objects.aggregate(at=Min("created_at"))["at"],
+        ToolExecution.objects.aggregate(at=Min("finished_at"))["at"],
+        Step.objects.aggregate(at=Min("finished_at"))["at"],
+        ModelUse.objects.aggregate(at=Min("at"))["at"],
+    ]
+    return min((at for at in firsts if at is not None), default=None)
+
+
+def _changed(since: datetime, until: datetime) -> set[datetime]:
+    """Hours whose decisions were taken back after they had been counted."""
+    undone = Decision.objects.filter(undone_at__gte=since, decided_at__lt=until)
+    return set(undone.order_by().annotate(hour=TruncHour("decided_at", tzinfo=UTC)).values_list("hour", flat=True))
+
+
+def _hours(begin: datetime, end: datetime) -> Iterable[datetime]:
+    while begin < end:
+        yield begin
+        begin += HOUR
+
+
+def _stretches(hours: Iterable[datetime]) -> Iterable[tuple[datetime, datetime]]:
+    """Hours that follow each other, as (first, after the last)."""
+    begin = last = None
+    for at in sorted(hours):
+        if begin is None or last is None or at != last + HOUR:
+            if begin is not None and last is not None:
+                yield begin, last + HOUR
+            begin = at
+        last = at
+    if begin is not None and last is not None:
+        yield begin, last + HOUR
+
+
+def _replace(begin: datetime, end: datetime) -> None:
+    """Put the figures of some hours in the place of those that were kept."""
+    counted = count(begin, end)
+    made: dict[Any, list[Any]] = {
+        RequestFigures: counted.requests,
+        CallFigures: counted.calls,
+        ModelFigures: counted.models,
+    }
+    for table, rows in made.items():
+        table._default_manager.filter(span=Span.HOUR, at__gte=begin, at__lt=end).delete()
+        table._default_manager.bulk_create(rows, batch_size=1000)
+
+
+def _replace_days(hours: Iterable[datetime], until: datetime) -> None:
+    """Add up the days that are over and in which an hour has changed."""
+    days = {hour.replace(hour=0) for hour in hours}
+    for day in sorted(day for day in days if day + DAY <= until):
+        for table in _TABLES:
+            rows = table._default_manager.filter(span=Span.HOUR, at__gte=day, at__lt=day + DAY)
+            table._default_manager.filter(span=Span.DAY, at=day).delete()
+            table._default_manager.bulk_create(_summed(table, day, rows), batch_size=1000)
+
+
+def _summed(table: Any, day: datetime, rows: Iterable[Any]) -> list[Any]:
+    groups: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(getattr(row, name) for name in _KEYS[table])].append(row)
+    apart = {"id", "span", "at", *_KEYS[table], *_COUNTS[table]}
+    numbers = [one.name for one in table._meta.fields if one.name not in apart]
+    return [
+        table(
+            span=Span.DAY,
+            at=day,
+            **dict(zip(_KEYS[table], key, strict=True)),
+            **{name: sum(getattr(row, name) for row in found) for name in numbers},
+            **{name: merged(getattr(row, name) for row in found) for name in _COUNTS[table]},
+        )
+        for key, found in groups.items()
+    ]

@@ -1,0 +1,36 @@
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agentapp import erasing
+from agentapp.models import Erasure
+from agentapp.refused import Refused
+
+
+class Command(BaseCommand):
+    help = "Erase what is kept of a run, a conversation or a customer. Says what would go, and stops, without --yes."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("scope", choices=Erasure.Scope.values)
+        parser.add_argument("subject", help="The id of the run or conversation, or the customer as runs name them.")
+        parser.add_argument("--reason", default="", help="Why; it stays on record. Name nobody in it.")
+        parser.add_argument("--yes", action="store_true", help="Do it.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        scope, subject = options["scope"], options["subject"]
+        try:
+            seen = erasing.preview(scope, subject.strip())
+            for name, number in seen.counts.items():
+                self.stdout.write(f"{number:>8}  {name}")
+            for line in seen.stays:
+                self.stdout.write(f"   stays  {line}")
+            if seen.mentions:
+                named = ", ".join(run.reference for run in seen.mentioning)
+                self.stdout.write(f"   stays  the text of {seen.mentions} runs that mention this customer: {named}")
+            if not options["yes"]:
+                self.stdout.write("Nothing was erased. Add --yes and --reason to do it; it cannot be taken back.")
+                return
+            done = erasing.erase(scope, subject, options["reason"], None, "system (erase)")
+        except Refused as refused:
+            raise CommandError(refused.message) from refused
+        self.stdout.write(f"Erased: {', '.join(f'{number} {name}' for name, number in done.counts.items())}.")

@@ -1,0 +1,153 @@
+"""What is kept no longer than is said: off until one of the RETENTION_… settings is set.
+
+Runs that ended longer ago lose their words, as when a person erases them; the ledger keeps everything it has. What was
+sent to people loses by what name it is known where it went, and what went wrong. Evals go, and the runs they began lose
+their words; an eval that is under way, the last of a suite and what others are held against stay.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from celery import shared_task
+from django.conf import settings
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from agentapp import erasing
+from agentapp.evals import results
+from agentapp.models import EvalResult, EvalRun, Message, Run, ToolExecution
+from agentapp.refused import Refused
+from approvals import ledger, notify
+from approvals.models import Approval
+
+BY = "retention"
+BATCH = 100
+# In one go; the beat comes again.
+MOST = 5000
+MOST_EVALS = 200
+
+
+@dataclass(frozen=True)
+class Due:
+    """What would go of one kind now: how much, and since when it is too old."""
+
+    kind: str
+    days: int
+    before: datetime
+    counts: dict[str, int]
+
+    @property
+    def is_nothing(self) -> bool:
+        return not any(self.counts.values())
+
+
+def preview(now: datetime | None = None) -> list[Due]:
+    """What would go now, per kind. Empty where nothing is set."""
+    found = []
+    for kind, days in settings.RETENTION_DAYS.items():
+        if days:
+            before = (now or timezone.now()) - timedelta(days=days)
+            found.append(Due(kind, days, before, _counts(kind, before)))
+    return found
+
+
+def apply(now: datetime | None = None) -> dict[str, int]:
+    """Take away what is too old, in batches; each run in a transaction of its own. Returns how much of each kind."""
+    total: dict[str, int] = {}
+    for due in preview(now):
+        if due.kind == "notifications":
+            total["notifications"] = notify.forget(due.before)
+        elif due.kind == "evals":
+            _add(total, _forget_evals(due.before))
+        else:
+            _add(total, _take_away(due.before))
+    gone = {name: number for name, number in total.items() if number}
+    if gone:
+        with ledger.transaction():
+            ledger.record(ledger.CONFIGURATION, "retention.applied", {"days": dict(settings.RETENTION_DAYS), **gone})
+    return gone
+
+
+@shared_task
+def apply_due() -> None:
+    """Finish erasures that were interrupted, and take away what has become too old."""
+    for erasure_id in erasing.unfinished():
+        try:
+            erasing.carry_out(erasure_id)
+        except Refused:
+            continue  # a run of theirs has begun to work meanwhile; the next time
+    apply()
+
+
+def _take_away(before: datetime) -> dict[str, int]:
+    total: dict[str, int] = {}
+    tried: set[uuid.UUID] = set()
+    while len(tried) < MOST:
+        batch = list(_old(before).exclude(pk__in=tried).order_by("finished_at").values_list("pk", flat=True)[:BATCH])
+        if not batch:
+            break
+        tried.update(batch)
+        for run_id in batch:
+            _add(total, _take_one(run_id))
+    return total
+
+
+def _forget_evals(before: datetime) -> dict[str, int]:
+    """Each with the words of its runs first, so that a killed worker leaves an eval that goes the next time."""
+    total: dict[str, int] = {}
+    for eval_id in list(results.old(before).order_by("finished_at").values_list("pk", flat=True)[:MOST_EVALS]):
+        runs = list(_runs_of(EvalRun.objects.filter(pk=eval_id)))
+        for run_id in [run_id for level in runs for run_id in level.values_list("pk", flat=True)]:
+            _add(total, _take_one(run_id))
+        if not any(level.exists() for level in runs) and results.forget(eval_id, before):
+            _add(total, {"evals": 1})
+    return total
+
+
+def _runs_of(evals: QuerySet[EvalRun]) -> Iterator[QuerySet[Run]]:
+    """The runs that these evals began and that hold words; then those they asked, a level at a time."""
+    begun = EvalResult.objects.filter(eval_run__in=evals.values("pk"), run__isnull=False)
+    level = Run.objects.filter(pk__in=begun.values("run"))
+    while level.exists():
+        yield level.filter(erased_at__isnull=True)
+        level = Run.objects.filter(parent__in=level.values("pk"))
+
+
+def _add(total: dict[str, int], more: dict[str, int]) -> None:
+    for name, number in more.items():
+        total[name] = total.get(name, 0) + number
+
+
+def _take_one(run_id: uuid.UUID) -> dict[str, int]:
+    try:
+        with ledger.transaction():
+            return erasing.take_away(run_id, BY, {})
+    except Refused:
+        return {}  # somebody has begun to look into it
+
+
+def _old(before: datetime) -> QuerySet[Run]:
+    """Runs that ended too long ago, and nothing above or below them is still at work."""
+    unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
+    ended = Run.objects.filter(state__in=Run.FINAL, finished_at__lt=before, erased_at__isnull=True)
+    at_work = Q(parent__isnull=False) & ~Q(parent__state__in=Run.FINAL)
+    under_way = EvalResult.objects.filter(run__isnull=False).exclude(eval_run__state__in=EvalRun.FINAL)
+    ended = ended.exclude(pk__in=under_way.values("run"))
+    return ended.exclude(pk__in=Run.objects.filter(unknown).values("pk")).exclude(at_work)
+
+
+def _counts(kind: str, before: datetime) -> dict[str, int]:
+    if kind == "notifications":
+        return {"notifications": notify.old(before).count()}
+    if kind == "evals":
+        evals = results.old(before)
+        return {"evals": evals.count(), "runs": sum(level.count() for level in _runs_of(evals))}
+    old = _old(before)
+    return {
+        "runs": old.count(),
+        "calls": ToolExecution.objects.filter(run__in=old).count(),
+        "requests": Approval.objects.filter(run_id__in=old.values("pk")).count(),
+        "messages": Message.objects.filter(run__in=old).count(),
+    }

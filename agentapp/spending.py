@@ -1,0 +1,42 @@
+"""What runs have used of models and tools, counted into their rows. Part of the writer of runs: `runs` names it."""
+
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import F
+
+from agentapp.messages import Usage
+from agentapp.models import ModelUse, Run
+from approvals.clock import Now
+
+
+def add_cost(run: Run, cost: Decimal) -> None:
+    """Count what tool calls took into the run. The caller holds its lock; nothing is written for nothing."""
+    if cost:
+        Run.objects.filter(pk=run.pk).update(cost=F("cost") + cost)
+        run.cost += cost
+
+
+def add_usage(run: Run, usage: Usage) -> None:
+    """Count what a model took outside of a step. The caller holds its lock."""
+    usage = usage.credible
+    Run.objects.filter(pk=run.pk).update(**columns(usage))
+    if usage != Usage():
+        ModelUse.objects.create(run=run, at=Now(), cost=usage.cost, **tokens(usage))
+    run.cost += usage.cost or 0
+
+
+def tokens(usage: Usage) -> dict[str, int]:
+    """The tokens of a reply, as columns."""
+    return {name: getattr(usage, name) for name in ("input_tokens", "cached_tokens", "output_tokens")}
+
+
+def columns(usage: Usage) -> dict[str, Any]:
+    """What a reply adds to its run, as columns."""
+    return {
+        "input_tokens": F("input_tokens") + usage.input_tokens,
+        "cached_tokens": F("cached_tokens") + usage.cached_tokens,
+        "output_tokens": F("output_tokens") + usage.output_tokens,
+        "cost": F("cost") + (usage.cost or 0),
+        "cost_is_partial": True if usage.cost is None else F("cost_is_partial"),
+    }

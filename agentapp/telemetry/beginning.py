@@ -1,0 +1,13 @@
+"""What a process does for telemetry when it starts. Where nothing is configured: it times its requests and tasks."""
+
+from django.conf import settings
+
+from agentapp.telemetry import counting, exporting
+from agentapp.telemetry import tasks as tasks  # connects to Celery
+from approvals import ledger
+
+
+def begin() -> None:
+    if settings.METRICS_TOKEN:
+        ledger.listeners.append(counting.hear)
+    exporting.begin()

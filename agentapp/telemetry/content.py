@@ -1,0 +1,151 @@
+"""What was said, added to spans where the operator wants that (OTEL_CONTENT), without secrets and personal data.
+
+Spans leave the system, and the files of them leave it with whoever saves them: marked fields are masked, their values
+are taken out of whatever repeats them, and so is what detectors find. Nobody's permission changes that.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Q
+
+from agentapp.models import Run, ToolExecution
+from agentapp.telemetry.spans import Called, Span, Taken, Value
+from agentapp.trace_context import span_id
+from approvals import lens
+from approvals.detectors import clean, within
+from approvals.digest import MalformedJSON, parse
+from approvals.masking import MASK, blotted_within, masked
+from approvals.models import Approval
+
+MAX_CHARS = 32 * 1024
+_TEXTS = ("arguments_text", "proposed_text", "executed_text", "result_text", "approval__final_arguments_text")
+_FIELDS = (
+    "pii_fields", "tool__pii_fields", "tool__secret_fields", "approval__pii_fields", "approval__secret_fields",
+)  # fmt: skip
+
+
+def hidden_of_family(run: Run) -> frozenset[str]:
+    """The marked values in the calls of a run, of those above it, whose words its input may repeat, and of those it
+    asked for, whose answers it has.
+    """
+    above = [run.pk]
+    while (parent := run.parent) is not None:
+        above.append(parent.pk)
+        run = parent
+    marked = Q(pk__in=[])
+    for name in _FIELDS:
+        marked |= Q(**{f"{name}__isnull": False}) & ~Q(**{name: []})
+    calls = ToolExecution.objects.filter(Q(run__in=above) | Q(run__parent=above[0])).filter(marked)
+    found: set[str] = set()
+    for row in calls.values_list(*_FIELDS, *_TEXTS).iterator():
+        fields = {name for marks in row[: len(_FIELDS)] for name in marks or ()}
+        found |= lens.values_in((text for text in row[len(_FIELDS) :] if text), fields)
+    return frozenset(found)
+
+
+def of_run(span: Span, run: Run, hidden: frozenset[str]) -> Span:
+    told = {
+        "gen_ai.system_instructions": _parts(run.agent_snapshot.get("instructions", "")),
+        "gen_ai.input.messages": [{"role": "user", "parts": _parts(run.input)}],
+        "gen_ai.output.messages": [{"role": "assistant", "parts": _parts(run.answer)}] if run.answer else [],
+        "countersign.run.title": run.title,
+        "countersign.run.customer": run.customer,
+        "countersign.run.starter": run.starter.get_username() if run.starter else "",
+        "countersign.run.stop_message": run.stop_message if run.is_final else "",
+    }
+    return _with(span, told, hidden)
+
+
+def of_step(made: list[Span], taken: Taken, hidden: frozenset[str]) -> list[Span]:
+    told = {span_id("chat", taken.step.pk): _chat(taken)}
+    for called in taken.calls:
+        told[span_id("call", called.execution.pk)] = _call(called.execution)
+        told |= {span_id("approval", approval.pk): _approval(approval) for approval in called.approvals}
+    failed = {span_id("call", called.execution.pk): called for called in taken.calls if called.failures}
+    return [
+        _with(_with_failures(span, failed.get(span.span_id), hidden), told.get(span.span_id, {}), hidden)
+        for span in made
+    ]
+
+
+def _chat(taken: Taken) -> dict[str, Any]:
+    step = taken.step
+    parts = _parts(step.text)
+    for called in taken.calls:
+        execution = called.execution
+        asked = {"type": "tool_call", "id": execution.call_id, "name": execution.name}
+        parts.append({**asked, "arguments": _arguments_shown(execution)})
+    return {"gen_ai.output.messages": [{"role": "assistant", "parts": parts, "finish_reason": step.finish_reason}]}
+
+
+def _call(execution: ToolExecution) -> dict[str, Any]:
+    return {
+        "gen_ai.tool.call.arguments": _arguments_shown(execution),
+        "gen_ai.tool.call.result": _result_shown(execution),
+        "countersign.execution.message": execution.message,
+    }
+
+
+def _approval(approval: Approval) -> dict[str, Any]:
+    given = [decision for decision in approval.decisions.all() if decision.undone_at is None]
+    return {
+        "countersign.approval.title": approval.title,
+        "countersign.approval.decided_by": [decision.who for decision in given],
+        "countersign.approval.messages": [decision.message for decision in given if decision.message],
+    }
+
+
+def _arguments_shown(execution: ToolExecution) -> Any:
+    """The arguments that ran, else those that were proposed. A text that is not JSON stays a text."""
+    text = execution.executed_text or execution.arguments_text
+    fields = _marked_fields(execution)
+    try:
+        return masked(parse(text), fields)
+    except MalformedJSON:
+        return MASK if fields else text
+
+
+def _result_shown(execution: ToolExecution) -> Any:
+    return masked(json.loads(execution.result_text), _marked_fields(execution)) if execution.result_text else None
+
+
+def _marked_fields(execution: ToolExecution) -> list[str]:
+    tool = execution.tool
+    return [*execution.pii_fields, *(tool.secret_fields if tool else ()), *(tool.pii_fields if tool else ())]
+
+
+def _with_failures(span: Span, called: Called | None, hidden: frozenset[str]) -> Span:
+    if called is None:
+        return span
+    told = tuple(
+        dataclasses.replace(
+            occurrence,
+            attributes={**occurrence.attributes, "countersign.message": _told(str(failure["message"]), hidden)},
+        )
+        for occurrence, failure in zip(span.occurrences, called.failures, strict=True)
+    )
+    return dataclasses.replace(span, occurrences=told)
+
+
+def _parts(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "content": text}] if text else []
+
+
+def _with(span: Span, told: Mapping[str, Any], hidden: frozenset[str]) -> Span:
+    said: dict[str, Value] = {
+        name: _text(_told(value, hidden)) for name, value in told.items() if value not in ("", None) and value != []
+    }
+    return dataclasses.replace(span, attributes={**span.attributes, **said}) if said else span
+
+
+def _told(value: Any, hidden: frozenset[str]) -> Any:
+    return within(blotted_within(value, hidden), clean)
+
+
+def _text(value: Any) -> str:
+    """A value as the conventions keep structured ones where attributes are flat: as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

@@ -1,0 +1,131 @@
+"""What Prometheus reads: how things stand, from the database, and what processes have counted.
+
+How things stand is the same whichever process is asked: a handful of queries over indexes, looked at once in a few
+seconds however often it is asked.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.core.cache import caches
+from django.db.models import Count, Min, Q
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agentapp.health import RECENT, figures
+from agentapp.models import Breaker, KillSwitch, Run, ToolExecution, WebhookDelivery
+from agentapp.telemetry import counting
+from approvals.clock import Now
+from approvals.models import Approval, Notification, Risk
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOOKED_AT_FOR_SECONDS = 5
+_GOING = (Run.State.QUEUED, Run.State.RUNNING, Run.State.WAITING, Run.State.PAUSED)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How things stand. Moments are the database's."""
+
+    now: datetime
+    runs: dict[tuple[str, str], int]
+    leases_lost: int
+    requests: dict[str, int]
+    oldest_request: datetime | None
+    targets_missed: int
+    unknown_outcomes: int
+    breakers: dict[str, int]
+    switches: int
+    notifications_waiting: int
+    notifications_failed: int
+    webhooks_waiting: int
+    due_since: datetime | None
+    swept_at: datetime | None
+
+
+def text() -> bytes:
+    """Everything, in the text format of Prometheus."""
+    standing = CollectorRegistry(auto_describe=False)
+    standing.register(_Standing())
+    return generate_latest(standing) + generate_latest(counting.registry())
+
+
+def look() -> Standing:
+    """Eight queries, however much there is."""
+    now = Now()
+    seen = figures()
+    going = Run.objects.filter(state__in=_GOING, mocks__isnull=True).order_by().values_list("state", "waiting_for")
+    undecided = Approval.objects.filter(state__in=Approval.UNDECIDED, mocked=False).order_by().values("risk")
+    asked = list(undecided.annotate(number=Count("pk"), oldest=Min("created_at"), missed=Count("pk", filter=_MISSED)))
+    recently = Q(state=Notification.State.FAILED, created_at__gte=now - RECENT)
+    told = Notification.objects.filter(Q(state=Notification.State.QUEUED) | recently).order_by()
+    by_state = dict(told.values_list("state").annotate(Count("pk")))
+    return Standing(
+        now=seen["now"],
+        runs={(state, waits): number for state, waits, number in going.annotate(Count("pk"))},
+        leases_lost=Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now).count(),
+        requests={row["risk"]: row["number"] for row in asked},
+        oldest_request=min((row["oldest"] for row in asked), default=None),
+        targets_missed=sum(row["missed"] for row in asked),
+        unknown_outcomes=ToolExecution.objects.filter(state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False).count(),
+        breakers=dict(Breaker.objects.order_by().values_list("state").annotate(Count("pk"))),
+        switches=KillSwitch.objects.count(),
+        notifications_waiting=by_state.get(Notification.State.QUEUED, 0),
+        notifications_failed=by_state.get(Notification.State.FAILED, 0),
+        webhooks_waiting=WebhookDelivery.objects.filter(state=WebhookDelivery.State.QUEUED).count(),
+        due_since=seen["due_since"],
+        swept_at=seen["swept_at"],
+    )
+
+
+_MISSED = Q(breached_at__isnull=False)
+
+
+def current() -> Standing:
+    """How things stood in the last seconds."""
+    found: Standing | None = caches["process"].get("metrics")
+    if found is None:
+        found = look()
+        caches["process"].set("metrics", found, LOOKED_AT_FOR_SECONDS)
+    return found
+
+
+class _Standing(Collector):
+    def collect(self) -> Iterable[Metric]:
+        return _families(current())
+
+
+def _families(at: Standing) -> Iterator[Metric]:
+    runs = GaugeMetricFamily("countersign_runs", "Runs that have not ended.", labels=["state", "waiting_for"])
+    nothing = {(state, ""): 0 for state in (Run.State.QUEUED, Run.State.RUNNING, Run.State.PAUSED)}
+    waits = {(Run.State.WAITING, kind): 0 for kind in Run.WaitingFor}
+    for (state, kind), number in sorted((nothing | waits | at.runs).items()):
+        runs.add_metric([state, kind], number)
+    yield runs
+    requests = GaugeMetricFamily("countersign_requests_waiting", "Requests nobody has decided.", labels=["risk"])
+    for risk in Risk.values:
+        requests.add_metric([risk], at.requests.get(risk, 0))
+    yield requests
+    breakers = GaugeMetricFamily("countersign_breakers", "Circuit breakers.", labels=["state"])
+    for state in Breaker.State.values:
+        breakers.add_metric([state], at.breakers.get(state, 0))
+    yield breakers
+    for name, help, value in (
+        ("requests_oldest_seconds", "How long the oldest request has waited.", _since(at, at.oldest_request)),
+        ("requests_past_target", "Requests nobody decided by their target.", at.targets_missed),
+        ("outcomes_unknown", "Calls of which nobody knows what they did.", at.unknown_outcomes),
+        ("leases_lost", "Runs whose worker shows no sign of life.", at.leases_lost),
+        ("run_due_seconds", "How long a run has been due and no worker has taken it.", _since(at, at.due_since)),
+        ("sweep_age_seconds", "Since the last sweep.", _since(at, at.swept_at)),
+        ("switches_engaged", "Kill switches that hold.", at.switches),
+        ("notifications_waiting", "Messages to people that are to be sent.", at.notifications_waiting),
+        ("notifications_failed", "Messages to people given up in the last hour.", at.notifications_failed),
+        ("webhooks_waiting", "Messages to programs that are to be sent.", at.webhooks_waiting),
+    ):
+        yield GaugeMetricFamily(f"countersign_{name}", help, value=value)
+
+
+def _since(at: Standing, moment: datetime | None) -> float:
+    return max(0.0, (at.now - moment).total_seconds()) if moment is not None else 0.0

@@ -1,0 +1,42 @@
+"""Telling workers something, over a broker that may be away in any way: refusing, silent, full."""
+
+import logging
+import time
+
+from celery import Task, current_app
+
+log = logging.getLogger(__name__)
+
+# A broker that was waited for in vain is not told anything for a while: whoever decides about fifty requests at once
+# would wait fifty times. One that refuses at once costs nothing, and is asked each time.
+WAITED_SECONDS = 1.0
+SILENT_FOR_SECONDS = 10.0
+
+
+class _Silence:
+    """Until when the broker is not asked, in this process."""
+
+    until = 0.0
+
+
+_silence = _Silence()
+
+
+def tell(task: "Task[..., object] | str", arguments: tuple[object, ...] = (), *, about: str, delay: float = 0) -> bool:
+    """Have a worker do a task, which its name is enough for. Never raises: rows say what is due anyway."""
+    began = time.monotonic()
+    if began < _silence.until:
+        log.warning("No worker was told %s: the broker did not answer a moment ago", about)
+        return False
+    try:
+        if isinstance(task, str):
+            current_app.send_task(task, arguments, countdown=delay, retry=False)
+        else:
+            task.apply_async(arguments, countdown=delay, retry=False)
+    except Exception:  # the broker may be down in any way
+        ended = time.monotonic()
+        if ended - began >= WAITED_SECONDS:
+            _silence.until = ended + SILENT_FOR_SECONDS
+        log.warning("No worker could be told %s", about, exc_info=True)
+        return False
+    return True

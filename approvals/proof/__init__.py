@@ -1,0 +1,1 @@
+"""What makes the ledger provable to somebody who trusts neither the database nor this program."""

@@ -1,0 +1,107 @@
+"""The public keys that the ledger was signed with, one after the other: which follows which, and which are trusted.
+
+Only `rotate_ledger_key`, which has both keys at hand, makes one follow another, and the older one signs that. A key
+that comes by itself names none: what the table has of others may have been put there by anybody. So trust goes from an
+older key to a newer one alone. Whoever wants to trust an older one as well says so.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from approvals import ledger
+from approvals.digest import canonical, load
+from approvals.models import LedgerKey
+from approvals.proof import signing_key
+from approvals.proof.signing_key import PublicKey, Signature, holds
+
+KIND = "key"
+
+
+def introduce() -> LedgerKey:
+    """The row of the key in use, made when it is new: that is an event of the ledger. Raises signing_key.NoKey."""
+    key = signing_key.public_key()
+    known = LedgerKey.objects.filter(pk=key.key_id).first()
+    return known or _note(key)
+
+
+def rotate(file: Path) -> PublicKey:
+    """Have the key in use say that the one in a file follows it; made if it is not there. Raises signing_key.NoKey.
+
+    From then on checkpoints may be signed with either; which one is used is up to the settings.
+    """
+    introduce()
+    before, new = signing_key.public_key(), signing_key.generate(file)
+    if new == before:
+        raise signing_key.NoKey("It is the key in use.")
+    row = LedgerKey.objects.filter(pk=new.key_id).first() or _note(new, file)
+    if new.key_id not in trusted(LedgerKey.objects.all(), [before.key_id]):
+        raise signing_key.NoKey(f"The key {row.key_id} is known already, and not as one that follows the key in use.")
+    return new
+
+
+def trusted(keys: Iterable[LedgerKey], known: Iterable[str]) -> dict[str, str]:
+    """The public keys, by their ids, that are known and that those say follow them."""
+    rows = {row.key_id: row for row in keys if _is_its_own(row)}
+    found = {key_id for key_id in known if key_id in rows}
+    while more := {row.key_id for row in rows.values() if row.key_id not in found and _follows(row, rows, found)}:
+        found |= more
+    return {key_id: rows[key_id].public_key for key_id in found}
+
+
+def _is_its_own(row: LedgerKey) -> bool:
+    try:
+        return signing_key.fingerprint(row.public_key) == row.key_id
+    except ValueError:
+        return False
+
+
+def _follows(row: LedgerKey, rows: dict[str, LedgerKey], found: set[str]) -> bool:
+    """Whether a key that is trusted says that this one follows it."""
+    try:
+        said = load(row.statement)
+        before = rows.get(str(said["previous"]))
+    except (ValueError, KeyError, TypeError):
+        return False
+    if before is None or before.key_id not in found:
+        return False
+    stated = (said.get("kind"), said.get("key_id"), said.get("public_key")) == (KIND, row.key_id, row.public_key)
+    return stated and holds(row.statement, row.endorsement, before.public_key)
+
+
+def _note(key: PublicKey, file: Path | None = None) -> LedgerKey:
+    """A key by itself, or the one in a file as that which follows the key in use."""
+    with ledger.transaction():
+        last = LedgerKey.objects.order_by("-number").first()
+        previous = signing_key.public_key().key_id if file is not None else ""
+        now = datetime.now(UTC)
+        statement = canonical(
+            {
+                "kind": KIND,
+                "version": 1,
+                "key_id": key.key_id,
+                "public_key": key.value_b64,
+                "previous": previous,
+                "at": now.isoformat(),
+            }
+        )
+        own, endorsement = _signatures(statement, file)
+        row = LedgerKey.objects.create(
+            key_id=key.key_id,
+            public_key=key.value_b64,
+            number=last.number + 1 if last is not None else 1,
+            statement=statement,
+            signature=own.value_b64,
+            endorsement=endorsement,
+            introduced_at=now,
+        )
+        said = {"key": key.key_id, "public_key": key.value_b64, "previous": previous, "endorsed": bool(endorsement)}
+        ledger.record(ledger.LEDGER, "ledger.key_introduced", said)
+    return row
+
+
+def _signatures(statement: str, file: Path | None) -> tuple[Signature, str]:
+    """By the new key itself, and by the one in use if that says that it follows."""
+    if file is None:
+        return signing_key.sign(statement), ""
+    return signing_key.signed_by(signing_key.read_file(file), statement), signing_key.sign(statement).value_b64

@@ -1,0 +1,73 @@
+"""What ends an export: how many events it holds, the digest of its bytes, and a signature over both.
+
+The one place that knows the format. Of JSON lines the manifest is the last line, of CSV a file beside it. Whoever
+writes an export feeds every byte it sends, and each event's hash, and sends what `finish` returns.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from approvals.digest import canonical
+from approvals.proof import signing_key
+
+KIND = "manifest"
+VERSION = 1
+
+
+class Manifest:
+    """Collects what the manifest of one export says while its bytes are written."""
+
+    def __init__(self, filter: Mapping[str, Any], by: str, keys: Sequence[Mapping[str, str]] = ()) -> None:
+        """`filter` is what was asked for, empty for all of it; `by` the actor, as the ledger names them.
+
+        Of a whole ledger also its keys, in their order: one that is known leads to those that have signed the rest.
+        """
+        self._filter, self._by, self._keys = dict(filter), by, list(keys)
+        self._sha256 = hashlib.sha256()
+        self._count, self._first, self._last = 0, "", ""
+
+    def feed(self, content: bytes) -> bytes:
+        """Take in bytes of the export that come before the manifest, in their order. Returns them."""
+        self._sha256.update(content)
+        return content
+
+    def note(self, event_hash: str) -> None:
+        """One event has been written."""
+        self._count += 1
+        self._first = self._first or event_hash
+        self._last = event_hash
+
+    def finish(self) -> str:
+        """The manifest as one line of canonical JSON, with its end of line.
+
+        The signature is over the canonical text of everything but itself. Without a key there is none, and the
+        manifest says why: what one may read may be taken away, and nobody takes it for more than it is.
+        """
+        said = {
+            "kind": KIND,
+            "version": VERSION,
+            "filter": self._filter,
+            "count": self._count,
+            "first_hash": self._first,
+            "last_hash": self._last,
+            "sha256": self._sha256.hexdigest(),
+            "made_at": datetime.now(UTC).isoformat(),
+            "by": self._by,
+            **({"keys": self._keys} if self._keys else {}),
+        }
+        try:
+            return f"{signed(said)}\n"
+        except signing_key.NoKey as error:
+            return f"{canonical({**said, 'unsigned': str(error)})}\n"
+
+
+def signed(said: Mapping[str, Any]) -> str:
+    """A JSON object as canonical text, with the id of the key, the public key and the signature in it. Raises NoKey.
+
+    What is signed is the canonical text without `signature`: whoever checks it takes that out and writes it again.
+    """
+    key = signing_key.public_key()
+    stated = {**said, "key_id": key.key_id, "public_key": key.value_b64}
+    return canonical({**stated, "signature": signing_key.sign(canonical(stated)).value_b64})

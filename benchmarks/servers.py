@@ -1,0 +1,166 @@
+"""A PostgreSQL and a Redis of one's own, which can be ended in every way, held, and started again.
+
+Imports nothing of the product: the rival's environment has to run this as well.
+"""
+
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+
+STARTS_WITHIN_SECONDS = 60
+
+
+class Missing(Exception):
+    """A server's program is not installed; the message names it."""
+
+
+class Server:
+    """One program that listens on a port, and keeps both its port and its folder from one start to the next."""
+
+    name = ""
+
+    def __init__(self, folder: Path, command: list[str], port: int, **options: Any) -> None:
+        self.folder, self.port = folder, port
+        self._command, self._options = command, options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with (self.folder / f"{self.name.lower()}.log").open("ab") as log:
+            said: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": self.folder}
+            self._process = subprocess.Popen(self._command, **said, **self._options)  # noqa: S603
+        self.until(self.answers, "to answer")
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal that ends it, and wait until it has. Ended already: nothing."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        self._process.wait(STARTS_WITHIN_SECONDS)
+        self._process = None
+
+    def hold(self) -> None:
+        """It takes connections, as the kernel does for it, and says nothing."""
+        for pid in (self.pid, *children(self.pid)):
+            os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        for pid in (self.pid, *children(self.pid)):
+            os.kill(pid, signal.SIGCONT)
+
+    def answers(self) -> bool:
+        raise NotImplementedError
+
+    def until(self, seen: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + STARTS_WITHIN_SECONDS
+        while not seen():
+            if time.monotonic() > deadline:
+                log = (self.folder / f"{self.name.lower()}.log").read_text(errors="replace")
+                raise TimeoutError(f"Waited {STARTS_WITHIN_SECONDS} s for {self.name} {what}. It wrote: {log[-1000:]}")
+            time.sleep(0.02)
+
+
+class Postgres(Server):
+    """A cluster made anew in this folder. SIGINT ends it as in a shutdown, SIGQUIT as in a crash."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        initdb = _initdb()
+        data, port = folder / "data", free_port()
+        data.mkdir()
+        user: dict[str, Any] = {}
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+            user = {"user": "postgres", "group": "postgres", "extra_groups": []}
+            entry = pwd.getpwnam("postgres")
+            os.chown(data, entry.pw_uid, entry.pw_gid)
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": data, **user}
+        cluster = [initdb, "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]
+        subprocess.run(cluster, check=True, **quiet)  # noqa: S603
+        given = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        program = str(Path(initdb).with_name("postgres"))
+        super().__init__(data, [program, "-D", str(data), "-p", str(port), "-k", str(data), *given], port, **user)
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        return f"postgres://{user}@127.0.0.1:{self.port}/{database}"
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class Redis(Server):
+    """It keeps nothing on disk."""
+
+    name = "Redis"
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        found = shutil.which("redis-server")
+        if not found:
+            raise Missing("redis-server")
+        port = free_port()
+        command = [found, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder), *options]
+        super().__init__(folder, command, port)
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self, **options: Any) -> "redis.Redis":
+        return redis.Redis(port=self.port, socket_timeout=5, **options)
+
+    def answers(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (thread / "children").read_text().split()]
+    return found
+
+
+def free_port() -> int:
+    """A port that stays free while its server is down: not among those that connections are given by the kernel."""
+    while True:
+        port = random.randrange(20_000, 30_000)  # noqa: S311
+        with socket.socket() as listener:
+            if listener.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
+def _initdb() -> str:
+    found = shutil.which("initdb") or next(iter(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")))), "")
+    if not found:
+        raise Missing("PostgreSQL's server programs (initdb)")
+    return str(Path(found).resolve())
+
+
+def listens(port: int) -> bool:
+    """Whether anybody accepts connections there."""
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,50 @@
+"""A case made of a run, before any page has looked at it: nothing in it is a secret or a person's."""
+
+import json
+
+from agentapp.evals import recording
+from agentapp.evals.suites import read_case
+from agentapp.models import Tool
+from tests.conftest import call, calls, says
+from tests.guided import Guide
+
+
+def test_a_secret_and_personal_data_stand_nowhere_in_a_case(clerk):
+    Tool.objects.filter(name="look_up").update(secret_fields=["what"])
+    Tool.objects.filter(name="label").update(pii_fields=["text"])
+    run = clerk.run(
+        calls(call("a", "look_up", what="swordfish-4711"), text="I look for swordfish-4711."),
+        calls(call("b", "label", text="Josephine Baker")),
+        input="The word is swordfish-4711, for Josephine Baker, at josephine.baker@mail.example.",
+        customer="Josephine Baker",
+    )
+    document = recording.document_of(run, "a-case")
+    written = json.dumps(document)
+    for word in ("swordfish", "Josephine", "josephine.baker"):
+        assert word not in written
+    case = read_case(document)
+    assert (case.customer, case.tools.keys()) == (recording.CUSTOMER, {"look_up"})
+
+
+def test_calls_with_other_arguments_have_mocks_of_their_own_and_the_same_one_its_answers_in_turn(clerk):
+    again = [calls(call(name, "look_up", what=what)) for name, what in (("a", "x"), ("b", "y"), ("c", "x"))]
+    run = clerk.run(*again, says("done"))
+    assert recording.document_of(run, "a-case")["tools"] == {
+        "look_up": [
+            {
+                "when": {"what": "x"},
+                "sequence": [{"result": {"found": "x"}, "trust": "trusted_system"}] * 2,
+            },
+            {"when": {"what": "y"}, "result": {"found": "y"}, "trust": "trusted_system"},
+        ]
+    }
+
+
+def test_a_case_made_of_a_guided_run_has_no_script_for_nobody_kept_what_its_model_answered(clerk):
+    guide = Guide(clerk)
+    guide.guideline("greeting", "Greet them")
+    run = guide.run({"matched": {"greeting": "They greet."}, "says": "Good morning."})
+    assert run.state == "succeeded"
+    document = recording.document_of(run, "a-case")
+    assert "script" not in document
+    assert read_case(document).script is None

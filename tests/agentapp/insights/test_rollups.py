@@ -1,0 +1,188 @@
+"""Figures that are kept: when they are added up, added up again, and what pages do until then."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from agentapp import tasks
+from agentapp.insights import back_fill, catch_up, reading
+from agentapp.insights.counting import ALL_TEAMS, hour_of
+from agentapp.insights.periods import Period
+from agentapp.models import CallFigures, ModelFigures, RequestFigures, RollUp, Span
+from approvals import decisions
+from approvals.models import Approval, Decision
+from tests.rows import a_request, a_verdict, decide, in_state, read, take, undo, within_transaction
+from tests.traffic import generate
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+def kept() -> list[dict[str, Any]]:
+    """Everything that is kept, without the keys of its rows."""
+    return [
+        {name: value for name, value in row.items() if name != "id"}
+        for table in (RequestFigures, CallFigures, ModelFigures)
+        for row in table.objects.order_by("span", "at", *_keys(table)).values()
+    ]
+
+
+def _keys(table: Any) -> tuple[str, ...]:
+    return {RequestFigures: ("team", "by", "key"), CallFigures: ("agent", "tool")}.get(table, ("agent", "model"))
+
+
+@pytest.fixture
+def people(dana: User, marco: User) -> list[User]:
+    return [dana, marco]
+
+
+def back_by(approval: Approval, by: timedelta) -> Approval:
+    """Let a request have been asked and decided that much earlier."""
+    row = read(approval)
+    moved = {
+        name: value - by
+        for name in ("created_at", "expires_at", "ended_at", "decided_at", "runs_at", "use_by")
+        if (value := getattr(row, name)) is not None
+    }
+    Approval.objects.filter(pk=row.pk).update(**moved)
+    for decision in row.decisions.all():
+        Decision.objects.filter(pk=decision.pk).update(decided_at=decision.decided_at - by)
+    return read(approval)
+
+
+def hourly(**about: Any) -> RequestFigures | None:
+    return RequestFigures.objects.filter(span=Span.HOUR, by="all", team=ALL_TEAMS, **about).first()
+
+
+def test_adding_up_again_changes_nothing(people: list[User]) -> None:
+    now = timezone.now()
+    generate(now - timedelta(days=3), now, 60, people, [Group.objects.create(name="payments")]).write()
+    catch_up(now)
+    first = kept()
+    assert first
+    catch_up(now)
+    back_fill(now=now)
+    assert kept() == first
+
+
+def test_catching_up_after_days_takes_several_passes_and_ends_the_same(people: list[User]) -> None:
+    now = timezone.now()
+    generate(now - timedelta(days=5), now, 60, people, []).write()
+    catch_up(now, most=timedelta(days=60))
+    whole = kept()
+    RollUp.objects.all().delete()
+    RequestFigures.objects.all().delete()
+    passes = 0
+    while (state := catch_up(now, most=timedelta(hours=30))) is not None and state.until < hour_of(now):
+        passes += 1
+    assert passes >= 3
+    assert kept() == whole
+
+
+def test_a_decision_that_is_taken_back_has_its_hour_added_up_again(dana: User) -> None:
+    approval = back_by(take(a_request(), dana), 5 * HOUR)
+    hour = hour_of(read(approval).ended_at)  # type: ignore[arg-type]
+    catch_up()
+    row = hourly(at=hour)
+    assert row is not None
+    assert (row.approved, sum(row.waits.values())) == (1, 1)
+    undo(approval, dana)
+    assert read(approval).ended_at is None
+    catch_up()
+    again = hourly(at=hour)
+    assert again is None or (again.approved, again.waits) == (0, {})
+    assert not RequestFigures.objects.filter(by="person").exists()
+
+
+def test_a_day_is_what_its_hours_are_also_after_one_of_them_has_changed(dana: User) -> None:
+    approval = back_by(take(a_request(), dana), timedelta(days=2))
+    catch_up()
+    day = RequestFigures.objects.get(span=Span.DAY, by="all")
+    assert day.approved == 1
+    undo(approval, dana)
+    catch_up()
+    assert not RequestFigures.objects.filter(span=Span.DAY, approved__gt=0).exists()
+
+
+def test_the_hour_that_is_not_over_is_counted_from_rows(dana: User) -> None:
+    catch_up()
+    take(a_request(), dana, "reject")
+    now = timezone.now()
+    standing = reading.standing(now)
+    found = reading.requests(Period("24h", hour_of(now) - 24 * HOUR, now, ""), ALL_TEAMS, standing.kept_until)
+    assert (found.total.asked, found.total.rejected) == (1, 1)
+    assert not RequestFigures.objects.exists()
+
+
+def test_figures_end_where_adding_up_has_come_to_when_that_is_late() -> None:
+    now = timezone.now()
+    assert reading.standing(now).is_first
+    until = hour_of(now) - 7 * HOUR
+    RollUp.objects.create(until=until, looked_at=until)
+    assert reading.standing(now) == reading.Standing(until, until)
+    catch_up()
+    assert reading.standing(now).shown_until == now
+
+
+@pytest.mark.parametrize("how", ["expired", "withdrawn", "superseded"])
+def test_a_request_that_nobody_decided_is_counted_as_it_ended(dana: User, how: str) -> None:
+    approval = in_state(how, dana)
+    back_by(approval, 2 * HOUR)
+    catch_up()
+    row = RequestFigures.objects.get(span=Span.HOUR, by="all", **{how: 1})
+    assert row.approved + row.rejected == 0
+    assert sum(row.waits.values()) == (how == "expired")
+
+
+def test_what_expired_stays_so_when_people_are_asked_anew(dana: User, sam: User) -> None:
+    approval = in_state("expired", dana)
+    assert within_transaction(decisions.ask_again, approval, "user:1 sam")
+    again = read(approval)
+    assert (again.state, again.ended_as) == ("superseded", "expired")
+
+
+def test_an_approval_that_nobody_used_was_decided_all_the_same(dana: User) -> None:
+    approval = take(a_request(), dana)
+    Approval.objects.filter(pk=approval.pk).update(use_by=timezone.now() - HOUR)
+    assert within_transaction(decisions.expire, approval.pk)
+    ended = read(approval)
+    assert (ended.state, ended.ended_as, ended.ended_at) == ("expired", "decided", approval.decided_at)
+
+
+def test_a_team_has_the_figures_of_what_it_was_asked(dana: User, roles: dict[str, Group]) -> None:
+    group = roles["approver"]
+    back_by(take(a_request(groups=(group.pk,)), dana), 2 * HOUR)
+    back_by(take(a_request(), dana, "reject"), 2 * HOUR)
+    catch_up()
+    now = timezone.now()
+    period = Period("24h", hour_of(now) - 24 * HOUR, now, "")
+    until = reading.standing(now).kept_until
+    assert reading.requests(period, group.pk, until).total.decided == 1
+    assert reading.requests(period, ALL_TEAMS, until).total.decided == 2
+
+
+def test_of_two_approvals_that_were_needed_each_is_its_persons_and_the_request_is_one(dana: User, marco: User) -> None:
+    approval = a_request(approvals_needed=2)
+    assert not isinstance(decide(approval, a_verdict(approval, dana)), str)
+    take(approval, marco)
+    now = timezone.now()
+    found = reading.requests(Period("24h", hour_of(now) - HOUR, now + HOUR, ""), ALL_TEAMS, hour_of(now) - HOUR)
+    assert found.total.approved == 1
+    assert {key: sums.approved for key, sums in found.by_person.items()} == {str(dana.pk): 1, str(marco.pk): 1}
+
+
+def test_the_beat_adds_up_and_the_command_begins_anew(dana: User, capsys: Any) -> None:
+    back_by(take(a_request(), dana), 30 * HOUR)
+    tasks.roll_up()
+    first = kept()
+    assert first
+    RequestFigures.objects.update(approved=77)
+    call_command("back_fill_insights", since=f"{datetime.now(UTC) - timedelta(days=3):%Y-%m-%d}")
+    assert kept() == first
+    assert "Figures until" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="is not a day"):
+        call_command("back_fill_insights", since="yesterday")

@@ -1,0 +1,153 @@
+"""Sending spans to a collector that speaks OTLP over HTTP: on loopback, through the SDK's own exporter."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from agentapp import loop
+from agentapp.models import TraceProgress
+from agentapp.telemetry import exporting
+from approvals import ledger
+from tests.conftest import call, calls, says
+from tests.processes import ROOT, until
+from tests.webhook_receiver import Receiver
+
+LOOK = calls(call("l", "look_up", what="kettle"))
+
+
+@pytest.fixture
+def collector(settings):
+    receiver = Receiver()
+    settings.OTLP_TRACES_URL = receiver.url
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def begun(collector, monkeypatch):
+    monkeypatch.setattr(exporting, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(exporting, "FIRST_PAUSE_SECONDS", 0.05)
+    process = exporting.begin()
+    yield process
+    exporting.end(process)
+
+
+def names(receiver) -> list[str]:
+    """The spans that arrived and were answered with what is no error."""
+    found = []
+    for request in receiver.received:
+        message = ExportTraceServiceRequest.FromString(request.body)
+        found += [span.name for r in message.resource_spans for s in r.scope_spans for span in s.spans]
+    return found
+
+
+def is_told(run) -> bool:
+    return TraceProgress.objects.filter(pk=run.pk, is_complete=True).exists()
+
+
+def test_a_collector_receives_the_spans_of_a_run(clerk, collector, begun):
+    run = clerk.run(LOOK, says("done"))
+    until(lambda: is_told(run), "the run to be told")
+    assert sorted(names(collector)) == sorted(
+        ["invoke_agent clerk", "step 1", "step 2", "chat scripted", "chat scripted", "execute_tool look_up"]
+    )
+    message = ExportTraceServiceRequest.FromString(collector.received[0].body)
+    [resource] = message.resource_spans
+    told = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
+    assert told["service.name"] == "countersign"
+    [span, *_] = resource.scope_spans[0].spans
+    assert span.trace_id.hex() == run.trace_id
+
+
+def test_a_collector_that_is_away_harms_no_run_and_is_told_when_it_is_back(clerk, collector, begun, caplog):
+    collector.answers += [(400, {}, b"no")] * 2
+    run = clerk.run(LOOK, says("done"))
+    assert run.state == "succeeded"
+    until(lambda: is_told(run), "the run to be told")
+    assert names(collector).count("invoke_agent clerk") == 1
+    said = [record.getMessage() for record in caplog.records if record.name == exporting.__name__]
+    assert len([line for line in said if "not exported" in line]) == 1
+    until(lambda: "Traces are exported again." in caplog.text, "the good news")
+
+
+def test_a_collector_that_does_not_answer_keeps_no_worker_waiting(clerk, collector, begun):
+    collector.gate = threading.Event()
+    first = clerk.run(LOOK, says("done"))
+    until(lambda: collector.received, "the first batch")
+    second = clerk.run(LOOK, says("done"))
+    assert (first.state, second.state) == ("succeeded", "succeeded")
+    collector.gate.set()
+    until(lambda: is_told(first) and is_told(second), "both runs to be told")
+
+
+def test_what_was_not_told_when_a_process_ended_the_next_one_tells(clerk, collector, monkeypatch):
+    monkeypatch.setattr(exporting, "GATHER_SECONDS", 0.01)
+    before = clerk.run(LOOK, says("done"))
+    process = exporting.begin()
+    clerk.run(says("hello"))
+    until(lambda: is_told(before), "the run of before")
+    exporting.end(process)
+
+
+def test_without_a_collector_nobody_listens_and_nothing_is_written(clerk, settings):
+    listeners = list(ledger.listeners)
+    settings.OTLP_TRACES_URL = ""
+    assert exporting.begin() is None
+    assert ledger.listeners == listeners
+    clerk.run(LOOK, says("done"))
+    assert not TraceProgress.objects.exists()
+
+
+def test_ending_waits_for_what_is_marked_and_not_for_ever(clerk, collector, monkeypatch):
+    process = exporting.begin()
+    run = clerk.run(LOOK, says("done"))
+    exporting.end(process)
+    assert is_told(run), "a second of gathering is cut short"
+    collector.gate = threading.Event()
+    process = exporting.begin()
+    clerk.run(LOOK, says("done"))
+    begun = time.monotonic()
+    process.stop(within=0.2)
+    collector.gate.set()
+    exporting.end(process)
+    assert time.monotonic() - begun < 30
+
+
+def test_exporting_adds_no_statement_to_what_a_worker_does(clerk, collector, monkeypatch):
+    def statements():
+        run = clerk.start(LOOK, LOOK, says("done"))
+        with CaptureQueriesContext(connection) as asked:
+            loop.drive(run.pk)
+        return len(asked)
+
+    without = statements()
+    process = exporting.begin()
+    try:
+        assert statements() == without
+    finally:
+        exporting.end(process)
+
+
+def test_only_spans_of_ours_leave(clerk, collector, begun):
+    """Libraries that speak OpenTelemetry by themselves quote what they sent and were sent."""
+    with trace.get_tracer("a library").start_as_current_span("a prompt"):
+        run = clerk.run(says("done"))
+    until(lambda: is_told(run), "the run to be told")
+    assert "a prompt" not in names(collector)
+
+
+@pytest.mark.apart
+def test_a_process_that_exports_nothing_does_not_load_what_exports(tmp_path):
+    code = "import django; django.setup(); import sys, agentapp.urls; print('opentelemetry.sdk.trace' in sys.modules)"
+    variables = {"DJANGO_SETTINGS_MODULE": "agentapp.settings", "DEBUG": "true", "DATA_DIR": str(tmp_path)}
+    asked = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert asked.stdout.strip() == "False"

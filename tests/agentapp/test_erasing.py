@@ -1,0 +1,337 @@
+"""Erasing what is kept of people: nothing of it is left, the ledger holds, and it can be done again."""
+
+import datetime
+import json
+import uuid
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from agentapp import actions, commenting, erasing, evaluating, retention
+from agentapp.evals import results, runner, suites
+from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, ToolExecution
+from agentapp.refused import Refused
+from approvals import grants, ledger, sealed
+from approvals.models import Approval, Comment, Decision, Event, Notification
+from tests.agentapp.evals.conftest import a_case
+from tests.conftest import call, calls, make_user, says
+from tests.grants import grant_from, let_grant
+
+NAME = "Mirabel Ostrander"
+TOLD = f"Pay back {NAME}."
+
+
+def ended(clerk, dana, **more) -> Run:
+    """A run about somebody, whose call was commented, decided with words, and has ended."""
+    run = clerk.run(
+        calls(call("a", "pay", account="ann", amount=5, memo=f"for {NAME}"), text=f"{NAME} asked for it."),
+        says(f"{NAME} has the money."),
+        input=TOLD,
+        **more,
+    )
+    [approval] = clerk.open(run)
+    commenting.post_comment(approval.pk, f"I know {NAME}.", dana)
+    clerk.decide(approval, dana, message=f"{NAME} is right.")
+    return clerk.drive(run)
+
+
+def kept() -> str:
+    """Everything that every table holds, as text."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT * FROM "{table}"')
+            found += [str(row) for row in cursor.fetchall()]
+    return "\n".join(found)
+
+
+def test_nothing_of_a_run_is_left_and_the_ledger_holds(clerk, dana, ada):
+    run = ended(clerk, dana)
+    assert NAME in kept()
+    done = erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    assert ledger.verify()[1] is None
+    assert (done.counts["runs"], done.counts["calls"], done.counts["requests"], done.subject) == (1, 1, 1, "")
+    approval = Approval.objects.get()
+    assert (approval.title, approval.arguments_text, approval.erased_by) == ("(erased)", "{}", ledger.actor_of(ada))
+    assert (approval.state, len(approval.action_digest), approval.salt) == ("used", 64, "")
+    types = Event.objects.filter(type__startswith="erasure.").order_by("seq").values_list("type", flat=True)
+    assert list(types) == ["erasure.asked", "erasure.done"]
+    assert Event.objects.get(type="run.erased").data["calls"] == 1
+
+
+def test_no_event_ever_held_what_people_said(clerk, dana):
+    ended(clerk, dana)
+    assert not Event.objects.filter(body__contains=NAME).exists()
+
+
+def test_the_ledger_says_of_words_what_their_row_can_prove(clerk, dana):
+    run = ended(clerk, dana)
+    decision, comment = Decision.objects.get(), Comment.objects.get()
+    said = {event.type: event.data for event in Event.objects.filter(run_id=run.pk)}
+    assert sealed.opens(decision.message, decision.salt, said["approval.approved"]["message"])
+    assert sealed.opens(comment.text, comment.salt, said["approval.commented"]["text"])
+    assert not sealed.opens(decision.message, "", said["approval.approved"]["message"])
+    assert not sealed.opens("Something else.", decision.salt, said["approval.approved"]["message"])
+
+
+def test_two_calls_alike_have_digests_of_their_own(clerk):
+    for _ in range(2):
+        clerk.run(calls(call("a", "pay", account="ann", amount=5)), says("done"))
+    assert len({(row.action_digest, row.salt) for row in Approval.objects.all()}) == 2
+
+
+def test_a_run_at_work_is_left_alone(clerk, ada):
+    run = clerk.run(calls(call("a", "pay", account="ann", amount=5, memo=NAME)), says("done"))
+    with pytest.raises(Refused) as refused:
+        erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert refused.value.code == "active"
+    assert NAME in kept()
+    assert not Erasure.objects.exists()
+
+
+def test_it_needs_the_right_a_reason_and_something_to_erase(clerk, dana, mia, ada):
+    run = ended(clerk, dana)
+    for user, reason, subject, code in (
+        (mia, "Ticket 12", run.pk, "forbidden"),
+        (ada, " ", run.pk, "message_required"),
+        (ada, "Ticket 12", ada.pk, "invalid"),
+        (ada, "Ticket 12", clerk.agent.pk, "not_found"),
+    ):
+        with pytest.raises(Refused) as refused:
+            erasing.erase("run", str(subject), reason, user, "x")
+        assert refused.value.code == code
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, "x")
+    with pytest.raises(Refused) as refused:
+        erasing.erase("run", str(run.pk), "Ticket 12", ada, "x")
+    assert refused.value.code == "nothing_left"
+
+
+def test_all_of_a_customer_goes_and_nothing_of_another(clerk, dana, ada):
+    ended(clerk, dana, conversation="ticket-1", customer="40117")
+    ended(clerk, dana, customer="40117")
+    other = ended(clerk, dana, conversation="ticket-2", customer="40118")
+    erasing.erase("customer", "40117", "Ticket 12", ada, ledger.actor_of(ada))
+    assert list(Run.objects.filter(erased_at=None)) == [other]
+    assert "40117" not in kept()
+    assert not Conversation.objects.filter(key="ticket-1").exists()
+    said = Message.objects.filter(conversation__erased_at__isnull=False).values_list("content", flat=True)
+    assert set(said) == {"(erased)"}
+    assert Message.objects.filter(conversation__key="ticket-2", content__contains=NAME).exists()
+    assert ledger.verify()[1] is None
+
+
+def test_what_a_killed_worker_left_is_done_by_the_next(clerk, dana, ada):
+    first = ended(clerk, dana, customer="40117")
+    second = ended(clerk, dana, customer="40117")
+    made = Erasure.objects.create(
+        scope="customer", subject="40117", reason="Ticket 12", asked_by=ada, actor="ada", asked_at=timezone.now()
+    )
+    with ledger.transaction():
+        erasing.take_away(first.pk, "ada", {"erasure": str(made.pk)})
+    retention.apply_due()
+    assert NAME not in kept()
+    made.refresh_from_db()
+    assert (made.done_at is not None, made.subject) == (True, "")
+    assert not erasing.carry_out(made.pk)
+    assert Event.objects.filter(type="run.erased").count() == 2
+    second.refresh_from_db()
+    assert second.erased_at is not None
+
+
+def test_pages_say_who_erased_and_when(client: Client, clerk, dana, ada):
+    run = ended(clerk, dana)
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    approval = Approval.objects.get()
+    client.force_login(dana)
+    page = client.get(f"/approvals/{approval.pk}/").content.decode()
+    assert "Erased" in page
+    assert approval.action_digest[:16] in page
+    client.force_login(ada)
+    for view in ("", "?view=events", "?view=timeline", "?view=conversation", "?step=1"):
+        shown = client.get(f"/runs/{run.pk}/{view}")
+        assert shown.status_code == 200
+        assert "Erased" in shown.content.decode()
+
+
+class TestThePage:
+    def test_shows_what_would_go_before_anything_does(self, client: Client, clerk, dana, ada):
+        run = ended(clerk, dana)
+        client.force_login(ada)
+        form = {"scope": "run", "subject": str(run.pk), "reason": "Ticket 12"}
+        shown = client.post("/admin/agentapp/erasure/erase/", form)
+        assert "1 requests" in shown.content.decode()
+        assert NAME in kept()
+        agreed = shown.context["form"]["seen"].value()
+        done = client.post("/admin/agentapp/erasure/erase/", {**form, "seen": agreed}, follow=True)
+        assert "It is erased." in done.content.decode()
+        assert NAME not in kept()
+
+    def test_says_what_is_wrong(self, client: Client, ada):
+        client.force_login(ada)
+        shown = client.post("/admin/agentapp/erasure/erase/", {"scope": "run", "subject": "x", "reason": "y"})
+        assert "Give the id" in shown.content.decode()
+
+    def test_is_for_those_with_the_right(self, client: Client, roles):
+        client.force_login(make_user("Vera Viewer", "viewer"))
+        assert client.get("/admin/agentapp/erasure/erase/").status_code in (302, 403, 404)
+
+
+class TestTheCommands:
+    def test_erase_says_what_would_go_and_does_it_when_told(self, clerk, dana):
+        run, out = ended(clerk, dana), StringIO()
+        call_command("erase", "run", str(run.pk), stdout=out)
+        assert "Nothing was erased" in out.getvalue()
+        assert NAME in kept()
+        call_command("erase", "run", str(run.pk), "--reason", "Ticket 12", "--yes", stdout=out)
+        assert NAME not in kept()
+        with pytest.raises(CommandError, match="Nothing is left"):
+            call_command("erase", "run", str(run.pk), "--reason", "Ticket 12", "--yes", stdout=out)
+
+    def test_retention_keeps_everything_until_it_is_set(self, clerk, dana):
+        ended(clerk, dana)
+        Run.objects.update(finished_at=timezone.now() - datetime.timedelta(days=5000))
+        out = StringIO()
+        call_command("retention", stdout=out)
+        assert "Everything is kept" in out.getvalue()
+        assert NAME in kept()
+
+    def test_retention_takes_what_is_too_old_and_says_so(self, clerk, dana, settings):
+        old, young = ended(clerk, dana), ended(clerk, dana)
+        Run.objects.filter(pk=old.pk).update(finished_at=timezone.now() - datetime.timedelta(days=31))
+        settings.RETENTION_DAYS = {"content": 30, "notifications": 0}
+        out = StringIO()
+        call_command("retention", "--dry-run", stdout=out)
+        assert "1 runs, 1 calls, 1 requests" in out.getvalue()
+        assert not Run.objects.exclude(erased_at=None).exists()
+        call_command("retention", stdout=out)
+        assert list(Run.objects.filter(erased_at=None)) == [young]
+        assert Run.objects.get(pk=old.pk).erased_by == "retention"
+        applied = Event.objects.get(type="retention.applied")
+        assert (applied.data["runs"], applied.data["calls"]) == (1, 1)
+        assert retention.apply() == {}
+        assert ledger.verify()[1] is None
+
+    def test_retention_forgets_where_messages_went(self, clerk, dana, settings):
+        ended(clerk, dana)
+        approval = Approval.objects.get()
+        before = timezone.now() - datetime.timedelta(days=40)
+        Notification.objects.filter(approval=approval).delete()
+        row = Notification.objects.create(
+            approval=approval, user=dana, kind="waiting", created_at=before, state="sent", receipt="<1@x>", error=""
+        )
+        settings.RETENTION_DAYS = {"content": 0, "notifications": 30}
+        assert retention.apply() == {"notifications": 1}
+        row.refresh_from_db()
+        assert (row.receipt, row.state) == ("", "sent")
+
+    def test_retention_of_evals_keeps_those_under_way_the_last_and_what_they_are_held_against(self, clerk, settings):
+        suite = suites.create("desk", "", "test")
+        suites.save_case(suite, a_case("greets", input=TOLD, script=[says("Hello")]), "test")
+
+        def an_eval(**more) -> EvalRun:
+            made = results.create(suite, evaluating.chosen(suite), **more)
+            runner.go_on(made.pk, seconds=float("inf"))
+            return made
+
+        unneeded, basis, named = an_eval(), an_eval(), an_eval()
+        last = an_eval(baseline=basis)
+        under_way = results.create(suite, evaluating.chosen(suite), baseline=named)
+        results.claim(under_way.pk)
+        begun = {each.pk: each.results.get().run_id for each in (unneeded, basis, named, last)}
+        results.keep(EvalRun.objects.get(pk=under_way.pk), suites.case_of(suite.cases.get()), 1, [], run=None)
+        EvalResult.objects.filter(eval_run=under_way).update(run=begun[named.pk])
+        long_ago = timezone.now() - datetime.timedelta(days=31)
+        EvalRun.objects.exclude(finished_at=None).update(finished_at=long_ago)
+        Run.objects.update(finished_at=long_ago)
+        settings.RETENTION_DAYS = {"content": 0, "notifications": 0, "evals": 30}
+        out = StringIO()
+        call_command("retention", "--dry-run", stdout=out)
+        assert "evals, older than 30 days" in out.getvalue()
+        assert "1 evals, 1 runs" in out.getvalue()
+        assert EvalRun.objects.count() == 5
+        assert retention.apply()["evals"] == 1
+        assert {each.pk for each in EvalRun.objects.all()} == {basis.pk, named.pk, last.pk, under_way.pk}
+        assert Run.objects.get(pk=begun[unneeded.pk]).erased_by == "retention"
+        assert Run.objects.filter(erased_at=None).count() == 3
+        assert retention.apply() == {}
+        settings.RETENTION_DAYS = {"content": 30, "notifications": 0, "evals": 0}
+        retention.apply()
+        assert list(Run.objects.filter(erased_at=None).values_list("pk", flat=True)) == [begun[named.pk]]
+        assert ledger.verify()[1] is None
+
+    def test_a_run_of_an_old_eval_that_cannot_be_erased_now_keeps_its_eval(self, clerk, settings):
+        suite = suites.create("desk", "", "test")
+        suites.save_case(suite, a_case("greets", script=[says("Hello")]), "test")
+        first, _last = (results.create(suite, evaluating.chosen(suite)) for _ in range(2))
+        for each in EvalRun.objects.all():
+            runner.go_on(each.pk, seconds=float("inf"))
+        EvalRun.objects.update(finished_at=timezone.now() - datetime.timedelta(days=31))
+        run = first.results.get().run
+        Run.objects.filter(pk=run.pk).update(state="queued", finished_at=None, stop_reason="")
+        settings.RETENTION_DAYS = {"evals": 30}
+        assert retention.apply() == {}
+        assert EvalRun.objects.count() == 2
+
+
+def test_an_erased_call_still_counts_as_done(clerk, dana, ada):
+    run = ended(clerk, dana)
+    key = ToolExecution.objects.get().idempotency_key
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, "x")
+    call_ = ToolExecution.objects.get()
+    assert (call_.idempotency_key, call_.took_effect, json.loads(call_.arguments_text)) == (key, True, {})
+    with pytest.raises(actions.Refused):
+        actions.retry_run(run.pk, ada)
+
+
+def test_a_run_is_erased_by_the_name_its_page_has(clerk, dana, ada):
+    run = ended(clerk, dana)
+    made = erasing.erase("run", run.reference, "Ticket 12", ada, "x")
+    assert made.counts["runs"] == 1
+    run.refresh_from_db()
+    assert run.erased_at is not None
+
+
+def test_a_name_that_two_runs_have_erases_neither(clerk, dana, ada):
+    first = ended(clerk, dana)
+    twin = Run.objects.get(pk=first.pk)
+    twin.pk = uuid.UUID(hex=f"{'0' * 26}{first.pk.hex[-6:]}")
+    twin.save(force_insert=True)
+    with pytest.raises(Refused) as refused:
+        erasing.erase("run", first.reference, "Ticket 12", ada, "x")
+    assert refused.value.code == "invalid"
+    assert not Run.objects.exclude(erased_at=None).exists()
+
+
+def test_runs_that_mention_a_customer_without_naming_one_are_listed_and_stay(client: Client, clerk, dana, ada):
+    about, named = ended(clerk, dana), ended(clerk, dana, customer=NAME)
+    seen = erasing.preview("customer", NAME)
+    assert (seen.counts["runs"], seen.mentions, list(seen.mentioning)) == (1, 1, [about])
+    erasing.erase("customer", NAME, "Ticket 12", ada, "x")
+    assert list(Run.objects.filter(erased_at=None)) == [about]
+    client.force_login(ada)
+    shown = client.post("/admin/agentapp/erasure/erase/", {"scope": "customer", "subject": NAME, "reason": "Ticket"})
+    page = shown.content.decode()
+    assert "0 runs name this customer; the text of 1 other mentions it" in page
+    assert f"?scope=run&amp;subject={about.pk}" in page
+    assert named.reference not in page
+    assert "Erase it for good" not in page
+
+
+def test_bounds_of_a_grant_go_with_the_run_it_was_made_from_and_it_is_over(clerk, dana, ada):
+    run = clerk.run(calls(call("s", "send", to=NAME)), says("done"))
+    [approval] = clerk.open(run)
+    grant = grant_from(approval, let_grant(dana))
+    assert NAME not in Event.objects.get(type="grant.made").body
+    [bound] = [each for each in Event.objects.get(type="grant.made").data["constraints"] if each["name"] == "to"]
+    assert bound["value"] == sealed.sealed(json.dumps(NAME), approval.salt)
+    clerk.decide(approval, dana)
+    clerk.drive(run)
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    assert not grants.standing_grants().filter(pk=grant.pk).exists()
+    assert ledger.verify()[1] is None

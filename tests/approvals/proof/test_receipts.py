@@ -1,0 +1,70 @@
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+from django.utils import timezone
+
+from approvals import ledger
+from approvals.digest import canonical, sha256
+from approvals.models import Approval, Event
+from approvals.proof import receipts
+from tests.approvals.proof.exports import PROOF, said_elsewhere, said_of_proof
+from tests.rows import a_request, read, take
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_receipt_says_who_decided_what_and_holds_for_an_outsider(dana, folder, key):
+    approval = take(a_request(), dana)
+    told = receipts.receipt(approval)
+    assert (told["reference"], told["decision"], told["tool"]) == (approval.reference, "approved", approval.tool)
+    assert (told["action_digest"], told["view_digest"]) == (approval.action_digest, approval.view_digest)
+    [decider] = told["deciders"]
+    assert (decider["user"], decider["name"], decider["type"]) == (f"user:{dana.pk}", "Dana Whitfield", "approve")
+    hashes = set(Event.objects.filter(chain=ledger.run_chain(approval.run_id)).values_list("hash", flat=True))
+    assert told["events"]
+    assert set(told["events"]) <= hashes
+    (folder / "receipt.json").write_text(canonical(told))
+    code, words = said_elsewhere(folder / "receipt.json", key.key_id, by=PROOF)
+    assert (code, words.startswith(f"OK: {approval.reference} was approved")) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["decision", "deciders", "tool", "action_digest", "reference"])
+def test_a_receipt_that_was_changed_does_not_hold(dana, folder, key, name):
+    told = receipts.receipt(take(a_request(), dana))
+    (folder / "receipt.json").write_text(canonical({**told, name: "other"}))
+    assert said_of_proof(folder / "receipt.json", key.key_id)[0] == 1
+
+
+def test_a_receipt_shows_no_argument(dana, key):
+    approval = take(a_request(), dana)
+    text = canonical(receipts.receipt(approval))
+    assert approval.arguments_text not in text
+    assert "arguments_text" not in text
+    # Nor what it can be found by, by trying.
+    assert sha256(approval.arguments_text) not in text
+
+
+def test_of_what_was_erased_there_is_no_receipt(dana, key):
+    approval = take(a_request(), dana)
+    assert receipts.header(approval.pk)
+    Approval.objects.filter(pk=approval.pk).update(erased_at=timezone.now())
+    with pytest.raises(receipts.Erased):
+        receipts.receipt(read(approval))
+    assert receipts.header(approval.pk) == ""
+
+
+def test_what_nobody_decided_is_said_to_be_undecided(roles, key):
+    told = receipts.receipt(a_request())
+    assert (told["decision"], told["deciders"], told["decided_at"]) == ("pending", [], "")
+
+
+def test_a_header_is_one_line_and_without_a_key_there_is_none(dana, key, settings, folder):
+    approval = take(a_request(), dana)
+    header = receipts.header(approval.pk)
+    assert json.loads(base64.urlsafe_b64decode(header))["reference"] == approval.reference
+    assert header.isascii()
+    assert header.isprintable()
+    settings.LEDGER = replace(settings.LEDGER, makes_key=False, signing_key_file=folder / "none")
+    assert receipts.header(approval.pk) == ""

@@ -1,0 +1,64 @@
+"""Known values are found in free text however they are spelled there, and nothing else is."""
+
+import json
+from html import escape
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from approvals.blots import blotting
+from approvals.detectors import MASK
+
+VALUES = [
+    'Mara "Quo" Vance', "Line\nBreak 7", "Tab\tCity", "M\u00fcller \u00dcberstra\u00dfe", "Back\\Slash", "Mixed Case",
+    "Dr <b>Doc</b>", "two  spaces", "It's & <x>", "Zw\u00f6lf \U0001f600 x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_is_found_in_each_spelling(value: str) -> None:
+    spellings = [
+        value, value.upper(), value.lower(), " ".join(value.split()), quote(value), escape(value),
+        json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], json.dumps(json.dumps(value))[3:-3],
+        escape(json.dumps(value)[1:-1]),
+    ]  # fmt: skip
+    for spelled in spellings:
+        text = f"before {spelled} behind"
+        assert blotting(VALUES, text)(text) == f"before {MASK} behind", spelled
+
+
+def test_an_address_with_a_plus_for_a_space_names_it_too() -> None:
+    text = f"?q={quote_plus('Mixed Case')}&x=1"
+    assert blotting(["Mixed Case"], text)(text) == f"?q={MASK}&x=1"
+
+
+def test_of_two_values_that_begin_alike_the_longer_is_taken_out_whole() -> None:
+    text = "swordfish, sword, words"
+    assert blotting(["sword", "swordfish"], text)(text) == f"{MASK}, {MASK}, words"
+
+
+def test_a_letter_that_grows_when_it_is_made_small_moves_nothing() -> None:
+    text = "\u0130\u0130\u0130 Ana Bell here"
+    assert blotting(["ana bell"], text)(text) == f"\u0130\u0130\u0130 {MASK} here"
+
+
+def test_short_values_and_masks_themselves_leave_the_words_alone() -> None:
+    text = f"I am in {MASK}."
+    assert blotting(["a", "", "in", MASK], text)(text) == text
+
+
+def test_what_could_be_read_in_many_ways_is_read_in_one() -> None:
+    """Where a space may be a plus and a backslash may be several, a hostile pair would take for ever otherwise."""
+    for value, text in ((" +" * 40 + " x1234", "+" * 4000), ('\\"' * 60 + "x1234", "\\" * 4000 + '\\\\\\\\"' * 100)):
+        assert blotting([value], f"{text} x1234")(text) == text
+
+
+@given(st.lists(st.text(min_size=4, max_size=30), max_size=8), st.text(max_size=200))
+def test_no_value_stays_and_a_text_without_any_stays_whole(values: list[str], text: str) -> None:
+    plain = [value for value in values if len(value.strip()) >= 4 and MASK[0] not in value]
+    whole = " | ".join([text, *plain])
+    shown = blotting(plain, whole)(whole)
+    assert [value for value in plain if value.strip() in shown] == []
+    assert blotting([], text)(text) == text

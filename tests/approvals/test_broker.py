@@ -1,0 +1,70 @@
+"""A broker that is away keeps nobody waiting: what was done is done, and workers find it without being told."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import Celery
+from django.conf import settings
+
+from agentapp import connections, nudges
+from approvals import broker
+from tests.absent import refusing, silent
+
+
+@pytest.fixture
+def told_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`told_over(port)`: the broker is at this port, connected to as settings would."""
+    monkeypatch.setattr(broker._silence, "until", 0.0)
+    made: list[Celery] = []
+
+    def at(port: int) -> None:
+        app = Celery("test", broker=f"redis://127.0.0.1:{port}/0", set_as_current=False)
+        app.conf.broker_transport_options = connections.broker_options(embedded=False)
+        app.conf.task_default_queue = settings.CELERY_TASK_DEFAULT_QUEUE
+        monkeypatch.setattr(broker, "current_app", app)
+        made.append(app)
+
+    yield at
+    for app in made:
+        app.close()
+
+
+def test_a_broker_that_refuses_is_asked_once_each_time(told_over: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with refusing() as port:
+        told_over(port)
+        assert broker.tell("any.task", about="this") is False
+        assert broker.tell("any.task", about="that") is False
+    assert [record.message for record in caplog.records] == [
+        "No worker could be told this",
+        "No worker could be told that",
+    ]
+
+
+def test_one_that_takes_connections_and_is_silent_is_given_up_and_then_left_alone(told_over: Any) -> None:
+    with silent() as server:
+        told_over(server.port)
+        assert broker.tell("any.task", about="this") is False
+        tried = server.connections()
+        assert tried >= 1
+        for _ in range(50):
+            nudges.nudge(uuid.uuid4())
+        assert server.connections() == tried
+
+
+def test_it_is_asked_again_later(told_over: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with silent() as server:
+        told_over(server.port)
+        broker.tell("any.task", about="this")
+        tried = server.connections()
+        monkeypatch.setattr(broker._silence, "until", 0.0)
+        broker.tell("any.task", about="this")
+        assert server.connections() > tried
+
+
+def test_a_task_is_named_or_given(told_over: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(broker.current_app, "send_task", lambda name, arguments, **how: sent.append((name, how)))
+    assert broker.tell("any.task", about="this", delay=2) is True
+    assert sent == [("any.task", {"countdown": 2, "retry": False})]

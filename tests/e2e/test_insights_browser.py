@@ -1,0 +1,100 @@
+"""Insights in a browser: every tab at every size, the keys, and what a hidden tab does not ask for."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from agentapp.insights import catch_up
+from agentapp.models import Agent, Breaker
+from tests.e2e.conftest import violations
+from tests.traffic import generate
+
+pytestmark = pytest.mark.browser
+type Browse = Callable[..., Page]
+TABS = ("/insights/", "/insights/cost/", "/insights/reliability/")
+
+
+@pytest.fixture
+def traffic(mia: User, dana: User, marco: User) -> None:
+    """Two weeks of it, an open breaker among them."""
+    now = timezone.now()
+    team = Group.objects.create(name="payments")
+    generate(now - timedelta(days=20), now, 400, [dana, marco, mia], [team], calls=2).write()
+    Agent.objects.update(max_daily_cost="0.40")
+    Breaker.objects.create(
+        scope="tool", key="carrier_lookup", state="open", opened_at=now - timedelta(seconds=20), failures=6,
+        last_error="retryable_error: The carrier does not answer.",
+    )  # fmt: skip
+    Breaker.objects.create(scope="tool", key="score_fraud", failures=1, last_error="timed_out: Too slow.")
+    catch_up(most=timedelta(days=60))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
+def test_every_tab_is_accessible_and_keeps_the_policy(
+    browse: Browse, complaints: list[str], mia: User, traffic: None, size: Any, scheme: str
+) -> None:
+    page = browse(mia, "/insights/", *size, color_scheme=scheme)
+    wrong = {}
+    for path in (*TABS, "/insights/?range=24h&team=payments"):
+        page.goto(path)
+        page.evaluate("for (const table of document.querySelectorAll('#card-waiting details')) table.open = true")
+        if os.environ.get("SHOTS"):
+            name = f"{path.strip('/?').replace('/', '-').replace('?', '-')}-{size[0]}-{scheme}.png"
+            page.screenshot(path=Path(os.environ["SHOTS"]) / name, full_page=True)
+        wrong[path] = violations(page, scheme)
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
+    assert {path: found for path, found in wrong.items() if found} == {}
+    assert complaints == []
+
+
+def test_pages_without_any_figure_say_what_will_be_there(browse: Browse, complaints: list[str], mia: User) -> None:
+    page = browse(mia, "/insights/")
+    for path, words in zip(
+        TABS, ("No request was decided", "Nothing has cost anything", "No call of a tool"), strict=True
+    ):
+        page.goto(path)
+        expect(page.locator("#figures")).to_contain_text(words)
+        assert violations(page) == []
+    assert complaints == []
+
+
+def test_a_digit_chooses_the_range(browse: Browse, mia: User) -> None:
+    page = browse(mia, "/insights/cost/")
+    for key, words in (("1", "24 h"), ("3", "90 days"), ("2", "14 days")):
+        page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
+        page.keyboard.press(key)
+        expect(page.locator(".segment [aria-current=true]")).to_have_text(words)
+
+
+def test_figures_come_again_by_themselves_and_not_in_a_hidden_tab(browse: Browse, mia: User) -> None:
+    page = browse(mia, "/insights/")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/insights/" in request.url else None)
+    with page.expect_response(lambda response: response.url.endswith("/insights/")):
+        page.evaluate("htmx.trigger('#figures', 'seen')")
+    expect(page.locator("#figures .kpi-l").first).to_have_text("Waiting now")
+    before = len(asked)
+    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
+    page.evaluate("htmx.trigger('#figures', 'seen')")
+    page.evaluate("delete document.hidden")
+    with page.expect_response(lambda response: response.url.endswith("/insights/")):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    assert len(asked) == before + 1
+
+
+def test_who_may_resets_a_breaker_with_a_reason(browse: Browse, mia: User, traffic: None) -> None:
+    page = browse(mia, "/insights/reliability/")
+    row = page.locator(".breakers li", has_text="carrier_lookup")
+    row.locator("summary").click()
+    row.get_by_label("Why carrier_lookup is reset").fill("The carrier says the outage is over.")
+    row.get_by_role("button", name="Reset").click()
+    expect(page.locator("#figures")).to_contain_text("The breaker of carrier_lookup is closed")
+    expect(row.locator(".badge")).to_have_text("Closed")

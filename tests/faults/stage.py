@@ -1,0 +1,246 @@
+"""The product as it runs in production, on servers of the tests' own: they are stopped, cut, filled and started again.
+
+Nothing here touches the PostgreSQL and Redis that other tests share. What is durable is durable here: commits wait for
+the disk.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import call_command
+from django.db import connections
+
+from agentapp import auth
+from agentapp.models import Agent, Tool
+from agentapp.roles import ensure_roles
+from agentapp.settings import database
+from approvals import configuration, ledger
+from approvals.models import Rule
+from benchmarks.servers import Postgres, Redis, free_port
+from tests.faults.outside import Outside
+from tests.processes import Processes, until
+
+SHOP = "tests.faults.shop"
+DATABASE = "shop"
+# With its own defaults: fsync and synchronous_commit are on.
+SETTINGS = {"listen_addresses": "127.0.0.1", "max_connections": "100"}
+# How much of the full form is done: FAULTS=full, or a share of it as in FAULTS=0.3. Else the shortened form.
+SHARE = float(os.environ.get("FAULTS", "0").replace("full", "1"))
+
+
+def times(shortened: int, full: int) -> int:
+    """How often something is done in the shortened form, and in the full one."""
+    return max(shortened, round(full * SHARE))
+
+
+@dataclass(frozen=True)
+class Stage:
+    folder: Path
+    postgres: Postgres
+    redis: Redis
+    tokens: dict[str, str]
+
+    @property
+    def world(self) -> Path:
+        return self.folder / "world.jsonl"
+
+    def statement(self, text: str, *values: Any, database: str = DATABASE) -> list[Any]:
+        """What an administrator of the database does beside everybody. One who outranks every limit."""
+        with psycopg.connect(self.postgres.url(database), autocommit=True, connect_timeout=10) as connection:
+            found = connection.execute(text.encode(), list(values) or None)
+            return found.fetchall() if found.description else []
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Stage]:
+    """Both servers, with the tables, the tools, an agent and people in them."""
+    folder.chmod(0o755)  # PostgreSQL may run as somebody else
+    postgres, broker = Postgres(folder, SETTINGS), Redis(folder, "--maxmemory-policy", "noeviction")
+    try:
+        postgres.start()
+        broker.start()
+        with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+            # Who works in it is nobody special: what an administrator does not let them do is not done.
+            connection.execute("CREATE ROLE product LOGIN")
+            connection.execute(f"ALTER DATABASE {DATABASE} OWNER TO product")
+        made = Stage(folder, postgres, broker, {})
+        with connected(made):
+            made.tokens.update(furnish())
+        yield made
+    finally:
+        broker.end(signal.SIGKILL)
+        postgres.end(signal.SIGQUIT)
+
+
+@contextmanager
+def connected(stage: Stage) -> Iterator[None]:
+    """This process works in the database of the stage meanwhile, with one plain connection a thread."""
+    before, had = connections.settings["default"], connections["default"]
+    options, wanted = os.environ.get("PGOPTIONS"), {"TOOL_MODULES": settings.TOOL_MODULES}
+    mine: Any = database(stage.postgres.url(DATABASE, "product"))
+    mine["OPTIONS"] = {}
+    os.environ["PGOPTIONS"] = ""  # where other tests let the disk come later
+    settings.TOOL_MODULES = [SHOP]
+    os.environ["WORLD"] = str(stage.world)
+    connections.settings["default"] = connections.configure_settings({"default": mine})["default"]
+    connections["default"] = connections.create_connection("default")
+    ContentType.objects.clear_cache()
+    try:
+        yield
+    finally:
+        connections["default"].close()
+        connections.settings["default"], connections["default"] = before, had
+        settings.TOOL_MODULES = wanted["TOOL_MODULES"]
+        ContentType.objects.clear_cache()
+        os.environ.pop("WORLD")
+        os.environ.pop("PGOPTIONS") if options is None else os.environ.update(PGOPTIONS=options)
+
+
+def furnish() -> dict[str, str]:
+    """Tables, tools, an agent, a rule, and the tokens of somebody who starts runs and somebody who decides."""
+    call_command("migrate", verbosity=0, interactive=False)
+    call_command("sync_tools", stdout=StringIO())
+    ensure_roles()
+    tokens = {}
+    for name, role, scopes in (
+        ("sam", "operator", ["runs:create", "runs:read"]),
+        ("dana", "approver", ["approvals:read", "approvals:decide"]),
+    ):
+        person = User.objects.create(username=name)
+        person.groups.set(Group.objects.filter(name=role))
+        tokens[name] = auth.issue_token(person, "tests", scopes, ledger.SYSTEM)[1]
+    configuration.save(Rule(name="drafts", tool="draft", verdict="allow"), ledger.SYSTEM)
+    agent = Agent(name="shop", instructions="Be exact.", driver="scripted", max_iterations=50)
+    configuration.save(agent, ledger.SYSTEM)
+    agent.tools.set(Tool.objects.filter(source__location=SHOP))
+    return tokens
+
+
+class Stack:
+    """Web server, workers and beat as processes. `people` start runs and decide through the API.
+
+    `own` are variables of single processes: of the web server, then of each worker.
+    """
+
+    def __init__(
+        self, stage: Stage, folder: Path, own: Sequence[Mapping[str, str]] = ({}, {}, {}), **variables: str
+    ) -> None:
+        self.stage, self._port, self._own = stage, free_port(), own
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._processes = Processes(folder, **environment(stage, self.url), **variables)
+        self.queue = self._processes.queue
+        self.people = Outside(self.url, stage.tokens)
+        self.web: subprocess.Popen[bytes] = self._serve()
+        self.workers = [self.worker(**each) for each in own[1:]]
+        self.beat = self._processes.beat()
+
+    def worker(self, threads: int = 4, **variables: str) -> subprocess.Popen[bytes]:
+        return self._processes.worker(threads, **variables)
+
+    def end(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
+        self._processes.end(process, how)
+
+    def renew(self) -> None:
+        """Start whatever has ended."""
+        workers = zip(self.workers, self._own[1:], strict=True)
+        self.workers = [each if each.poll() is None else self.worker(**own) for each, own in workers]
+        if self.beat.poll() is not None:
+            self.beat = self._processes.beat()
+        if self.web.poll() is not None:
+            self.web = self._serve()
+
+    def kill_all(self) -> None:
+        for process in (self.web, self.beat, *self.workers):
+            self.end(process)
+
+    def until_ready(self) -> None:
+        until(lambda: self.readiness()[0] == 200, "the server to answer")
+
+    def readiness(self, within: float = 15) -> tuple[int, set[str]]:
+        """Status and codes of /readyz/. 0: nobody answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz/", timeout=within) as answer:
+                status, said = answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            status, said = error.code, json.load(error)
+        except OSError:
+            return 0, set()
+        return status, {problem["code"] for problem in said["problems"]}
+
+    def says(self, code: str) -> None:
+        """Wait until the product says that this is wrong."""
+        until(lambda: code in self.readiness()[1], f"/readyz/ to say {code}")
+
+    def is_well(self) -> None:
+        """Wait until nothing is wrong any more."""
+        until(lambda: self.readiness() == (200, set()), "/readyz/ to say that nothing is wrong")
+
+    def standing(self) -> str:
+        """How runs and processes stand, for whoever reads of a failure."""
+        states = "SELECT state, waiting_for, wake_at - now(), lease_until - now(), now() - updated_at, count(*)"
+        try:
+            runs = self.stage.statement(f"{states} FROM agentapp_run WHERE finished_at IS NULL GROUP BY 1, 2, 3, 4, 5")
+        except psycopg.Error as error:
+            runs = [str(error)]
+        ended = [process.args for process in (self.web, self.beat, *self.workers) if process.poll() is not None]
+        return f"runs: {[*map(str, runs)]}; ended: {ended}; /readyz/: {self.readiness(5)}"
+
+    def end_all(self) -> None:
+        self.people.stop()
+        self._processes.end_all()
+
+    def _serve(self) -> subprocess.Popen[bytes]:
+        options = ["--lifespan", "off", "--no-access-log", "--port", str(self._port)]
+        return self._processes.start("-m", "uvicorn", "agentapp.asgi:application", *options, **self._own[0])
+
+
+def environment(stage: Stage, url: str) -> dict[str, str]:
+    return {
+        "DATABASE_URL": stage.postgres.url(DATABASE, "product"),
+        "REDIS_URL": stage.redis.url,
+        "DATA_DIR": str(stage.folder / "files"),
+        "WORLD": str(stage.world),
+        "TOOL_MODULES": SHOP,
+        "BASE_URL": url,
+        "DEBUG": "false",
+        "SECRET_KEY": "of-the-fault-tests-" * 4,
+        "ALLOW_SCRIPTED_RUNS": "true",
+        "UNDO_HOLD_SECONDS": "0",
+        "LOG_LEVEL": "WARNING",
+        "PGOPTIONS": "",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
+def eventually(seen: Callable[[], object], what: str) -> None:
+    """Wait until something holds, on a database that may be away meanwhile."""
+
+    def holds() -> bool:
+        try:
+            return bool(seen())
+        except Exception as error:
+            if not is_of_database(error):
+                raise
+            connections["default"].close()
+            return False
+
+    until(holds, what)
+
+
+def is_of_database(error: Exception) -> bool:
+    return type(error).__module__ in ("django.db.utils", "psycopg", "psycopg.errors")

@@ -1,0 +1,82 @@
+"""The clocks of processes are ten minutes off, both ways at once: what is due when, the database's clock says."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from agentapp.models import Run, ToolExecution
+from approvals.clock import Now
+from approvals.models import Approval
+from tests.e2e.conftest import not_run
+from tests.faults.outside import wiring
+from tests.faults.shop import gate, is_waiting
+from tests.faults.stage import Stack, Stage, times
+from tests.faults.world import effects
+from tests.processes import until
+
+pytestmark = pytest.mark.faults
+
+LEASE = timedelta(seconds=3)
+OFF = {"ahead": "600", "behind": "-600"}
+
+
+def built(folder: Path) -> str:
+    """What shows a process another time, made of the C file beside this one."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        not_run("clocks that are off need a C compiler (cc)")
+    library, source = folder / "another_time.so", Path(__file__).with_name("another_time.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+    return str(library)
+
+
+@pytest.fixture(scope="module", params=["ahead", "behind"])
+def kept_stack(
+    request: pytest.FixtureRequest, stage: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """A web server and a worker whose clocks are off one way, and a worker whose clock is off the other way."""
+    here, there = ("ahead", "behind") if request.param == "ahead" else ("behind", "ahead")
+    folder = tmp_path_factory.mktemp("clocks")
+    shown = {name: {"LD_PRELOAD": built(folder), "CLOCK_OFF_BY": seconds} for name, seconds in OFF.items()}
+    made = Stack(stage, folder, [shown[here], shown[here], shown[there]])
+    try:
+        made.until_ready()
+        yield made
+    finally:
+        made.end_all()
+
+
+def test_what_is_done_is_done_once_and_it_is_said_that_a_clock_is_off(stack: Stack, conclude) -> None:
+    stack.says("clock")
+    assert conclude(stack.people.start_many(times(6, 60))).states == {Run.State.SUCCEEDED: times(6, 60)}
+
+
+def test_a_lease_is_not_over_before_the_database_says_so(stack: Stack, conclude) -> None:
+    """A call is longer than the lease of its run; to the other worker's clock it was over long ago."""
+    item = f"clock-{stack.queue}"
+    run_id = stack.people.start(*wiring("wire_slowly", item))
+    stack.people.decide_everything()
+    until(lambda: is_waiting(item), "the call to take effect")
+    first = Run.objects.get(pk=run_id).lease_until
+    until(lambda: Run.objects.filter(pk=run_id, lease_until__gt=first + LEASE).exists(), "a whole lease to go by")
+    assert ToolExecution.objects.get(run=run_id).state == ToolExecution.State.EXECUTING
+    gate(item).touch()
+    assert conclude([run_id]).effects == 1
+    assert ToolExecution.objects.get(run=run_id).attempts == 1
+
+
+def test_a_request_expires_when_the_database_says_so(stack: Stack) -> None:
+    """One that has five minutes yet, and one whose time was over a second ago."""
+    stays, goes = (stack.people.start(*wiring("wire", name)) for name in ("stays", "goes"))
+    pending = Approval.objects.filter(state="pending")
+    until(lambda: pending.filter(run_id__in=[stays, goes]).count() == 2, "people to be asked")
+    pending.filter(run_id=stays).update(expires_at=Now() + timedelta(minutes=5))
+    pending.filter(run_id=goes).update(expires_at=Now() - timedelta(seconds=1))
+    until(lambda: Approval.objects.get(run_id=goes).state == "expired", "it to expire")
+    until(lambda: Run.objects.get(pk=goes).is_final, "its run to be told")
+    assert Approval.objects.get(run_id=stays).state == "pending"
+    assert all(effect["run"] != str(goes) for effect in effects())

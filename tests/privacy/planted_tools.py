@@ -1,0 +1,57 @@
+"""Tools that are given, give back, and fail with what must reach nobody without the right."""
+
+from typing import Any
+
+from agentapp.tools.base import ToolError, tool
+
+PERSON: dict[str, Any] = {}
+"""What is found of a person; the test plants it."""
+FAILURE: list[str] = []
+"""What the tool that fails says."""
+
+MARKED = ("name", "street", "city", "born", "employer", "nickname", "school", "allergy", "doctor", "pet")
+
+
+@tool(
+    effect="irreversible",
+    title="Enroll {name} of {city}",
+    sentence="The agent will enroll {name}, who lives in {street}, {city}, and works for {employer}.",
+    button="Enroll {name}",
+    pii=MARKED,
+    secret=("pin", "passphrase"),
+)
+def enroll(
+    name: str,
+    street: str,
+    city: str,
+    born: str,
+    employer: str,
+    nickname: str,
+    school: str,
+    allergy: str,
+    doctor: str,
+    pet: str,
+    pin: str,
+    passphrase: str,
+    memo: str,
+) -> dict[str, Any]:
+    """Enroll a person."""
+    return {"name": name, "card": memo}
+
+
+@tool(effect="read", pii=MARKED)
+def find_person(nickname: str) -> dict[str, Any]:
+    """Find a person."""
+    return {**PERSON, "asked": nickname}
+
+
+@tool(effect="read", max_attempts=1, pii=MARKED)
+def fail_for(name: str) -> str:
+    """Fail, and say so at length."""
+    raise ToolError(f"{name} was refused: {', '.join(FAILURE)}")
+
+
+@tool(effect="read", max_attempts=1, pii=MARKED)
+def crash_for(name: str) -> str:
+    """Fail as code does that has a bug."""
+    raise RuntimeError(f"{name}: {', '.join(FAILURE)}")

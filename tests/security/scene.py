@@ -1,0 +1,64 @@
+"""Where threats are tried: who asks, who decides, who may do neither; and what a threat is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from agentapp.models import Run
+from approvals import append_only
+from approvals.models import Approval
+from tests.conftest import Clerk, call, calls, says
+
+PAY = calls(call("a", "pay", account="ana", amount=20))
+
+
+@dataclass
+class Scene:
+    clerk: Clerk
+    dana: User
+    outsider: User
+    admin: User
+    patch: pytest.MonkeyPatch
+    settings: Any
+
+    def asked(self, *replies: dict[str, Any]) -> tuple[Run, Approval]:
+        run = self.clerk.run(*(replies or (PAY,)), says("done"))
+        return run, self.clerk.open(run)[0]
+
+    def browser(self, user: User, **more: Any) -> Client:
+        client = Client(**more)
+        client.force_login(User.objects.get(pk=user.pk))
+        return client
+
+
+def body_of(approval: Approval) -> dict[str, Any]:
+    return {"decision_id": "01900000-0000-7000-8000-000000000001", "version": approval.version,
+            "action_digest": approval.action_digest, "type": "approve"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Threat:
+    number: int
+    feared: str
+    defence: str
+    attack: Callable[[Scene], bool]
+    switch_off: Callable[[Scene], None] = field(repr=False)
+
+
+def named(threats: list[Threat]) -> Any:
+    """Each threat by its number and its attack."""
+    return pytest.mark.parametrize("threat", threats, ids=lambda threat: f"{threat.number}-{threat.attack.__name__}")
+
+
+@pytest.fixture
+def scene(
+    clerk: Clerk, dana: User, otto: User, ada: User, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> Iterator[Scene]:
+    yield Scene(clerk, dana, otto, ada, monkeypatch, settings)
+    if append_only.missing(connection):
+        append_only.install(connection)

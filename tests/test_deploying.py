@@ -1,0 +1,180 @@
+"""What is handed to those who run it agrees with itself: units, manifests and images start what the pages name."""
+
+import os
+import re
+import shlex
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.db import models
+from django.db.migrations import operations
+from django.db.migrations.loader import MigrationLoader
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE))
+MANIFESTS = [
+    told for file in sorted(ROOT.glob("docs/kubernetes/*.yaml")) for told in yaml.safe_load_all(file.read_text())
+]
+PODS = {
+    told["metadata"]["name"]: told["spec"]["template"]["spec"]
+    for told in MANIFESTS
+    if "template" in told.get("spec", {})
+}
+UNITS = {file.stem: file.read_text() for file in sorted(ROOT.glob("docs/systemd/*.service"))}
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+# The last migrations before old and new processes had to get on with each other.
+BEFORE = {"agentapp": "0033_branches", "approvals": "0027_mocked_runs"}
+
+
+def page_commands() -> dict[str, str]:
+    """What the production page starts, by its program and first word."""
+    started = re.findall(
+        r"^((?:uvicorn|celery) .*?) > \S+ 2>&1 &$", (ROOT / "docs/production.md").read_text(), re.MULTILINE
+    )
+    names = {"agentapp.asgi:application": "web", "worker": "worker", "beat": "beat"}
+    return {next(names[word] for word in command.split() if word in names): command for command in started}
+
+
+def test_units_start_what_the_production_page_starts():
+    assert {name.removeprefix("countersign-") for name in UNITS} == {"web", "worker", "beat"}
+    for name, unit in UNITS.items():
+        [started] = re.findall(r"^ExecStart=/srv/countersign/app/\.venv/bin/(.*)$", unit, re.MULTILINE)
+        assert started == page_commands()[name.removeprefix("countersign-")]
+
+
+@pytest.mark.parametrize("part", ["web", "worker", "beat"])
+def test_manifests_and_compose_start_what_the_production_page_starts(part):
+    [container] = PODS[f"countersign-{part}"]["containers"]
+    told = shlex.split(page_commands()[part].replace("127.0.0.1", "0.0.0.0"))
+    assert [word for word in container["command"] if word not in ("-n", "worker@%h")] == told
+    composed = COMPOSE["services"][part].get("command")
+    if composed is not None:
+        assert [word for word in composed.split() if word not in ("-n", "worker@%h")] == told
+    else:
+        [image] = re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text().replace("\\\n", ""), re.MULTILINE)
+        assert yaml.safe_load(image) == told
+
+
+def test_manifests_name_settings_that_exist():
+    named = {
+        name for told in MANIFESTS for name in {**told.get("data", {}), **told.get("stringData", {})} if name.isupper()
+    }
+    assert len(named) > 10
+    assert named <= DOCUMENTED
+
+
+def test_nothing_runs_as_root_or_writes_where_it_need_not():
+    for pod in PODS.values():
+        assert pod["securityContext"]["runAsNonRoot"]
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+            assert not container["securityContext"]["allowPrivilegeEscalation"]
+            assert container["resources"]["limits"]["memory"]
+    for name in ("migrate", "web", "worker", "beat"):
+        service = COMPOSE["services"][name]
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["mem_limit"]
+    assert re.search(r"^USER (?!root)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_every_part_of_compose_is_bounded_and_watched():
+    for name, service in COMPOSE["services"].items():
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert name == "migrate" or service["healthcheck"]["test"], name
+
+
+def test_what_watches_beat_looks_at_what_beat_touches():
+    beat = COMPOSE["services"]["beat"]
+    file = beat["environment"]["BEAT_FILE"]
+    asked = beat["healthcheck"]["test"][1].replace("$$", "$")
+    [container] = PODS["countersign-beat"]["containers"]
+    assert {"name": "BEAT_FILE", "value": file} in container["env"]
+    assert container["livenessProbe"]["exec"]["command"] == ["sh", "-c", asked]
+    assert file in asked
+
+
+def test_what_watches_beat_tells_one_that_goes_round_from_one_that_has_stopped(tmp_path):
+    note = tmp_path / "beat"
+    asked = COMPOSE["services"]["beat"]["healthcheck"]["test"][1].replace("$$", "$").replace("/tmp/beat", str(note))
+    for age, well in ((None, False), (5, True), (90, False)):
+        if age is not None:
+            note.touch()
+            os.utime(note, (time.time() - age,) * 2)
+        assert (subprocess.run(["sh", "-c", asked], stderr=subprocess.DEVNULL).returncode == 0) is well, age
+
+
+def test_the_demo_in_containers_needs_nothing_that_is_not_there():
+    given = dict(
+        line.split("=", 1) for line in (ROOT / "compose.demo.env").read_text().splitlines() if not line.startswith("#")
+    )
+    needed = set(re.findall(r"\$\{(\w+):\?", (ROOT / "compose.yaml").read_text()))
+    assert needed <= set(given)
+    assert set(given) - {"ENV_FILE", "POSTGRES_PASSWORD"} <= DOCUMENTED
+    assert COMPOSE["services"]["web"]["env_file"] == "${ENV_FILE:-.env}"
+    assert (ROOT / given["ENV_FILE"]).exists()
+    demo = yaml.safe_load((ROOT / "compose.demo.yaml").read_text())
+    assert {name: list(told) for name, told in demo["services"].items()} == {"migrate": ["command"]}
+    assert demo["services"]["migrate"]["command"] == "python manage.py demo --no-serve"
+    assert all(port.startswith("127.0.0.1:") for port in COMPOSE["services"]["web"]["ports"])
+
+
+# --- Old code on new tables --------------------------------------------------------------------
+
+GONE = (operations.RemoveField, operations.RenameField, operations.RenameModel, operations.DeleteModel)
+
+
+def breaks_old_code(operation: Any, app: str, before: Any) -> str:
+    """Why a process of the release before could not go on with the tables after this. Empty: it could."""
+    if isinstance(operation, GONE):
+        return f"{operation.describe()}: what the release before reads is gone; take it away one release later."
+    if isinstance(operation, operations.AlterModelTable):
+        return f"{operation.describe()}: the release before looks for it by its name."
+    if isinstance(operation, operations.AddField) and not isinstance(operation.field, models.ManyToManyField):
+        field = operation.field
+        if not field.null and field.db_default is models.NOT_PROVIDED:
+            return f"{operation.describe()}: the release before does not fill it; it needs a db_default, or null."
+    if isinstance(operation, operations.AlterField):
+        was = before.models[app, operation.model_name_lower].fields[operation.name]
+        if was.null and not operation.field.null:
+            return f"{operation.describe()}: the release before may leave it empty."
+    return ""
+
+
+def broken_by(app: str, steps: list[Any], state: Any) -> list[str]:
+    found = []
+    for operation in steps:
+        found.append(breaks_old_code(operation, app, state))
+        operation.state_forwards(app, state)
+    return [why for why in found if why]
+
+
+@pytest.mark.parametrize("app", BEFORE)
+def test_old_code_survives_every_migration(app):
+    loader = MigrationLoader(None, replace_migrations=False)
+    later = sorted(name for of, name in loader.disk_migrations if of == app and name > BEFORE[app])
+    for name in later:
+        state = loader.project_state((app, name), at_end=False)
+        assert broken_by(app, list(loader.disk_migrations[app, name].operations), state) == [], name
+
+
+def test_what_old_code_does_not_survive_is_found():
+    state = MigrationLoader(None, replace_migrations=False).project_state(("agentapp", BEFORE["agentapp"]))
+    steps = [
+        operations.AddField("run", "colour", models.CharField(max_length=5, default="")),
+        operations.AddField("run", "size", models.CharField(max_length=5, db_default="")),
+        operations.AddField("run", "weight", models.IntegerField(null=True)),
+        operations.AlterField("run", "weight", models.IntegerField()),
+        operations.RemoveField("run", "weight"),
+        operations.RenameField("run", "size", "length"),
+    ]
+    found = broken_by("agentapp", steps, state)
+    assert [why.partition(":")[0] for why in found] == [
+        "Add field colour to run", "Alter field weight on run", "Remove field weight from run",
+        "Rename field size on run to length",
+    ]  # fmt: skip

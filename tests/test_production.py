@@ -1,0 +1,131 @@
+"""The commands of the production page, run in their order on a PostgreSQL and a Redis, from an empty folder."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.conf import settings
+from psycopg import sql
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/production.md"
+# What follows is for root on a machine with systemd.
+LAST = "## As services"
+SHELL = re.compile(r"^## (.+?)\n|^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Whatever the tests themselves are run with is none of what the page makes.
+KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL")
+
+
+def commands(changes: dict[str, str]) -> str:
+    """Every shell block of the page as one script that says under which title it is. Each change changes something."""
+    page, _, _ = PAGE.read_text().partition(LAST)
+    told = "echo '== {0}'; echo \"== {0}, after $SECONDS s\" >&2"
+    script = "\n".join(told.format(title) if title else block for title, block in SHELL.findall(page))
+    for text, other in changes.items():
+        assert text in script
+        script = script.replace(text, other)
+    return f"set -euo pipefail\n{script}"
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def administration() -> "psycopg.Connection[tuple[object, ...]]":
+    server = settings.DATABASES["default"]
+    return psycopg.connect(
+        host=server["HOST"], port=server["PORT"], user=server["USER"], password=server["PASSWORD"], dbname="postgres",
+        autocommit=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """Of a role and databases that are gone afterwards."""
+    name = f"countersign_{uuid.uuid4().hex[:8]}"
+    yield name
+    with administration() as server:
+        for [database] in server.execute("SELECT datname FROM pg_database WHERE datname ~ %s", [f"^{name}"]).fetchall():
+            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(str(database))))
+        server.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def environment() -> dict[str, str]:
+    server = settings.DATABASES["default"]
+    # Where uv is beside the environment that runs this, as make setup leaves it, it is not brought again.
+    uv = shutil.which("uv") or (ROOT / ".venv").resolve().parent / ".uv/bin/uv"
+    return {
+        **{name: value for name, value in os.environ.items() if name in KEPT},
+        "PATH": os.pathsep.join([str(Path(uv).parent), os.environ["PATH"]]),
+        "PGHOST": server["HOST"],
+        "PGPORT": str(server["PORT"] or 5432),
+        "PGUSER": server["USER"],
+        "PGPASSWORD": server["PASSWORD"],
+        "PGOPTIONS": "-c synchronous_commit=off",
+        "REPOSITORY": str(ROOT),
+    }
+
+
+def run(script: str, folder: Path) -> dict[str, str]:
+    """What each title's commands printed. Whatever they leave running is ended."""
+    log = folder / "output"
+    with log.open("wb") as output, (folder / "errors").open("wb") as errors:
+        shell = subprocess.Popen(
+            ["bash"], stdin=subprocess.PIPE, stdout=output, stderr=errors, env=environment(), start_new_session=True
+        )
+        try:
+            shell.communicate(script.encode(), timeout=900)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+    said = log.read_text()
+    assert shell.returncode == 0, f"{said[-2000:]}\n--- errors\n{(folder / 'errors').read_text()[-4000:]}"
+    parts = re.split(r"^== (.+)\n", said, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.redis
+def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_serves(tmp_path, name):
+    place, server = tmp_path / "srv", settings.DATABASES["default"]
+    address = f"{server['HOST']}:{server['PORT'] or 5432}"
+    changes = {
+        "NAME=countersign\n": f"NAME={name}\n",
+        "/srv/countersign": str(place),
+        "127.0.0.1:5432": address,
+        "redis://127.0.0.1:6379/0": settings.REDIS_URL,
+        "127.0.0.1:8000": f"127.0.0.1:{(port := free_port())}",
+        "--port 8000": f"--port {port}",
+    }
+    said = run(commands(changes), tmp_path)
+
+    served = said["The processes"]
+    assert served.startswith("ok{")
+    assert '"problems": []' in served
+    page, turned_away = served.lower().split("http/1.1 ")[1:3]
+    assert page.startswith("200")
+    for header in (
+        "strict-transport-security: max-age=31536000; includesubdomains", "content-security-policy: default-src 'none'",
+        "x-frame-options: deny", "x-content-type-options: nosniff", "referrer-policy: same-origin",
+    ):  # fmt: skip
+        assert header in page
+    assert re.search(r"^set-cookie: csrftoken=.*; secure", page, re.MULTILINE) or "set-cookie" not in page
+    assert turned_away.startswith("301")
+    assert "1 node online" in served
+    assert "location: https://countersign.example.com/login/" in turned_away
+    assert re.search(r"^https://countersign\.example\.com/setup/\?token=\S+$", served, re.MULTILINE)
+
+    assert "Application shutdown complete" in (place / "web.log").read_text()
+    assert "warm shutdown" in (place / "worker.log").read_text().lower()
+    assert (place / "environment").stat().st_mode & 0o077 == 0
+    assert (place / "ledger.key").stat().st_mode & 0o077 == 0

@@ -1,0 +1,190 @@
+"""A backup does not know what was done after it was taken: once it is restored, nothing runs until a person says so."""
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from agentapp import actions, continuity, health, loop
+from agentapp.models import Continuity, KillSwitch, Run
+from agentapp.sweep import sweep
+from approvals.models import Event
+from tests.clerk_tools import effects_of
+from tests.conftest import Clerk, call, calls, says
+
+PAY = calls(call("p", "pay", account="ana", amount=20))
+
+
+def with_postgresql(command: str, *options: str) -> None:
+    server = connection.settings_dict
+    place = ["--host", server["HOST"], "--port", str(server["PORT"] or 5432), "--username", server["USER"]]
+    environment = {**os.environ, "PGPASSWORD": server["PASSWORD"]}
+    done = subprocess.run([command, *place, *options], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(autouse=True)
+def beside(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[Path]:
+    """The file outside, of this test alone; and the database is again the one that the other tests know."""
+    settings.LEDGER = replace(settings.LEDGER, anchor_file=tmp_path / "noted.jsonl")
+    yield tmp_path / "witness.json"
+    Continuity.objects.update(tables=continuity.tables_of(connection))
+
+
+@pytest.fixture
+def restore(tmp_path: Path) -> Callable[[], Callable[[], None]]:
+    """`restore()` takes a backup by the database's own means, and returns what puts it back."""
+    name = connection.settings_dict["NAME"]
+
+    def with_dump() -> Callable[[], None]:
+        dump = str(tmp_path / "dump")
+        with_postgresql("pg_dump", "--format=custom", f"--file={dump}", name)
+
+        def put_back() -> None:
+            connection.close()
+            with_postgresql("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={name}", dump)
+
+        return put_back
+
+    def with_copy() -> Callable[[], None]:
+        connection.ensure_connection()
+        copy = sqlite3.connect(tmp_path / "copy.sqlite3")
+        connection.connection.backup(copy)
+
+        def put_back() -> None:
+            connection.ensure_connection()
+            copy.backup(connection.connection)
+            copy.close()
+
+        return put_back
+
+    return with_dump if connection.vendor == "postgresql" else with_copy
+
+
+@pytest.fixture
+def paid_after_the_backup(clerk: Clerk, dana: User, restore: Callable[[], Callable[[], None]]) -> Run:
+    """A run whose payment was approved when the backup was taken, was paid after it, and of which nobody knows now."""
+    sweep()
+    run = clerk.run(PAY, says("paid"))
+    clerk.decide(clerk.open(run)[0], dana)
+    put_back = restore()
+    sweep()
+    assert clerk.drive(run).state == "succeeded"
+    assert len(effects_of("pay")) == 1
+    put_back()
+    run.refresh_from_db()
+    assert run.state == "waiting"
+    return run
+
+
+def codes() -> list[str]:
+    return [problem.code for problem in health.look()]
+
+
+def test_after_a_restore_nothing_runs_before_anybody_has_noticed_it(clerk, paid_after_the_backup):
+    assert loop.drive(paid_after_the_backup.pk) is None
+    assert clerk.drive(paid_after_the_backup).state == "waiting"
+    assert len(effects_of("pay")) == 1
+    assert "restored" in codes()
+
+
+def test_after_a_restore_everything_is_held_until_a_person_releases_it(clerk, mia, paid_after_the_backup):
+    run = paid_after_the_backup
+    sweep()
+    switch = KillSwitch.objects.get()
+    assert (switch.scope, switch.engaged_by) == ("all", None)
+    assert "not on record" in switch.reason
+    sweep()
+    assert clerk.drive(run).waiting_for == "switch"
+    assert clerk.run(says("new")).waiting_for == "switch"
+    assert len(effects_of("pay")) == 1
+    assert "restored" in codes()
+
+    # Who looks finds that it was paid: the run is cancelled, and everything else goes on.
+    actions.cancel_run(run.pk, clerk.starter)
+    actions.release_switch(switch.pk, mia, "ana was paid; the run is cancelled.")
+    sweep()
+    assert clerk.run(says("done")).state == "succeeded"
+    assert len(effects_of("pay")) == 1
+    assert "restored" not in codes()
+    told = Event.objects.filter(type__startswith="switch.").order_by("seq")
+    assert [(event.type, event.actor.partition(":")[0]) for event in told] == [
+        ("switch.engaged", "system"), ("switch.released", "user"),
+    ]  # fmt: skip
+
+
+def test_whoever_looks_after_a_restore_finds_the_banner_and_the_button(client, mia, paid_after_the_backup):
+    sweep()
+    client.force_login(mia)
+    page = client.get("/switches/").content.decode()
+    assert "Everything</b>" in page
+    assert "not on record" in page
+    assert f"/switches/{KillSwitch.objects.get().pk}/release/" in page
+    assert client.get("/readyz/").json()["status"] == "degraded"
+
+
+def test_a_database_that_goes_on_as_it_was_is_never_held(clerk, beside):
+    for _ in range(3):
+        sweep()
+    assert str(Continuity.objects.get().sweeps) in beside.read_text()
+    assert clerk.run(says("done")).state == "succeeded"
+    assert not KillSwitch.objects.exists()
+
+
+def test_a_database_behind_what_was_seen_of_it_is_held(clerk, beside):
+    sweep()
+    Continuity.objects.update(sweeps=0)
+    assert loop.drive(clerk.start(says("done")).pk) is None
+    sweep()
+    assert "earlier state" in KillSwitch.objects.get().reason
+    sweep()
+    assert KillSwitch.objects.count() == 1
+
+
+def test_what_was_seen_of_another_database_holds_none(clerk, beside):
+    beside.write_text('{"mark": "00000000-0000-0000-0000-000000000001", "sweeps": 900}')
+    assert clerk.run(says("done")).state == "succeeded"
+    sweep()
+    assert not KillSwitch.objects.exists()
+
+
+def test_a_file_that_cannot_be_understood_holds_everything(clerk, beside):
+    beside.write_text("{")
+    assert loop.drive(clerk.start(says("done")).pk) is None
+    sweep()
+    assert KillSwitch.objects.get().engaged_by is None
+    assert continuity.witnessed().sweeps == Continuity.objects.get().sweeps
+
+
+def test_tables_that_are_a_copy_are_held(clerk):
+    Continuity.objects.update(tables="another/1/2")
+    assert loop.drive(clerk.start(says("done")).pk) is None
+    sweep()
+    assert "restored, copied or moved" in KillSwitch.objects.get().reason
+
+
+def test_a_switch_of_before_goes_into_the_one_that_holds_everything(clerk, mia):
+    actions.engage_switch("all", "", "We move.", mia)
+    Continuity.objects.update(tables="another/1/2")
+    sweep()
+    [switch] = KillSwitch.objects.all()
+    assert switch.engaged_by is None
+    assert "We move." in switch.reason
+
+
+def test_a_database_that_was_emptied_is_known_as_a_new_one(clerk, beside):
+    sweep()
+    Continuity.objects.all().delete()
+    run = clerk.start(says("done"))
+    assert loop.drive(run.pk) is None
+    continuity.begin()
+    assert clerk.drive(run).state == "succeeded"
+    sweep()
+    assert not KillSwitch.objects.exists()
