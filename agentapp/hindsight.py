@@ -20,6 +20,7 @@ from approvals import shadows
 from approvals.entitlement import deciders
 from approvals.models import Decision, DecisionType, Risk, Rule, Verdict
 from approvals.policy import Call, Ruling
+from approvals.streaming import streamed
 
 # What one page looks at, and how many calls of it are shown.
 SLICE = 500
@@ -144,18 +145,20 @@ def through(tool: Tool) -> Through:
     """A tool's latest calls by the rules of today, whatever became of them."""
     found, today = Through(), Today()
     calls = ToolExecution.objects.filter(tool=tool, mocked=False, ruling__has_key="verdict")
-    for row in calls.order_by("-proposed_at").annotate(by=_BY).values(*_READ)[:OF_A_TOOL].iterator(_AT_A_TIME):
-        found.looked_at += 1
-        found.oldest = row["proposed_at"]
-        judged = _judge(row, tool, today)
-        if judged is None:
-            found.unreadable += 1
-        elif not judged.now:
-            found.unknown += 1
-        else:
-            found.by_rule[(judged.now_rule, judged.now)] += 1
-            if judged.now != judged.then:
-                found.changed[(judged.then, judged.now)] += 1
+    latest = calls.order_by("-proposed_at").annotate(by=_BY).values(*_READ)[:OF_A_TOOL]
+    with streamed(latest, _AT_A_TIME) as rows:
+        for row in rows:
+            found.looked_at += 1
+            found.oldest = row["proposed_at"]
+            judged = _judge(row, tool, today)
+            if judged is None:
+                found.unreadable += 1
+            elif not judged.now:
+                found.unknown += 1
+            else:
+                found.by_rule[(judged.now_rule, judged.now)] += 1
+                if judged.now != judged.then:
+                    found.changed[(judged.then, judged.now)] += 1
     return found
 
 

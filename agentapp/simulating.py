@@ -6,7 +6,7 @@ hangs on it counts as unknown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -23,6 +23,7 @@ from approvals.digest import MalformedJSON, parse
 from approvals.models import Rule, RuleVersion, Verdict
 from approvals.policy import Call, Ruling
 from approvals.standing import Refusal
+from approvals.streaming import streamed
 
 DAYS = 30
 MAX_CALLS = 5000
@@ -126,16 +127,17 @@ def _count(sets: Sets, since: datetime) -> Counting:
     if not sets.changed:
         return counting
     tools = {tool.pk: tool for tool in _tools(sets.changed)}
-    for row in _calls(sets.changed, since):
-        if counting.looked_at == MAX_CALLS:
-            counting.cut = True
-            break
-        counting.looked_at += 1
-        call = call_of(row, tools.get(row["tool_id"]))
-        if call is None:
-            counting.unreadable += 1
-        else:
-            _look(counting, row, call, sets)
+    with streamed(_calls(sets.changed, since), _AT_A_TIME) as rows:
+        for row in rows:
+            if counting.looked_at == MAX_CALLS:
+                counting.cut = True
+                break
+            counting.looked_at += 1
+            call = call_of(row, tools.get(row["tool_id"]))
+            if call is None:
+                counting.unreadable += 1
+            else:
+                _look(counting, row, call, sets)
     return counting
 
 
@@ -214,8 +216,8 @@ def _tools(rules: list[Rule]) -> QuerySet[Tool]:
     return tools if "" in named else tools.filter(name__in=named)
 
 
-def _calls(rules: list[Rule], since: datetime) -> Iterator[Mapping[str, Any]]:
-    """The latest calls that were ruled on and that one of these rules is about, a batch at a time."""
+def _calls(rules: list[Rule], since: datetime) -> QuerySet[ToolExecution, dict[str, Any]]:
+    """The latest calls that were ruled on and that one of these rules is about, and one more than are looked at."""
     about = Q(pk__in=[])
     for rule in rules:
         named = {
@@ -230,9 +232,8 @@ def _calls(rules: list[Rule], since: datetime) -> Iterator[Mapping[str, Any]]:
         about, mocked=False, proposed_at__gte=since, ruling__has_key="verdict"
     )
     # Keys grow with time, so the latest come by the index of the key.
-    rows = found.order_by("-pk").values(*READ)
-    read: Iterator[Mapping[str, Any]] = rows[: MAX_CALLS + 1].iterator(chunk_size=_AT_A_TIME)
-    return read
+    latest: QuerySet[ToolExecution, dict[str, Any]] = found.order_by("-pk").values(*READ)[: MAX_CALLS + 1]
+    return latest
 
 
 def call_of(row: Mapping[str, Any], tool: Tool | None) -> Call | None:
@@ -280,11 +281,12 @@ def watched(draft: RuleVersion) -> dict[str, Any]:
     looked_at = 0
     found = ToolExecution.objects.filter(proposed_at__gte=draft.shadowed_at, ruling__has_key="shadow")
     rows = found.order_by("-pk").values_list("ruling__verdict", "ruling__shadow")
-    for verdict, said in rows[:MAX_CALLS].iterator(chunk_size=_AT_A_TIME):
-        looked_at += 1
-        for one in said:
-            if one.get("rule") == draft.rule.name and one.get("terms") == draft.terms_digest:
-                counted[_compared(verdict, one)] += 1
+    with streamed(rows[:MAX_CALLS], _AT_A_TIME) as calls:
+        for verdict, said in calls:
+            looked_at += 1
+            for one in said:
+                if one.get("rule") == draft.rule.name and one.get("terms") == draft.terms_digest:
+                    counted[_compared(verdict, one)] += 1
     return {
         **{name: counted[name] for name in ("agreed", *Verdict.values, "failed")},
         "total": counted.total(),

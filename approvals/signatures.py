@@ -21,6 +21,7 @@ from approvals import digest
 from approvals.digest import canonical
 from approvals.models import Approval, Decision, Event
 from approvals.step_up import SIGNED
+from approvals.streaming import streamed
 
 _NO_MODEL = bytes(16)  # which make the device is, is not asked
 _RECORDED = ("approval.changed", "approval.approved")
@@ -163,12 +164,12 @@ def verify_all(chain: str | None = None) -> tuple[int, Broken | None]:
     if chain is not None:
         events = events.filter(chain=chain)
         signed = signed.filter(approval__run_id=uuid.UUID(chain.removeprefix("run:")))
-    recorded = {
-        str(event.data["decision"]): str(event.data["signature"])
-        for event in events.iterator(chunk_size=2000)
-        if "signature" in event.data
-    }
-    return _checked(signed.iterator(chunk_size=500), recorded)
+    with streamed(events) as found:
+        recorded = {
+            str(event.data["decision"]): str(event.data["signature"]) for event in found if "signature" in event.data
+        }
+    with streamed(signed, 500) as decisions:
+        return _checked(decisions, recorded)
 
 
 def _checked(signed: Iterable[Decision], recorded: dict[str, str]) -> tuple[int, Broken | None]:

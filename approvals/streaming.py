@@ -8,11 +8,11 @@ from django.db.models import Model, QuerySet
 
 
 @contextmanager
-def streamed[M: Model, Row](rows: QuerySet[M, Row]) -> Iterator[Iterator[Row]]:
-    """Rows as the database gives them, and its cursor closed when the block ends, however it ends.
+def streamed[M: Model, Row](rows: QuerySet[M, Row], at_a_time: int = 2000) -> Iterator[Iterator[Row]]:
+    """Rows as the database gives them, so many at a time, and its cursor closed when the block ends, however it ends.
 
     What an exception leaves open is closed by the garbage collector, at any time: it then ends whatever transaction
     is under way on that connection.
     """
-    with closing(cast(Generator[Row], rows.iterator())) as found:
+    with closing(cast(Generator[Row], rows.iterator(at_a_time))) as found:
         yield found

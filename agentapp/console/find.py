@@ -13,6 +13,7 @@ from agentapp.console import inspector
 from agentapp.models import Run, Tool, ToolExecution
 from approvals.digest import storable
 from approvals.models import Approval
+from approvals.streaming import streamed
 
 MAX_WORDS = 200
 # So many places are found at most; a run with more wants better words.
@@ -20,6 +21,7 @@ MAX_PLACES = 200
 _SAID = ("text", "reasoning", "model", "error")
 _PLACE = ("place", "at", "sure")
 _LOOKED_AT = MAX_PLACES + 1
+_AT_A_TIME = 20
 _NAMES = ("name", "proposed_name", "reason", "message", "outcome_note")
 _TEXTS = tuple(inspector.PARTS.values())
 _MARKS = ("secret_fields", "pii_fields")
@@ -90,9 +92,8 @@ def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> 
     shown = set()
     if doubtful:
         wanted = run.executions.filter(texts).exclude(named | open_ones).order_by("step__number", "index")
-        for call in wanted.select_related("step", "tool", "approval")[: len(doubtful)].iterator(chunk_size=20):
-            if _shows(call, words):
-                shown.add((call.step.number, call.index))
+        with streamed(wanted.select_related("step", "tool", "approval")[: len(doubtful)], _AT_A_TIME) as rows:
+            shown = {(call.step.number, call.index) for call in rows if _shows(call, words)}
     kept = ((step, index) for step, index, _ in found if (step, index) not in doubtful - shown)
     return [(step, None if index < 0 else index) for step, index in kept]
 
@@ -103,10 +104,11 @@ def _legible(run: Run, words: str) -> list[Place]:
     steps = run.steps.annotate(hit=matches).filter(_any(_SAID, words) | Q(hit__isnull=False))
     found = steps.order_by("number", "hit__index").values("number", *_SAID, *(f"hit__{name}" for name in _OF_CALL))
     said: dict[Place, str] = {(0, None): f"{run.title}\n{run.input}"}
-    for row in found[:_LOOKED_AT].iterator(chunk_size=20):
-        said[row["number"], None] = "\n".join(row[name] for name in _SAID)
-        if row["hit__index"] is not None:
-            said[row["number"], row["hit__index"]] = _as_shown({name: row[f"hit__{name}"] for name in _OF_CALL})
+    with streamed(found[:_LOOKED_AT], _AT_A_TIME) as rows:
+        for row in rows:
+            said[row["number"], None] = "\n".join(row[name] for name in _SAID)
+            if row["hit__index"] is not None:
+                said[row["number"], row["hit__index"]] = _as_shown({name: row[f"hit__{name}"] for name in _OF_CALL})
     return discretion.legible(words, ((place, run.pk, text) for place, text in said.items()))
 
 

@@ -19,6 +19,7 @@ from approvals.detectors import clean, within
 from approvals.digest import MalformedJSON, parse
 from approvals.masking import MASK, blotted_within, masked
 from approvals.models import Approval
+from approvals.streaming import streamed
 
 MAX_CHARS = 32 * 1024
 _TEXTS = ("arguments_text", "proposed_text", "executed_text", "result_text", "approval__final_arguments_text")
@@ -40,9 +41,10 @@ def hidden_of_family(run: Run) -> frozenset[str]:
         marked |= Q(**{f"{name}__isnull": False}) & ~Q(**{name: []})
     calls = ToolExecution.objects.filter(Q(run__in=above) | Q(run__parent=above[0])).filter(marked)
     found: set[str] = set()
-    for row in calls.values_list(*_FIELDS, *_TEXTS).iterator():
-        fields = {name for marks in row[: len(_FIELDS)] for name in marks or ()}
-        found |= lens.values_in((text for text in row[len(_FIELDS) :] if text), fields)
+    with streamed(calls.values_list(*_FIELDS, *_TEXTS)) as rows:
+        for row in rows:
+            fields = {name for marks in row[: len(_FIELDS)] for name in marks or ()}
+            found |= lens.values_in((text for text in row[len(_FIELDS) :] if text), fields)
     return frozenset(found)
 
 

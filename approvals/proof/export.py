@@ -16,6 +16,7 @@ from approvals.models import Checkpoint, LedgerKey
 from approvals.proof import chains, keys
 from approvals.proof.manifest import Manifest
 from approvals.proof.snapshot import one_moment
+from approvals.streaming import streamed
 
 VERSION = 1
 _AT_ONCE = 2000
@@ -67,8 +68,9 @@ def _key(row: LedgerKey) -> dict[str, str]:
 
 
 def _checkpoints() -> Iterator[dict[str, Any]]:
-    for row in Checkpoint.objects.order_by("number").iterator(_AT_ONCE):
-        yield {"kind": "checkpoint", "statement": row.statement, "signature": row.signature}
+    with streamed(Checkpoint.objects.order_by("number"), _AT_ONCE) as rows:
+        for row in rows:
+            yield {"kind": "checkpoint", "statement": row.statement, "signature": row.signature}
 
 
 def _rows(table: str, columns: dict[str, str], order: str) -> Iterator[dict[str, Any]]:

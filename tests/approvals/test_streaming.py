@@ -1,6 +1,8 @@
 import gc
+from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
@@ -35,3 +37,15 @@ def test_every_row_is_read() -> None:
     User.objects.bulk_create(User(username=f"user-{number}") for number in range(20))
     with streamed(User.objects.order_by("pk").values_list("username", flat=True)) as names:
         assert list(names) == [f"user-{number}" for number in range(20)]
+
+
+def test_nothing_else_leaves_a_cursor_open() -> None:
+    """The generator of a `QuerySet` leaves its cursor to the garbage collector wherever it is not read to its end."""
+    root = Path(settings.BASE_DIR)
+    sources = [path for app in ("agentapp", "approvals") for path in (root / app).rglob("*.py")]
+    opening = {
+        path.relative_to(root).as_posix()
+        for path in sources
+        if ".iterator(" in path.read_text() and path.parent.name != "migrations"
+    }
+    assert opening == {"approvals/streaming.py"}

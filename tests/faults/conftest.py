@@ -12,7 +12,7 @@ import pytest
 from benchmarks.servers import Missing
 from tests.e2e.conftest import not_run
 from tests.faults.stage import Stack, Stage, connected, eventually, staged
-from tests.faults.verdict import Verdict, ended, judge
+from tests.faults.verdict import Verdict, ended, judge, one_view
 from tests.faults.world import effects
 
 
@@ -61,9 +61,18 @@ def conclude(stack: Stack) -> Callable[..., Verdict]:
 
     def concluding(run_ids: Collection[UUID], faults: int = 0) -> Verdict:
         stack.people.decide_everything()
-        eventually(lambda: ended(run_ids), "every run to end or to be shown to a person")
+        verdicts: list[Verdict] = []
+
+        def judged() -> bool:
+            acknowledged = list(stack.people.decided)
+            with one_view():
+                if ended(run_ids):
+                    verdicts.append(judge(run_ids, effects(), faults, acknowledged))
+            return bool(verdicts)
+
+        eventually(judged, "every run to end or to be shown to a person")
         stack.people.stop()
-        verdict = judge(run_ids, effects(), faults, stack.people.decided)
+        [verdict] = verdicts
         print(f"\n{verdict}")
         assert verdict.problems == []
         assert stack.people.failures == []

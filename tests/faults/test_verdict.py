@@ -6,6 +6,7 @@ import pytest
 from django.db import connection, transaction
 
 from agentapp.models import Run
+from approvals.clock import Now
 from approvals.models import Approval, Decision
 from tests.conftest import _unguarded, call, calls, install_tools, says
 from tests.faults.verdict import at_rest, ended, judge
@@ -90,6 +91,14 @@ def test_a_run_that_waits_for_a_person_is_at_rest_and_no_problem(shop):
     run = shop.run(calls(call("wire", "wire", item="x")), says("done"))
     assert problems(run) == ""
     assert at_rest([run.pk])
+    assert not ended([run.pk])
+
+
+def test_a_run_that_goes_on_because_its_call_has_answered_late_is_not_at_rest(shop):
+    run = shop.run(calls(call("wire", "wire", item="x")), says("done"))
+    Run.objects.update(waiting_for="outcome")
+    assert ended([run.pk])
+    Run.objects.update(wake_at=Now())
     assert not ended([run.pk])
 
 

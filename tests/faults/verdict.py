@@ -6,13 +6,16 @@ Asked after a fault. It says in sentences what a promise was broken by, and know
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connection, transaction
 from django.db.models import Count, Q
 
 from agentapp.models import Run, ToolExecution
 from approvals import ledger
+from approvals.clock import Now
 from approvals.models import Approval, Decision, Event
 
 READS = ("read_order",)
@@ -68,7 +71,7 @@ def judge(
 
 def at_rest(run_ids: Collection[uuid.UUID]) -> bool:
     """Whether every run has ended, waits for a person, or shows a call that nobody knows about."""
-    resting = Q(state__in=Run.FINAL) | Q(state=Run.State.WAITING, waiting_for__in=["outcome", "approval"])
+    resting = Q(state__in=Run.FINAL) | _shown("outcome", "approval")
     return Run.objects.filter(resting, pk__in=run_ids).count() == len(set(run_ids))
 
 
@@ -79,8 +82,22 @@ def ended(run_ids: Collection[uuid.UUID]) -> bool:
 
 def unfinished(run_ids: Collection[uuid.UUID]) -> int:
     """How many have neither ended nor show a call that nobody knows about."""
-    resting = Q(state__in=Run.FINAL) | Q(state=Run.State.WAITING, waiting_for="outcome")
+    resting = Q(state__in=Run.FINAL) | _shown("outcome")
     return len(set(run_ids)) - Run.objects.filter(resting, pk__in=run_ids).count()
+
+
+def _shown(*waiting_for: str) -> Q:
+    """Runs that wait for a person. One that is due goes on by itself: its call has answered late, for instance."""
+    rests = Q(wake_at__isnull=True) | Q(wake_at__gt=Now())
+    return Q(state=Run.State.WAITING, waiting_for__in=waiting_for) & rests
+
+
+@contextmanager
+def one_view() -> Iterator[None]:
+    """All that is read meanwhile is read as of one moment, while workers go on."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
 
 
 def _lost(runs: Sequence[Run], calls: Sequence[ToolExecution]) -> Iterator[str]:
