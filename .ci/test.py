@@ -69,6 +69,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
         *checks(folder),
         embedded(folder),
         peers(folder),
+        spreadsheet(folder),
         services(has_services),
         browser(folder),
         stack(has_services),
@@ -112,7 +113,7 @@ def checks(folder: Path) -> list[Step]:
 
 def embedded(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
-    marks = "not browser and not postgresql and not redis and not peers and not faults"
+    marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
 
 
@@ -120,6 +121,13 @@ def peers(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "peers")}
     command = [*pytest("peers", spread=False), "tests/agentapp/tools"]
     return Step("embedded", "tests against MCP servers of others", command, environment, no_peers())
+
+
+def spreadsheet(folder: Path) -> Step:
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "spreadsheet")}
+    command = [*pytest("spreadsheet", spread=False), "tests/agentapp/audit"]
+    lacks = "" if shutil.which("soffice") else "LibreOffice Calc (soffice) is not installed"
+    return Step("embedded", "exports in a spreadsheet program", command, environment, lacks)
 
 
 @dataclass(frozen=True)
@@ -144,7 +152,7 @@ class Services:
 
 
 def services(has: Services) -> Step:
-    command = pytest("not browser and not peers and not faults and (redis or not apart)")
+    command = pytest("not browser and not peers and not spreadsheet and not faults and (redis or not apart)")
     return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
 
 
