@@ -41,17 +41,18 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
-    if approval.terms and not standing.is_enough(approval):
+    given = standing.decided(approval)
+    if approval.terms and not standing.is_enough(approval, given):
         return "Of those who approved, not enough count any more."
-    if not standing.is_bound(approval):
+    if not standing.is_bound(approval, given):
         return "The request on record is not what people approved."
-    if not signatures.hold(approval):
+    if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
     if snapshot != approval.snapshot_text:
         return "What the decision rested on has changed since it was approved."
-    if not standing.deciders_still_allowed(approval):
+    if not standing.deciders_still_allowed(approval, given):
         return "Somebody who approved may no longer decide."
-    if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling):
+    if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling, given):
         return f"The rules have become stricter: {ruling.reason}"
     return ""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from approvals import counting, entitlement, step_up, thresholds
 from approvals.cards import digest_of
@@ -93,10 +93,16 @@ def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
     return Refusal("lender_barred", f"You would decide for {name}, who has no say in this, or has had it already.")
 
 
-def deciders_still_allowed(approval: Approval) -> bool:
+def decided(approval: Approval) -> list[Decision]:
+    """What has been decided about a request and not taken back, with who did. For one who asks several things of it."""
+    return list(approval.decisions.filter(undone_at__isnull=True).select_related("user", "on_behalf_of"))
+
+
+def deciders_still_allowed(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether everybody whose approval counts still has the right to give it. Of a customer the rules say so."""
-    standing = approval.decisions.filter(undone_at__isnull=True, user__isnull=False).exclude(type=DecisionType.REJECT)
-    return all(_still_allowed(each, approval) for each in standing.select_related("user", "on_behalf_of"))
+    given = decided(approval) if given is None else given
+    standing = [each for each in given if each.user_id is not None and each.type != DecisionType.REJECT]
+    return all(_still_allowed(each, approval) for each in standing)
 
 
 def _still_allowed(decision: Decision, approval: Approval) -> bool:
@@ -111,12 +117,13 @@ def _still_allowed(decision: Decision, approval: Approval) -> bool:
     return not {decision.user.pk, decision.on_behalf_of.pk} & barred and lent.exists()
 
 
-def is_bound(approval: Approval) -> bool:
+def is_bound(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether the arguments on the row are, byte for byte, what enough people approved.
 
     The digest is made anew from the text, so that a row changed by hand does not pass.
     """
-    return approval.final_digest != "" and approval.final_digest == final_digest(approval) and is_enough(approval)
+    is_this = approval.final_digest != "" and approval.final_digest == final_digest(approval)
+    return is_this and is_enough(approval, given)
 
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
@@ -140,10 +147,12 @@ def terms_of(ruling: Ruling) -> Terms:
     return thresholds.floor(terms, ruling.risk, ruling.risk == Risk.CRITICAL and bool(terms) and deciders().count() > 1)
 
 
-def progress(approval: Approval, besides: Sequence[tuple[int, int | None]] = ()) -> Count:
+def progress(
+    approval: Approval, besides: Sequence[tuple[int, int | None]] = (), given: Sequence[Decision] | None = None
+) -> Count:
     """How far a request with thresholds has come; `besides`: who looks at it, and whose right they would use."""
     terms = Terms.from_json(approval.terms).with_added(added_to(approval))
-    deciding = list(_counting(approval, approval.risk))
+    deciding = _counting(approval, approval.risk, decided(approval) if given is None else given)
     return counting.count(approval, terms, approval.about, deciding, besides)
 
 
@@ -155,7 +164,7 @@ def marks_of(approval: Approval) -> dict[str, Any]:
     return {"one_person": True} if alone else {}
 
 
-def meets(approval: Approval, ruling: Ruling) -> bool:
+def meets(approval: Approval, ruling: Ruling, given: Sequence[Decision] | None = None) -> bool:
     """Whether the approvals given would be enough under the terms of another ruling.
 
     A confirmation is what it asks of the customer; whether people are to be asked as well is for the caller.
@@ -167,9 +176,9 @@ def meets(approval: Approval, ruling: Ruling) -> bool:
     if ruling.customer and not confirmed(approval):
         return False
     risk = max(approval.risk, ruling.risk, key=RISK_ORDER.index)
-    given = _counting(approval, risk)
+    counted = _counting(approval, risk, decided(approval) if given is None else given)
     needed = step_up.needed(ruling.assurance, risk, approval.effect_class)
-    deciding = [each for each in given if each.type in ruling.allowed_decisions and each.user_id is not None]
+    deciding = [each for each in counted if each.type in ruling.allowed_decisions and each.user_id is not None]
     deciding = [each for each in deciding if step_up.is_enough(each.assurance, needed)]
     excluded = {approval.starter_id} - {None} if ruling.starter_excluded else set()
     deciding = [each for each in deciding if not excluded & {each.user_id, each.on_behalf_of_id}]
@@ -212,17 +221,17 @@ def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
     return last == (ApprovalKind.CONFIRMATION, digest)
 
 
-def is_enough(approval: Approval) -> bool:
+def is_enough(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether enough people approved the call as it would run now.
 
     At high and critical risk the person who changed the arguments does not count as one of them.
     """
-    if approval.mocked:
-        return _counting(approval, approval.risk).exists()
-    if approval.terms:
-        count = progress(approval)
+    given = decided(approval) if given is None else given
+    if approval.terms and not approval.mocked:
+        count = progress(approval, given=given)
         return count.is_enough and not count.is_denied
-    return _counting(approval, approval.risk).count() >= approval.approvals_needed
+    needed = 1 if approval.mocked else approval.approvals_needed
+    return len(_counting(approval, approval.risk, given)) >= needed
 
 
 def is_rejected(approval: Approval) -> bool:
@@ -232,25 +241,26 @@ def is_rejected(approval: Approval) -> bool:
     return not approval.terms or progress(approval).is_denied
 
 
-def _counting(approval: Approval, risk: str) -> QuerySet[Decision]:
-    """The decisions that approve the call as it would run now."""
-    given = approval.decisions.filter(
-        undone_at__isnull=True,
-        type__in=[DecisionType.APPROVE, DecisionType.EDIT],
-        action_digest=approval.final_digest,
-        mocked=approval.mocked,
-    )
+def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[Decision]:
+    """Of decisions that stand, those that approve the call as it would run now."""
+    counts = [
+        each
+        for each in given
+        if each.type in (DecisionType.APPROVE, DecisionType.EDIT)
+        and each.action_digest == approval.final_digest
+        and each.mocked == approval.mocked
+    ]
     if approval.mocked:
-        return given
+        return counts
     if approval.assurance_needed:
-        given = given.filter(assurance__in=step_up.enough_for(approval.assurance_needed))
+        enough = step_up.enough_for(approval.assurance_needed)
+        counts = [each for each in counts if each.assurance in enough]
     if risk not in (Risk.HIGH, Risk.CRITICAL):
-        return given
-    given = given.exclude(type=DecisionType.EDIT)
-    if approval.editor_id is None:
-        return given
-    # Twice: a decision that is on nobody's behalf is not that of the editor either.
-    return given.exclude(user=approval.editor_id).exclude(on_behalf_of=approval.editor_id)
+        return counts
+    editor = {approval.editor_id} - {None}
+    return [
+        each for each in counts if each.type != DecisionType.EDIT and not editor & {each.user_id, each.on_behalf_of_id}
+    ]
 
 
 def final_digest(approval: Approval) -> str:

@@ -256,7 +256,7 @@ def test_a_signature_that_was_taken_away_is_missed(dana):
 def test_what_runs_is_held_against_what_was_signed(dana):
     approval = a_request(assurance_needed="signed")
     decide(approval, signed(approval, dana, Passkey()))
-    assert signatures.hold(read(approval))
+    assert signatures.hold(read(approval), standing.decided(read(approval)))
     kept = Decision.objects.get()
     Decision.objects.update(signature={**kept.signature, "signature": "AAAA"})
-    assert not signatures.hold(read(approval))
+    assert not signatures.hold(read(approval), standing.decided(read(approval)))
