@@ -35,6 +35,16 @@ def due() -> Q:
     )
 
 
+def claimable() -> QuerySet[Run]:
+    """Runs that are due, put together once."""
+    return _due_runs().all()
+
+
+@functools.cache
+def _due_runs() -> QuerySet[Run]:
+    return Run.objects.filter(due())
+
+
 def unfinished() -> QuerySet[Run]:
     """Runs that keep later ones of their conversation waiting."""
     return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
@@ -80,9 +90,10 @@ def _configured() -> QuerySet[Run]:
 
 def again(found: QuerySet[Run], known: Run | None) -> Run | None:
     """A run's row as it is now; where it is `known` already, without reading anew what it keeps until it has ended."""
+    # By its key, so there is one at most: no order has to be put together for it.
+    run = next(iter(found if known is None else found.defer(*LASTING)), None)
     if known is None:
-        return found.first()
-    run = found.defer(*LASTING).first()
+        return run
     for name in LASTING if run is not None else ():
         setattr(run, name, getattr(known, name))
     return run

@@ -20,7 +20,7 @@ from django.db.models.functions import Coalesce, Greatest
 
 from agentapp import continuity, nudges, spending
 from agentapp.branching import Branch, columns_of, without_words
-from agentapp.due import again, with_end
+from agentapp.due import again, claimable, with_end
 from agentapp.due import clock as clock
 from agentapp.due import due as due
 from agentapp.due import following as following
@@ -156,7 +156,7 @@ def claim(run_id: uuid.UUID) -> Run | None:
     token = uuid.uuid4()
     with ledger.transaction():
         claimed = (
-            Run.objects.filter(due(), continuity.intact(), pk=run_id)
+            claimable().filter(continuity.intact(), pk=run_id)
             .update(
                 state=Run.State.RUNNING,
                 waiting_for="",

@@ -1,16 +1,41 @@
 """Writing rows that have been changed in hand."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from django.db.models import Model, QuerySet
+from django.db import connection
+from django.db.models import Case, Expression, Field, Model, QuerySet, Value, When
+from django.db.models.functions import Cast
 
 
 def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequence[str]) -> int:
-    """Write these fields of the rows that still are among some, and say of how many.
+    """Write these fields of the rows that still are among some, and say of how many. One statement.
 
-    Mostly there is one, and its update need not say of each column which row it is of: to put that together takes
-    longer than to run it.
+    Only where rows differ does it say of each which value is its own: to put that together takes longer than to run
+    it, and what several calls of a step share is most of what is written of them.
     """
-    if len(rows) == 1:
-        return among.filter(pk=rows[0].pk).update(**{name: getattr(rows[0], name) for name in fields})
-    return among.bulk_update(rows, fields)
+    if not rows:
+        return 0
+    written: dict[str, Any] = {}
+    for name in fields:
+        field = among.model._meta.get_field(name)
+        assert isinstance(field, Field)
+        values = [getattr(row, field.attname) for row in rows]
+        written[field.attname] = values[0] if _are_alike(values) else _own(field, rows, values)
+    return among.filter(pk__in=[row.pk for row in rows]).update(**written)
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    """Whether these are one value. What is inside of JSON is not looked at: 1 equals True there, and is another."""
+    first = values[0]
+    is_filled = isinstance(first, dict | list) and bool(first)
+    return len(values) == 1 or (not is_filled and all(type(each) is type(first) and each == first for each in values))
+
+
+def _own(field: "Field[Any, Any]", rows: Sequence[Model], values: Sequence[Any]) -> Expression:
+    """Each row's value of a column."""
+    told = [
+        each if hasattr(each, "resolve_expression") else Value(each, None if each is None else field) for each in values
+    ]
+    case = Case(*(When(pk=row.pk, then=each) for row, each in zip(rows, told, strict=True)), output_field=field)
+    return Cast(case, output_field=field) if connection.features.requires_casted_case_in_updates else case
