@@ -68,7 +68,7 @@ serve: setup ## Serve console and API; without REDIS_URL with a worker inside
 	@exec $(PYTHON) manage.py serve $(ARGS)
 
 worker: setup ## Run a Celery worker (needs REDIS_URL)
-	@exec .venv/bin/celery -A agentapp worker -P threads -c 16 $(ARGS)
+	@PREPARED_STATEMENTS=true exec .venv/bin/celery -A agentapp worker -P threads -c 16 $(ARGS)
 
 beat: setup ## Run Celery beat, which starts the sweep (needs REDIS_URL)
 	@exec .venv/bin/celery -A agentapp beat $(ARGS)

@@ -20,10 +20,14 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+# Values apart from the statement, which is prepared when it is asked for the third time.
+_PREPARED = {"server_side_binding": True, "prepare_threshold": 2}
 
 
-def database(url: str, pool_size: int) -> dict[str, object]:
+def database(url: str, pool_size: int, prepares: bool = False) -> dict[str, object]:
     """One database from a URL. SQLite gets WAL and immediate transactions, PostgreSQL a pool.
+
+    `prepares`: PostgreSQL plans what it is asked often once for each connection, and not each time.
 
     What the URL says after its question mark, as in `?sslmode=verify-full`, goes before what is said here.
     """
@@ -40,6 +44,7 @@ def database(url: str, pool_size: int) -> dict[str, object]:
         config["OPTIONS"] = {
             "connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
             **_KEEPALIVE,
+            **(_PREPARED if prepares else {}),
             **asked,
             "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10, "check": nothing_was_said},
         }

@@ -218,8 +218,12 @@ BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the addre
 _POOL_SIZE = env_count("DATABASE_POOL_SIZE", 16)
 
 
+# For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
+_PREPARES = env_bool("PREPARED_STATEMENTS", False)
+
+
 def database(url: str) -> dict[str, object]:
-    return connections.database(url, _POOL_SIZE)
+    return connections.database(url, _POOL_SIZE, _PREPARES)
 
 
 DATA_DIR.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder

@@ -136,7 +136,8 @@ def measured(
     with ExitStack() as stack:
         watcher = stack.enter_context(stage.watch())
         commands = [worker(told, n) for n in range(count)]
-        workers = stack.enter_context(staging.processes(commands, stage.folder, environment))
+        prepared = {**environment, "PREPARED_STATEMENTS": "true"}  # as the units of workers say
+        workers = stack.enter_context(staging.processes(commands, stage.folder, prepared))
         had = ended(watcher)
         with deciding(stage, environment) as decider:
             start(WARM_UP, people)

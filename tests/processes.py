@@ -58,7 +58,8 @@ class Processes:
 
     def worker(self, threads: int = 2, **variables: str) -> subprocess.Popen[bytes]:
         options = ["-P", "threads", "-c", str(threads), "--without-mingle"]
-        return self.start("-m", "celery", "-A", "agentapp", "worker", *options, **variables)
+        told = {"PREPARED_STATEMENTS": "true", **variables}
+        return self.start("-m", "celery", "-A", "agentapp", "worker", *options, **told)
 
     def beat(self, **variables: str) -> subprocess.Popen[bytes]:
         return self.start("-m", "celery", "-A", "agentapp", "beat", **variables)

@@ -1,10 +1,14 @@
 """A server that goes away and comes back is connected to anew; one that has vanished is found out."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 from django.conf import settings
+from django.db import connection
 from psycopg_pool import ConnectionPool
 
 from agentapp import connections
@@ -29,6 +33,13 @@ class TestOptions:
         assert found["connect_timeout"] == 5
         assert found["keepalives_idle"] == 30
         assert found["tcp_user_timeout"] == 30_000
+
+    def test_only_who_asks_for_it_prepares_statements(self) -> None:
+        url = "postgres://anna@db.example/countersign"
+        assert "prepare_threshold" not in options(url)
+        found = connections.database(url, pool_size=4, prepares=True)["OPTIONS"]
+        assert isinstance(found, dict)
+        assert (found["server_side_binding"], found["prepare_threshold"]) == (True, 2)
 
     def test_other_databases_are_refused(self) -> None:
         with pytest.raises(ValueError, match="Only sqlite"):
@@ -70,3 +81,29 @@ def backends(pool: ConnectionPool) -> set[int]:
     finally:
         for one in taken:
             pool.putconn(one)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_a_process_that_prepares_has_its_statements_planned_once() -> None:
+    asked = (
+        "import django; django.setup(); from django.db import connection as c\n"
+        "from django.contrib.auth.models import Group\n"
+        "for key in range(5): list(Group.objects.filter(pk=key))\n"
+        "cursor = c.cursor(); cursor.execute('SELECT statement FROM pg_prepared_statements')\n"
+        "print(sum('auth_group' in row[0] for row in cursor.fetchall()))"
+    )
+    database = connection.settings_dict
+    url = (
+        f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
+    )
+    for prepares, count in (("true", "1"), ("false", "0")):
+        own = {"DATABASE_URL": url, "PREPARED_STATEMENTS": prepares, "DJANGO_SETTINGS_MODULE": "agentapp.settings"}
+        told = subprocess.run(
+            [sys.executable, "-c", asked],
+            env={**os.environ, **own},
+            cwd=settings.BASE_DIR,
+            capture_output=True,
+            text=True,
+        )
+        assert told.stdout.strip() == count, told.stderr
