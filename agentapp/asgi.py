@@ -1,6 +1,9 @@
 """ASGI entry point: the live stream is answered here, everything else by Django."""
 
+import asyncio
 import os
+from collections.abc import MutableMapping
+from typing import Any
 
 from django.core.asgi import get_asgi_application
 
@@ -21,4 +24,31 @@ async def application(scope: live.Scope, receive: live.Receive, send: live.Send)
     elif scope["type"] == "http" and customer_stream.serves(scope["path"]):
         await customer_stream.stream(scope, receive, send)
     else:
-        await django_application(scope, receive, send)  # type: ignore[arg-type]
+        await django_application(scope, *undisturbed(receive, send))  # type: ignore[arg-type]
+
+
+def undisturbed(receive: live.Receive, send: live.Send) -> tuple[live.Receive, live.Send]:
+    """The same channel, on which nobody hears that a client has gone before its request has an answer.
+
+    Django would give the request up in the middle, and leave the thread that works on it with a connection to the
+    database that nobody gives back: after as many of them as the pool has, the process answers nobody any more. A
+    page is put together in less time than it would take to stop it; a file is sent piece by piece, and then it stops.
+    """
+    answered = asyncio.Event()
+    is_whole = False
+
+    async def heard() -> MutableMapping[str, Any]:
+        nonlocal is_whole
+        message = await receive()
+        if message["type"] == "http.request":
+            is_whole = not message.get("more_body", False)
+        elif is_whole:
+            await answered.wait()
+        return message
+
+    async def said(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answered.set()
+        await send(message)
+
+    return heard, said
