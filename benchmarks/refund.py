@@ -81,6 +81,11 @@ def environment_of(stage: staging.Stage, kills: bool) -> dict[str, str]:
     return {**os.environ, **own}
 
 
+def of_workers(environment: dict[str, str]) -> dict[str, str]:
+    """As their units say."""
+    return {**environment, "PREPARED_STATEMENTS": "true"}
+
+
 def furnish() -> dict[str, Any]:
     """Tables, tools, the agent, the rule, somebody who starts runs and somebody who decides."""
     from io import StringIO
@@ -136,8 +141,7 @@ def measured(
     with ExitStack() as stack:
         watcher = stack.enter_context(stage.watch())
         commands = [worker(told, n) for n in range(count)]
-        prepared = {**environment, "PREPARED_STATEMENTS": "true"}  # as the units of workers say
-        workers = stack.enter_context(staging.processes(commands, stage.folder, prepared))
+        workers = stack.enter_context(staging.processes(commands, stage.folder, of_workers(environment)))
         had = ended(watcher)
         with deciding(stage, environment) as decider:
             start(WARM_UP, people)
@@ -292,7 +296,10 @@ def killed(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any
         watcher = stack.enter_context(stage.watch())
         stack.enter_context(staging.processes([beat], stage.folder, environment))
         stack.enter_context(deciding(stage, environment))
-        running = [stack.enter_context(staging.processes([each], stage.folder, environment))[0] for each in commands]
+        running = [
+            stack.enter_context(staging.processes([each], stage.folder, of_workers(environment)))[0]
+            for each in commands
+        ]
         start(told.runs, people)
         rests = "SELECT count(*) FROM agentapp_run WHERE finished_at IS NOT NULL OR waiting_for = 'outcome'"
         began = time.monotonic()
@@ -303,7 +310,9 @@ def killed(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any
                 running[at].kill()
                 running[at].wait()
                 kills += 1
-                running[at] = stack.enter_context(staging.processes([commands[at]], stage.folder, environment))[0]
+                running[at] = stack.enter_context(
+                    staging.processes([commands[at]], stage.folder, of_workers(environment))
+                )[0]
             elif time.monotonic() - began > told.runs / 3 + staging.PATIENCE_SECONDS:
                 break
         per_run = "SELECT count(*) AS n FROM effects WHERE tool = 'issue_refund' GROUP BY run_id"
@@ -326,7 +335,7 @@ def parked(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any
     beat = [sys.executable, "-m", "celery", "-A", "agentapp", "beat", "-l", "ERROR", "--pidfile="]
     with ExitStack() as stack:
         watcher = stack.enter_context(stage.watch())
-        workers = stack.enter_context(staging.processes([worker(told, 0)], stage.folder, environment))
+        workers = stack.enter_context(staging.processes([worker(told, 0)], stage.folder, of_workers(environment)))
         stack.enter_context(staging.processes([beat], stage.folder, environment))
         resumes(watcher, people, WARM_UP)
         for name in ("without", "with"):
