@@ -34,7 +34,6 @@ from agentapp.tools.planning import proposes_plan
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
-from approvals import tasks as approval_tasks
 from approvals.clock import Now
 from approvals.digest import parse
 from approvals.models import Approval, DecisionType, Event, Verdict
@@ -124,7 +123,6 @@ def hold(state: RunState, rows: StepRows) -> bool:
         # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
         wake_at = runs.clock(run) if subagents.any_ended(rows) else wake_at
         runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=_by_record(state, run) or wake_at)
-        transaction.on_commit(approval_tasks.nudge, robust=True)
     return True
 
 

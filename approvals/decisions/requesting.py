@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import prefetch_related_objects
 
-from approvals import approval_events, people
+from approvals import approval_events, people, tasks
 from approvals.cards import Card, concerns, pending
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import marks_of
@@ -19,7 +20,8 @@ def request(
     channels: Sequence[Channel] = (),
     audience: Sequence[Mapping[int, people.Ways]] = (),
 ) -> list[Approval]:
-    """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience.
+    """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience,
+    which is sent once this is committed.
 
     `audience` has the people for each card, and how they are told, as `people.audience` finds them. Nobody is told of
     a request of a mocked run.
@@ -50,6 +52,8 @@ def request(
     chat = next((channel for channel in channels if channel.personal), None)
     notifications += people.rows_for(told, chat, created_at=now)
     Notification.objects.bulk_create(notifications)
+    if notifications:
+        transaction.on_commit(tasks.nudge, robust=True)
     for approval in approvals:
         approval_events.record(
             approval,
