@@ -83,27 +83,62 @@ def backends(pool: ConnectionPool) -> set[int]:
             pool.putconn(one)
 
 
+def of_a_process(asked: str, **variables: str) -> list[str]:
+    """What a process of its own prints, a line each. It works on the tests' database."""
+    database = connection.settings_dict
+    server = f"{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
+    own = {"DATABASE_URL": f"postgres://{server}/{database['NAME']}", "DJANGO_SETTINGS_MODULE": "agentapp.settings"}
+    command, environment = [sys.executable, "-c", asked], {**os.environ, **own, **variables}
+    told = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True)
+    assert told.returncode == 0, told.stderr
+    return told.stdout.splitlines()
+
+
 @pytest.mark.postgresql
 @pytest.mark.django_db
-def test_a_process_that_prepares_has_its_statements_planned_once() -> None:
-    asked = (
-        "import django; django.setup(); from django.db import connection as c\n"
-        "from django.contrib.auth.models import Group\n"
-        "for key in range(5): list(Group.objects.filter(pk=key))\n"
-        "cursor = c.cursor(); cursor.execute('SELECT statement FROM pg_prepared_statements')\n"
-        "print(sum('auth_group' in row[0] for row in cursor.fetchall()))"
-    )
-    database = connection.settings_dict
-    url = (
-        f"postgres://{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}/{database['NAME']}"
-    )
-    for prepares, count in (("true", "1"), ("false", "0")):
-        own = {"DATABASE_URL": url, "PREPARED_STATEMENTS": prepares, "DJANGO_SETTINGS_MODULE": "agentapp.settings"}
-        told = subprocess.run(
-            [sys.executable, "-c", asked],
-            env={**os.environ, **own},
-            cwd=settings.BASE_DIR,
-            capture_output=True,
-            text=True,
-        )
-        assert told.stdout.strip() == count, told.stderr
+@pytest.mark.parametrize(("prepares", "count"), [("true", "1"), ("false", "0")])
+def test_a_process_that_prepares_has_its_statements_planned_once(prepares: str, count: str) -> None:
+    asked = """
+import django; django.setup()
+from django.contrib.auth.models import Group
+from django.db import connection
+for key in range(5): list(Group.objects.filter(pk=key))
+cursor = connection.cursor()
+cursor.execute("SELECT statement FROM pg_prepared_statements")
+print(sum("auth_group" in statement for [statement] in cursor.fetchall()))
+"""
+    assert of_a_process(asked, PREPARED_STATEMENTS=prepares) == [count]
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_a_table_that_a_migration_changes_under_a_worker_fails_one_of_its_tasks_and_not_all_that_follow() -> None:
+    asked = """
+import os
+import django; django.setup()
+import psycopg
+from django.db import connection
+from agentapp.celery import app
+
+@app.task
+def ask():
+    cursor = connection.cursor()
+    cursor.execute("SELECT name FROM planned WHERE id = %s", [1])
+
+def state():
+    result = ask.apply()
+    connection.close()
+    return result.state
+
+with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as other:
+    other.execute("CREATE TABLE planned (id int, name varchar(10))")
+    try:
+        print(*(state() for _ in range(4)))
+        other.execute("ALTER TABLE planned ALTER COLUMN name TYPE varchar(11)")
+        print(*(state() for _ in range(4)))
+    finally:
+        other.execute("DROP TABLE planned")
+"""
+    before, after = of_a_process(asked, PREPARED_STATEMENTS="true", DATABASE_POOL_SIZE="1")
+    assert before == "SUCCESS SUCCESS SUCCESS SUCCESS"
+    assert after == "FAILURE SUCCESS SUCCESS SUCCESS"
