@@ -173,7 +173,7 @@ def a_decision_outlives_its_right(scene: Scene) -> bool:
 
 
 def rights_are_not_looked_up_again(scene: Scene) -> None:
-    scene.patch.setattr(standing, "deciders_still_allowed", lambda approval: True)
+    scene.patch.setattr(standing, "deciders_still_allowed", lambda *_: True)
 
 
 def a_password_is_guessed(scene: Scene) -> bool:
