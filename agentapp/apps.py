@@ -1,4 +1,6 @@
 from django.apps import AppConfig
+from django.conf import settings
+from django.db.backends.signals import connection_created
 
 
 class AgentAppConfig(AppConfig):
@@ -9,7 +11,10 @@ class AgentAppConfig(AppConfig):
         from agentapp import checks  # noqa: F401  (registers the system checks)
         from agentapp.audit import missing
         from agentapp.telemetry import beginning
+        from approvals import database
         from approvals.proof import verifying
 
         verifying.told_of.append(missing.runs)
         beginning.begin()
+        if settings.PREPARED_STATEMENTS:
+            connection_created.connect(database.renew_plans)

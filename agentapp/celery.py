@@ -3,7 +3,7 @@
 import os
 
 from celery import Celery
-from celery.signals import task_failure, worker_ready
+from celery.signals import worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
@@ -17,14 +17,3 @@ def sweep_at_start(**_: object) -> None:
     """Find at once what a worker that died has left behind, instead of at the next beat."""
     app.send_task("agentapp.tasks.sweep", retry=False)
     app.send_task("agentapp.tasks.roll_up", retry=False)
-
-
-@task_failure.connect
-def drop_connection(exception: BaseException, **_: object) -> None:
-    """What a statement was planned for can have changed; then it fails on this connection again and again."""
-    from django.db import DatabaseError
-
-    from approvals import database
-
-    if isinstance(exception, DatabaseError):
-        database.drop_connection()

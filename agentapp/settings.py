@@ -219,11 +219,11 @@ _POOL_SIZE = env_count("DATABASE_POOL_SIZE", 16)
 
 
 # For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
-_PREPARES = env_bool("PREPARED_STATEMENTS", False)
+PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)
 
 
 def database(url: str) -> dict[str, object]:
-    return connections.database(url, _POOL_SIZE, _PREPARES)
+    return connections.database(url, _POOL_SIZE, PREPARED_STATEMENTS)
 
 
 DATA_DIR.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
