@@ -7,7 +7,7 @@ from django.db import transaction
 from agentapp import continuity, health, runs, switches
 from agentapp.models import Heartbeat, Run
 from approvals import claims, decisions, ledger, questions, standing, timing
-from approvals import tasks as approval_tasks
+from approvals import nudges as approval_nudges
 from approvals.clock import Now
 
 BATCH = 500
@@ -36,7 +36,7 @@ def sweep() -> list[uuid.UUID]:
         with ledger.transaction():
             runs.lock(run_id)
             if decisions.escalate(approval_id):
-                transaction.on_commit(approval_tasks.nudge, robust=True)
+                transaction.on_commit(approval_nudges.nudge, robust=True)
     for approval_id, run_id in standing.overdue(BATCH):
         with ledger.transaction():
             run = runs.lock(run_id)

@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from approvals import entitlement
+from approvals import entitlement, nudges
 from approvals.cards import Card
 from approvals.clock import Now
 from approvals.manners import CHAT, MAIL, Manners, manners, quiet_until, wanting
@@ -159,4 +160,6 @@ def _queue(told: Sequence[tuple[uuid.UUID, int, Ways]], **about: Any) -> int:
     chat = personal_channel() if any(CHAT in ways for _, _, ways in told) else None
     rows = rows_for(told, chat, created_at=Now(), **about)
     Notification.objects.bulk_create(rows, ignore_conflicts=True)
+    if rows:
+        transaction.on_commit(nudges.nudge, robust=True)
     return len({row.user_id for row in rows})

@@ -4,7 +4,7 @@ import uuid
 
 from celery import shared_task
 
-from approvals import broker, notify, people, roundups
+from approvals import notify, people, roundups
 
 # One pass takes no more, so that a dead mail server cannot keep a worker for long.
 BATCH = 50
@@ -33,8 +33,3 @@ def send_queued() -> int:
 def send_roundup(user_id: int) -> bool:
     """Mail one person what waits for them together. Returns whether somebody was mailed."""
     return roundups.send(user_id)
-
-
-def nudge() -> None:
-    """Have queued notifications sent soon. Never raises: the beat finds them anyway."""
-    broker.tell(send_queued, about="that notifications wait; the beat will find them")

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import prefetch_related_objects
 
-from approvals import approval_events, people, tasks
+from approvals import approval_events, nudges, people
 from approvals.cards import Card, concerns, pending
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import marks_of
@@ -53,7 +53,7 @@ def request(
     notifications += people.rows_for(told, chat, created_at=now)
     Notification.objects.bulk_create(notifications)
     if notifications:
-        transaction.on_commit(tasks.nudge, robust=True)
+        transaction.on_commit(nudges.nudge, robust=True)
     for approval in approvals:
         approval_events.record(
             approval,

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Case, F, OuterRef, Subquery, Value, When
 from django.db.models.functions import Coalesce
 
-from approvals import follow_ups, notify, tasks
+from approvals import follow_ups, notify, nudges
 from approvals.clock import Now
 from approvals.models import Approval, Claim, Viewer
 
@@ -41,11 +41,11 @@ def close(found: Any, state: str) -> bool:
 def tell(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> None:
     """Have those who were told that these requests wait told what has become of them."""
     if follow_ups.queue(approval_ids, actor_id):
-        transaction.on_commit(tasks.nudge, robust=True)
+        transaction.on_commit(nudges.nudge, robust=True)
 
 
 def tell_anew(approval_id: uuid.UUID, actor_id: int) -> None:
     """The same of a request that waits again; and whoever had not been told yet is told that it does."""
     if notify.queue_again(approval_id):
-        transaction.on_commit(tasks.nudge, robust=True)
+        transaction.on_commit(nudges.nudge, robust=True)
     tell([approval_id], actor_id)

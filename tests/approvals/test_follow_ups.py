@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import preferences
-from approvals import absences, comments, decisions, follow_ups, ledger, notify, people
+from approvals import absences, broker, comments, decisions, follow_ups, ledger, notify, people
 from approvals.channels import slack as slack_channel
 from approvals.channels.memory import outbox
 from approvals.models import Approval, Channel, Notification
@@ -495,6 +495,20 @@ def test_news_that_stays_true_is_not_followed(dana: User, marco: User, kind: str
 
     assert Notification.objects.filter(state="sent").count() == 1
     assert followed() == []
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_news_is_sent_at_once_and_no_worker_is_told_of_none(
+    dana: User, wanted: bool, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(broker, "tell", lambda task, **more: told.append(task))
+    wants(dana, Kind.FAILED, ways=("mail",) if wanted else ())
+    approval = asked()
+    told.clear()
+    with django_capture_on_commit_callbacks(execute=True):
+        people.tell([(approval.pk, dana.pk)], Kind.FAILED)
+    assert told == (["approvals.tasks.send_queued"] if wanted else [])
 
 
 # --- What it costs ---------------------------------------------------------------------------------

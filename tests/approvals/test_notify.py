@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from approvals import cards, decisions, ledger, notify, tasks
+from approvals import broker, cards, decisions, ledger, notify, nudges, tasks
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
@@ -183,5 +183,9 @@ def test_a_broker_that_is_not_there_never_stops_the_caller(monkeypatch: pytest.M
     def refused(*args: Any, **kwargs: Any) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(tasks.send_queued, "apply_async", refused)
-    tasks.nudge()
+    monkeypatch.setattr(broker.current_app, "send_task", refused)
+    nudges.nudge()
+
+
+def test_a_nudge_names_the_task_that_sends() -> None:
+    assert tasks.send_queued.name == nudges.SEND_QUEUED
