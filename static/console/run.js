@@ -7,6 +7,8 @@
   const chosen = () => document.querySelector('a.tr[aria-current="true"]');
   const folded = new Set();
   let atEnd = false, before = null;
+  // A refresh under way, a row that was chosen and has not come yet, and a refresh that waits for it.
+  let refreshing = false, choosing = false, missed = false;
 
   const calls = (step) => document.querySelectorAll(`.trace li[data-step="${step}"]:has(> .in1, > .in2)`);
   const stepOf = () => (document.activeElement.closest(".trace li") ?? chosen()?.closest("li"))?.dataset.step;
@@ -57,17 +59,29 @@
     // Enter on the row that is shown goes on into what is shown.
     if (row === chosen() && !event.detail) document.getElementById("inspector").focus();
     mark(row);
+    choosing = true;
+    // It was asked for before the click, and would show what was chosen then.
+    if (refreshing) { missed = true; htmx.trigger(run(), "htmx:abort"); }
     document.getElementById("inspector").ariaBusy = true;
     run().classList.add("is-inspecting");
   });
 
   // A refresh asks for what is shown now, and for all that has been loaded.
-  document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => {
+  document.addEventListener("htmx:config:request", (event) => {
+    const { ctx } = event.detail;
     if (ctx.sourceElement.id !== "run") return;
+    if (choosing) { missed = true; event.preventDefault(); return; }
+    refreshing = true;
     const asked = new URL(location.href);
     const upto = document.getElementById("more")?.dataset.upto;
     if (upto) asked.searchParams.set("upto", upto);
     ctx.request.action = asked.pathname + asked.search;
+  });
+  document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+    if (ctx.sourceElement.id === "run") refreshing = false;
+    if (!ctx.sourceElement.closest?.("a.tr")) return;
+    choosing = false;
+    if (missed) { missed = false; htmx.trigger(document.body, "run-changed"); }
   });
   document.addEventListener("htmx:before:swap", () => {
     const list = trace();
@@ -76,7 +90,7 @@
   });
   document.addEventListener("htmx:after:swap", () => {
     draw();
-    // A refresh that was asked for before a click may come behind it: what the inspector shows is chosen.
+    // By going back, or by a key: what the inspector shows is chosen.
     mark(document.getElementById(`row-${document.getElementById("inspector")?.dataset.row}`));
     if (atEnd && trace()) trace().scrollTop = trace().scrollHeight;
     else if (chosen()?.id !== before) chosen()?.scrollIntoView({ block: "nearest" });

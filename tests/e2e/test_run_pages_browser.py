@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
+from playwright.sync_api import Route as Held
 
 from agentapp.messages import ToolResult
 from agentapp.models import Route, Run
@@ -105,6 +106,40 @@ def test_on_a_phone_a_row_is_a_page_of_its_own(browse: Browse, sam: User, dana: 
     expect(page.locator("#row-1")).to_be_hidden()
     page.locator("a:visible", has_text="Timeline").click()
     expect(page.locator("#row-1")).to_be_visible()
+
+
+def test_a_refresh_that_was_asked_for_before_a_click_does_not_take_back_what_was_chosen(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/", 390, 844))
+    held: list[Held] = []
+    page.route(re.compile(r"/runs/[0-9a-f-]+/(\?upto=\d+)?$"), lambda route: held.append(route))
+    with page.expect_request(re.compile(r"upto=")) as asked:
+        page.evaluate("htmx.trigger(document.body, 'run-changed')")
+    with page.expect_response(re.compile(r"step=1&call=0&upto=")):  # what it would have told is asked for again
+        page.locator("#row-1-0").click()
+    assert asked.value.failure is not None  # given up by the page
+    assert held
+    expect(page.locator("#ins-t")).to_have_text("get_order")
+    expect(page.locator("#ins-t")).to_be_visible()
+    expect(page.locator("#row-1")).to_be_hidden()
+
+
+def test_a_refresh_while_a_row_has_not_come_yet_waits_for_it(browse: Browse, sam: User, dana: User) -> None:
+    page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/", 390, 844))
+    held: list[Held] = []
+    page.route(re.compile(r"step=1&call=0$"), lambda route: held.append(route))
+    refreshes: list[str] = []
+    page.on("request", lambda request: refreshes.append(request.url) if "upto=" in request.url else None)
+    with page.expect_request(re.compile(r"step=1&call=0$")):
+        page.locator("#row-1-0").click()
+    page.evaluate("htmx.trigger(document.body, 'run-changed')")
+    page.wait_for_timeout(400)  # a refresh comes 250 ms after what it is for
+    assert refreshes == []
+    with page.expect_response(re.compile(r"step=1&call=0&upto=")):
+        held[0].continue_()
+    expect(page.locator("#ins-t")).to_have_text("get_order")
+    expect(page.locator("#row-1")).to_be_hidden()
 
 
 def test_j_and_k_walk_through_the_rows(browse: Browse, sam: User, dana: User) -> None:
