@@ -15,6 +15,10 @@ django_application = get_asgi_application()
 from agentapp import live  # noqa: E402
 from agentapp.api import customer_stream  # noqa: E402
 
+# Far above what a form or a call of the API holds, which Django refuses in words.
+MOST_BYTES = 16 * 1024 * 1024
+TOO_LARGE = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+
 
 async def application(scope: live.Scope, receive: live.Receive, send: live.Send) -> None:
     if scope["type"] == "lifespan":
@@ -33,15 +37,22 @@ def undisturbed(receive: live.Receive, send: live.Send) -> tuple[live.Receive, l
     Django would give the request up in the middle, and leave the thread that works on it with a connection to the
     database that nobody gives back: after as many of them as the pool has, the process answers nobody any more. A
     page is put together in less time than it would take to stop it; a file is sent piece by piece, and then it stops.
+
+    A request that is larger than any may be is refused here: Django would keep all of it in a file first, of whomever.
     """
     answered = asyncio.Event()
-    is_whole = False
+    is_whole, size = False, 0
 
     async def heard() -> MutableMapping[str, Any]:
-        nonlocal is_whole
+        nonlocal is_whole, size
         message = await receive()
         if message["type"] == "http.request":
             is_whole = not message.get("more_body", False)
+            size += len(message.get("body", b""))
+            if size > MOST_BYTES and not answered.is_set():
+                await said({"type": "http.response.start", "status": 413, "headers": TOO_LARGE})
+                await said({"type": "http.response.body", "body": b"The request is too large.\n"})
+                return {"type": "http.disconnect"}
         elif is_whole:
             await answered.wait()
         return message

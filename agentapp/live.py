@@ -6,10 +6,13 @@ rights. Text from outside never enters the stream. A Django view would pin a thr
 
 import asyncio
 import contextlib
+import signal
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import FrameType
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -134,6 +137,8 @@ _hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
 
 def hub() -> Hub:
     loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _end_with_server()
     for other in [known for known in _hubs if known.is_closed()]:
         del _hubs[other]
     return _hubs.setdefault(loop, Hub())
@@ -144,6 +149,23 @@ def close_streams() -> None:
     for loop, its_hub in list(_hubs.items()):
         if not loop.is_closed():
             loop.call_soon_threadsafe(its_hub.close)
+
+
+def _end_with_server() -> None:
+    """Have a server that is told to stop end its streams first: it would wait for them, as long as it may."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        usual = signal.getsignal(number)
+        if not callable(usual) or getattr(usual, "ends_streams", False):
+            continue
+
+        def end(number: int, frame: FrameType | None, usual: Callable[..., object] = usual) -> None:
+            close_streams()
+            usual(number, frame)
+
+        end.ends_streams = True  # type: ignore[attr-defined]
+        signal.signal(number, end)
 
 
 async def lifespan(receive: Receive, send: Send) -> None:

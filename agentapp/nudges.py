@@ -29,12 +29,13 @@ def quiet() -> Iterator[None]:
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
     """Tell a worker that a run may be due. Never raises: the sweep finds what a lost nudge leaves."""
     if not _quiet.get():
-        broker.tell(DRIVE_RUN, (str(run_id),), about=f"about run {run_id}; the sweep will find it", delay=delay)
+        about = f"about run {run_id}; the sweep will find it"
+        broker.tell(DRIVE_RUN, (str(run_id),), about=about, delay=delay, priority=broker.WORK)
 
 
 def source_changed(source: str) -> None:
     """Tell a worker that the tools of this source have changed. Never raises: sources are looked at anyway."""
-    broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed")
+    broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed", priority=broker.WORK)
 
 
 def account_changed(user_id: int, event: str, kind: str, moment: str) -> None:
@@ -46,4 +47,9 @@ def account_changed(user_id: int, event: str, kind: str, moment: str) -> None:
 
 def check_ledger(verification_id: uuid.UUID) -> None:
     """Tell a worker that somebody wants the ledger checked. Never raises: it is looked for each minute anyway."""
-    broker.tell(VERIFY_LEDGER, (str(verification_id),), about="to check the ledger; the next look for it will")
+    broker.tell(
+        VERIFY_LEDGER,
+        (str(verification_id),),
+        about="to check the ledger; the next look for it will",
+        priority=broker.WORK,
+    )

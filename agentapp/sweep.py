@@ -1,7 +1,9 @@
 """What makes every nudge optional: it ends what has expired and finds the runs that are due."""
 
 import uuid
+from datetime import timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from agentapp import continuity, health, runs, switches
@@ -51,6 +53,12 @@ def sweep() -> list[uuid.UUID]:
     claims.forget_ended(BATCH)
     _beat()
     return list(Run.objects.filter(runs.due()).order_by("updated_at").values_list("pk", flat=True)[:BATCH])
+
+
+def is_due() -> bool:
+    """Whether the last sweep ended long enough ago for another."""
+    lately = Now() - timedelta(seconds=settings.SWEEP_SECONDS / 2)
+    return not Heartbeat.objects.filter(pk=health.SWEEP, at__gt=lately).exists()
 
 
 def _beat() -> None:

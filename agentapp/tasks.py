@@ -29,6 +29,8 @@ def drive_run(run_id: str) -> None:
 
 @shared_task
 def sweep() -> None:
+    if not sweeping.is_due():
+        return  # many can have waited for workers that were away; one of them does it, and nudges each run once
     for run_id in sweeping.sweep():
         nudge(run_id)
     for eval_run_id in results.due():
@@ -44,7 +46,9 @@ def run_eval(eval_run_id: str) -> None:
 
 def nudge_eval(eval_run_id: uuid.UUID) -> None:
     """Tell a worker that an eval is to go on. Never raises: the sweep finds what a lost nudge leaves."""
-    broker.tell(run_eval, (str(eval_run_id),), about=f"about eval {eval_run_id}; the sweep will find it")
+    broker.tell(
+        run_eval, (str(eval_run_id),), about=f"about eval {eval_run_id}; the sweep will find it", priority=broker.WORK
+    )
 
 
 @shared_task

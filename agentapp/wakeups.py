@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from asgiref.sync import sync_to_async
+from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
@@ -50,7 +51,7 @@ async def listen(publish: Publish) -> None:
     while True:
         try:
             await follow(publish)
-        except (psycopg.Error, sqlite3.Error, OSError) as error:
+        except (DatabaseError, psycopg.Error, sqlite3.Error, OSError) as error:
             log.warning("The live stream lost the database and tries again: %s", error)
         await asyncio.sleep(RETRY_SECONDS)
 

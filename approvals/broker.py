@@ -10,6 +10,8 @@ log = logging.getLogger(__name__)
 # A broker that was waited for in vain is not told anything for a while: whoever decides about fifty requests at once
 # would wait fifty times. One that refuses at once costs nothing, and is asked each time.
 WAITED_SECONDS = 1.0
+# Redis keeps a list for each, and the lowest goes first: what looks after everything overtakes the work.
+WORK = 6
 SILENT_FOR_SECONDS = 10.0
 
 
@@ -22,17 +24,27 @@ class _Silence:
 _silence = _Silence()
 
 
-def tell(task: "Task[..., object] | str", arguments: tuple[object, ...] = (), *, about: str, delay: float = 0) -> bool:
-    """Have a worker do a task, which its name is enough for. Never raises: rows say what is due anyway."""
+def tell(
+    task: "Task[..., object] | str",
+    arguments: tuple[object, ...] = (),
+    *,
+    about: str,
+    delay: float = 0,
+    priority: int = 0,
+) -> bool:
+    """Have a worker do a task, which its name is enough for. Never raises: rows say what is due anyway.
+
+    `priority`: WORK for what may take long, of which many can wait.
+    """
     began = time.monotonic()
     if began < _silence.until:
         log.warning("No worker was told %s: the broker did not answer a moment ago", about)
         return False
     try:
         if isinstance(task, str):
-            current_app.send_task(task, arguments, countdown=delay, retry=False)
+            current_app.send_task(task, arguments, countdown=delay, retry=False, priority=priority)
         else:
-            task.apply_async(arguments, countdown=delay, retry=False)
+            task.apply_async(arguments, countdown=delay, retry=False, priority=priority)
     except Exception:  # the broker may be down in any way
         ended = time.monotonic()
         if ended - began >= WAITED_SECONDS:

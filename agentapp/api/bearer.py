@@ -22,8 +22,10 @@ class Bearer(HttpBearer):
     The scope is looked at before any row the request names, so a refusal tells nothing about them.
     """
 
-    def __init__(self, scope: str) -> None:
+    def __init__(self, scope: str, *, counts: bool = True) -> None:
+        """`counts`: whether this is a request of its own, and not a further look of one that goes on."""
         super().__init__()
+        self.counts = counts
         if scope not in auth.SCOPES:
             raise ValueError(f"Unknown scope {scope!r}.")
         self.scope = scope
@@ -53,7 +55,8 @@ class Bearer(HttpBearer):
                 f"This needs the scope {self.scope}; the token has {', '.join(found.scopes)}.",
                 headers={"WWW-Authenticate": challenge},
             )
-        rate.limit(found)
+        if self.counts:
+            rate.limit(found)
         discretion.look_for(found.user)
         return found
 

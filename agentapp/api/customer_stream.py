@@ -73,8 +73,8 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     try:
         conversation = await _in_thread(_conversation, scope)
-    except errors.ApiProblem as problem:
-        response = errors.respond(problem)
+    except (errors.ApiProblem, DatabaseError, InterfaceError) as error:
+        response = errors.respond(error if isinstance(error, errors.ApiProblem) else errors.unavailable())
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})
@@ -139,7 +139,7 @@ def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
 
     What may change it is listened for from before it is read: a change in between is looked at again, and not lost.
     """
-    conversation = Conversation.objects.get(pk=_conversation(scope))
+    conversation = Conversation.objects.get(pk=_conversation(scope, again=True))
     going = Run.objects.filter(conversation=conversation, parent__isnull=True).exclude(state__in=Run.FINAL)
     # Read before the view: what begins in between is said by the conversation's own chain.
     own = frozenset(map(str, going.order_by("-created_at").values_list("pk", flat=True)[: live.MAX_CHAT_RUNS]))
@@ -151,8 +151,8 @@ def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
     return customer_view.of(conversation, after)
 
 
-def _conversation(scope: Scope) -> uuid.UUID:
-    """The key of the conversation that this stream may follow now. Raises ApiProblem."""
+def _conversation(scope: Scope, again: bool = False) -> uuid.UUID:
+    """The key of the conversation that this stream may follow now, or still. Raises ApiProblem."""
     if found := _BY_LINK.match(scope["path"]):
         link = customer_links.find(found[1])
         if link is None or not customer_links.is_live(link):
@@ -164,7 +164,7 @@ def _conversation(scope: Scope) -> uuid.UUID:
     for name, value in scope["headers"]:
         if name == b"authorization":
             request.META["HTTP_AUTHORIZATION"] = value.decode("latin-1")
-    token = Bearer(SCOPE)(request)
+    token = Bearer(SCOPE, counts=not again)(request)
     try:
         return customers.of_program(uuid.UUID(by_token[1]), token.user, token).conversation.pk
     except ValueError as error:

@@ -196,6 +196,10 @@ def respond(problem: ApiProblem) -> HttpResponse:
     return HttpResponse(as_json(body), status=status, content_type=CONTENT_TYPE, headers=problem.headers)
 
 
+def unavailable() -> ApiProblem:
+    return ApiProblem("unavailable", "The database does not answer, or takes no changes now.")
+
+
 def not_found() -> ApiProblem:
     """The same answer for what is not there and for what this person may not see."""
     return ApiProblem("not_found", "There is nothing here that you may see.")
@@ -290,5 +294,5 @@ def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
     log.error("%s %s failed", request.method, request.path, exc_info=error)
     if isinstance(error, AWAY):
-        return respond(ApiProblem("unavailable", "The database does not answer, or takes no changes now."))
+        return respond(unavailable())
     return respond(ApiProblem("internal_error", "The request failed. Nothing it changed was kept; it has been logged."))

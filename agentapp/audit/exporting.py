@@ -17,6 +17,7 @@ from django.db.models import Q, QuerySet
 
 from agentapp.audit.cells import inert
 from agentapp.audit.query import TEXT, Query
+from agentapp.deadline import let_go_of_database
 from approvals import ledger
 from approvals.digest import canonical, load
 from approvals.models import Event
@@ -93,7 +94,10 @@ def _stretches(export: Export) -> Iterator[list[dict[str, Any]]]:
     while True:
         stretch = list(found.filter(after).order_by("at", "id").values(*_READ)[:AT_ONCE])
         if stretch:
-            yield _veiled(export, stretch)
+            told = _veiled(export, stretch)
+            # Whoever takes the file may take it slowly, or not at all.
+            let_go_of_database()
+            yield told
         if len(stretch) < AT_ONCE:
             return
         at, key = stretch[-1]["at"], stretch[-1]["id"]

@@ -35,15 +35,23 @@
     }
   }
 
-  const stream = new EventSource(page.dataset.stream);
-  stream.onopen = () => { offline.hidden = true; };
-  stream.onerror = () => { offline.hidden = false; };
-  for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);
-  stream.addEventListener("draft", (event) => {
-    const draft = document.getElementById("draft");
-    const text = JSON.parse(event.data).text;
-    if (draft && text) draft.textContent = text; else refresh();
-  });
-  stream.addEventListener("closed", () => { stream.close(); location.reload(); });
+  function listen() {
+    const stream = new EventSource(page.dataset.stream);
+    stream.onopen = () => { offline.hidden = true; };
+    stream.onerror = () => {
+      offline.hidden = false;
+      // After an answer that is no stream, as of a server that starts, the browser itself tries no more.
+      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000 + Math.random() * 3000);
+    };
+    for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);
+    stream.addEventListener("draft", (event) => {
+      const draft = document.getElementById("draft");
+      const text = JSON.parse(event.data).text;
+      if (draft && text) draft.textContent = text; else refresh();
+    });
+    stream.addEventListener("closed", () => { stream.close(); location.reload(); });
+  }
+
+  listen();
   addEventListener("focusout", () => setTimeout(refresh, 0));
 })();

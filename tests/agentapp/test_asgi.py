@@ -1,6 +1,7 @@
 """Clients that go away: what was begun for them ends in good order, and nothing of it is missing for others."""
 
 import asyncio
+import signal
 import socket
 import time
 from collections.abc import MutableMapping
@@ -14,7 +15,7 @@ from django.test import Client
 
 from agentapp import asgi
 from benchmarks.servers import free_port
-from tests.processes import Processes, until
+from tests.processes import PATIENCE_SECONDS, Processes, until
 
 # Each asks the database often, from several threads one after the other.
 PAGES = ["/insights/", "/audit/"]
@@ -83,6 +84,20 @@ def test_who_goes_before_all_of_a_request_has_come_is_missed_at_once() -> None:
     asyncio.run(happens())
 
 
+def test_a_request_that_is_larger_than_any_may_be_is_refused_before_the_rest_of_it_comes() -> None:
+    mebibyte = {"type": "http.request", "body": b"a" * 2**20, "more_body": True}
+
+    async def happens() -> None:
+        channel = Channel(*[mebibyte] * 17)
+        for _ in range(16):
+            assert await channel.receive() == mebibyte
+        assert channel.sent == []
+        assert await channel.receive() == GONE
+        assert [message.get("status") for message in channel.sent] == [413, None]
+
+    asyncio.run(happens())
+
+
 @pytest.mark.redis
 @pytest.mark.django_db(transaction=True)
 def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with_them(
@@ -119,3 +134,20 @@ def asked(port: int, client: Client) -> int:
             return int(reader.recv(4096).split()[1])
     except (OSError, IndexError):
         return 0
+
+
+@pytest.mark.redis
+@pytest.mark.django_db(transaction=True)
+def test_a_server_that_is_told_to_stop_waits_for_no_stream(tmp_path: Path, mia: User, client: Client) -> None:
+    client.force_login(mia)
+    port, processes = free_port(), Processes(tmp_path)
+    try:
+        serving = ["agentapp.asgi:application", "--port", str(port), "--timeout-graceful-shutdown", "600"]
+        server = processes.start("-m", "uvicorn", *serving)
+        until(lambda: asked(port, client) == 200, "the server to answer")
+        with begun(port, client, "/live/?t=inbox") as stream:
+            assert b"text/event-stream" in stream.recv(4096)
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(PATIENCE_SECONDS) in (0, -signal.SIGTERM)
+    finally:
+        processes.end_all()

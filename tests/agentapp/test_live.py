@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import connections
+from django.db import OperationalError, connections
 from django.test import Client
 
-from agentapp import live, release, runs
+from agentapp import live, release, runs, wakeups
 from agentapp.asgi import application
 from agentapp.models import Agent, Run
 from approvals import ledger
@@ -264,6 +264,36 @@ def test_streams_end_when_the_server_stops(dana: User) -> None:
             await settled(stream, "inbox-changed")
             live.close_streams()
             assert await stream.next() is None
+
+    play(scene)
+
+
+def test_a_database_that_fails_in_the_middle_is_looked_at_again(
+    sam: User, dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, cookie = make_run(sam), cookie_of(dana)
+    failed: list[bool] = []
+    usual = {name: getattr(wakeups, name) for name in ("_follow_postgresql", "_follow_sqlite")}
+
+    def failing(follow: Any) -> Any:
+        async def once(publish: Any) -> None:
+            if not failed:
+                failed.append(True)
+                raise OperationalError("couldn't get a connection after 10.00 sec")
+            await follow(publish)
+
+        return once
+
+    for name, follow in usual.items():
+        monkeypatch.setattr(wakeups, name, failing(follow))
+    monkeypatch.setattr(wakeups, "RETRY_SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with listening(f"run:{run.pk}", cookie) as stream:
+            await settled(stream, "run-changed")
+            assert failed
+            await commit(run, "step.recorded")
+            assert (await stream.next() or ("",))[0] == "run-changed"
 
     play(scene)
 

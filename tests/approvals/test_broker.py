@@ -67,4 +67,17 @@ def test_a_task_is_named_or_given(told_over: Any, monkeypatch: pytest.MonkeyPatc
     sent: list[Any] = []
     monkeypatch.setattr(broker.current_app, "send_task", lambda name, arguments, **how: sent.append((name, how)))
     assert broker.tell("any.task", about="this", delay=2) is True
-    assert sent == [("any.task", {"countdown": 2, "retry": False})]
+    assert sent == [("any.task", {"countdown": 2, "retry": False, "priority": 0})]
+
+
+@pytest.mark.redis
+def test_what_looks_after_everything_overtakes_the_work_that_waits(told_over: Any) -> None:
+    """By a real Redis, as a worker takes messages from it."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    with Celery(broker=settings.REDIS_URL).connection() as connection, connection.SimpleQueue(name) as queue:
+        for said, priority in (("run 1", broker.WORK), ("run 2", broker.WORK), ("sweep", 0)):
+            queue.put(said, priority=priority)
+        taken = [queue.get(timeout=5) for _ in range(3)]
+        for message in taken:
+            message.ack()
+    assert [message.payload for message in taken] == ["sweep", "run 1", "run 2"]

@@ -79,6 +79,19 @@ def test_a_customer_talks_and_confirms_while_the_page_follows(
     assert [text for text in complaints if "410" not in text] == []
 
 
+def test_the_page_goes_on_by_itself_after_a_server_that_was_starting(browse: Browse, link: CustomerLink) -> None:
+    page = browse(None, address(link))
+    expect(page.locator("#offline")).to_be_hidden()
+    answers = [502, 503]
+    page.route(
+        "**/events/", lambda route: route.fulfill(status=answers.pop(), body="") if answers else route.continue_()
+    )
+    page.reload()
+    expect(page.locator("#offline")).to_be_visible()
+    expect(page.locator("#offline")).to_be_hidden(timeout=20_000)
+    assert answers == []
+
+
 def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, link: CustomerLink) -> None:
     page = browse(None, address(link), width=390, height=844)
     page.get_by_label("Your message").fill("Pay me.")

@@ -209,10 +209,13 @@ def _message(task: str, *arguments: str) -> str:
 def _double_and_shuffle(stack: Stack, drawn: random.Random) -> list[bytes]:
     """Every message that waits, three times, in any order. Returns each once."""
     with stack.stage.redis.client() as client:
-        raw = client.lrange(stack.queue, 0, -1)
+        # A list for each priority.
+        lists = [key for key in client.scan_iter(f"{stack.queue}*") if client.type(key) == b"list"]
+        raw = [message for key in lists for message in client.lrange(key, 0, -1)]
         mixed = raw * 3
         drawn.shuffle(mixed)
-        client.delete(stack.queue)
+        if lists:
+            client.delete(*lists)
         if mixed:
             client.lpush(stack.queue, *mixed)
     return [message for message in raw if b"drive_run" in message]

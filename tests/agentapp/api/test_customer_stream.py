@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 from django.utils import timezone
 
 from agentapp import auth, customer_links, customers, drafts, live, loop, runs
@@ -220,5 +220,33 @@ def test_with_another_scope_or_for_another_conversation_there_is_none_either(cle
         async with listening("/talk/made-up/events/") as stream:
             await stream.until(lambda s: s.ended)
             assert stream.status == 404
+
+    play(scene)
+
+
+def test_a_stream_counts_as_one_request_however_often_it_looks(clerk, access, bearer, settings, monkeypatch):
+    settings.API_REQUESTS_PER_MINUTE = 3
+    monkeypatch.setattr(live, "RECHECK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.01)
+
+    async def scene() -> None:
+        async with listening(path_of(access), authorization=bearer) as stream:
+            await stream.until(lambda s: s.body.count(b": here") > 8)
+            assert b"event: closed" not in stream.body
+            assert not stream.ended
+
+    play(scene)
+
+
+def test_without_a_database_a_stream_is_refused_in_words_and_not_by_a_failure(clerk, access, bearer, monkeypatch):
+    def away(scope):
+        raise OperationalError("couldn't get a connection after 10.00 sec")
+
+    monkeypatch.setattr(customer_stream, "_conversation", away)
+
+    async def scene() -> None:
+        async with listening(path_of(access), authorization=bearer) as stream:
+            await stream.until(lambda s: s.ended)
+            assert (stream.status, json.loads(stream.body)["code"]) == (503, "unavailable")
 
     play(scene)

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import QuerySet
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,6 +122,16 @@ def test_each_stretch_is_one_query(monkeypatch, django_assert_num_queries):
     found = happened(*"abcd")
     with django_assert_num_queries(3):
         list(json_lines(asked(found)))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_connection_waits_for_whoever_takes_a_file_slowly(monkeypatch):
+    monkeypatch.setattr(exporting, "AT_ONCE", 2)
+    pieces = json_lines(asked(happened(*"abcd")))
+    for _ in range(2):
+        next(pieces)
+        assert connection.connection is None
+    assert len(list(pieces)) >= 1
 
 
 @settings(max_examples=50, deadline=None)
