@@ -58,7 +58,9 @@ def answer_people(state: RunState) -> float | None:
     waiting = {e.approval_id: e for e in state.steps[-1].open if e.state == ToolExecution.State.WAITING}
     if not waiting:
         return None
-    for question in questions.open_about(filter(None, waiting)).order_by("asked_at"):
+    for question in questions.open_in(state.run.pk):
+        if question.approval_id not in waiting:
+            continue
         try:
             reply = _ask(state, waiting[question.approval_id], question)
         except (ModelError, CircuitOpen) as error:

@@ -26,6 +26,7 @@ from django.db.models import CharField, Exists, F, Q, Value
 from django.db.models.expressions import RawSQL
 
 from agentapp.models import Continuity, Run
+from approvals.prepared import Given
 
 HERE = "here"
 FILE = "witness.json"
@@ -53,8 +54,25 @@ class Witnessed:
 
 
 def intact() -> Exists:
-    """Whether runs may be claimed here, for the statement that claims one."""
+    """Whether runs may be claimed here, as the file outside is by now."""
     return Exists(Continuity.objects.filter(_known(witnessed()), pk=HERE, tables=_here()))
+
+
+def intact_by(mark: Given, sweeps: Given, here: Given) -> Exists:
+    """The same for the statement that claims a run: it is told by `as_seen` each time what was seen.
+
+    What is not there is compared as NULL, which nothing equals or comes behind: of a file that cannot be read neither
+    is there, and nothing is claimed; where there is no file, 0 sweeps have been seen, and there are no fewer.
+    """
+    tables = _here() if connection.vendor == "postgresql" else here
+    return Exists(Continuity.objects.filter(~Q(mark=mark) | Q(sweeps__gte=sweeps), pk=HERE, tables=tables))
+
+
+def as_seen() -> dict[str, Any]:
+    """What `intact_by` is told."""
+    seen = witnessed()
+    here = {} if connection.vendor == "postgresql" else {"here": tables_of(connection)}
+    return {"mark": seen.mark, "sweeps": seen.sweeps, **here}
 
 
 def look() -> str:

@@ -3,14 +3,16 @@
 import functools
 import uuid
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, UUIDField, Value
 from django.db.models.functions import Coalesce
 
 from agentapp.models import Breaker, Conversation, Draft, Run
 from approvals import ledger
 from approvals.clock import Now
 from approvals.models import ChainHead
+from approvals.prepared import Given, Prepared
 
 LASTING = ("agent_snapshot", "title", "input", "metadata", "script", "mocks", "opening", "changed")
 """What a run begins with and nothing changes before its words are erased: the large part of its row."""
@@ -50,21 +52,29 @@ def unfinished() -> QuerySet[Run]:
     return Run.objects.filter(parent__isnull=True).exclude(state__in=Run.FINAL)
 
 
+_ENDED_IN = Prepared(
+    lambda: (
+        Run.objects.filter(pk=Given("run", UUIDField()), state__in=Run.FINAL)
+        .order_by()
+        .values_list("conversation", flat=True)
+    )
+)
+
+
 def following(run_id: uuid.UUID) -> uuid.UUID | None:
     """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
-    ended = Run.objects.filter(pk=run_id, state__in=Run.FINAL).order_by().values_list("conversation", flat=True)
-    conversation = ended.first()
+    conversation = _ENDED_IN.first(run=run_id)
     if conversation is None:  # nearly always: it has ended in none, or waits
         return None
     waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation=conversation)
     return waiting.order_by("created_at").values_list("pk", flat=True).first()
 
 
-def with_end(run_id: uuid.UUID) -> QuerySet[Run]:
-    """`with_configuration`, and where the run's chain of events ends, for `ledger.knows`: read with the run's lock."""
-    head = ChainHead.objects.filter(chain=ledger.run_chain(run_id))
+def with_end(chain: Any) -> QuerySet[Run]:
+    """`with_configuration`, and where a run's chain of events ends, for `ledger.knows`: read with the run's lock."""
+    head = ChainHead.objects.filter(chain=chain)
     ends = {"chain_seq": Subquery(head.values("seq")), "chain_hash": Subquery(head.values("hash"))}
-    return _configured().filter(pk=run_id).annotate(**ends)
+    return _configured().annotate(**ends)
 
 
 def with_configuration() -> QuerySet[Run]:
@@ -86,17 +96,6 @@ def _configured() -> QuerySet[Run]:
         breakers_need_a_look=Exists(failing),
         has_draft=Exists(Draft.objects.filter(run=OuterRef("pk"))),
     )
-
-
-def again(found: QuerySet[Run], known: Run | None) -> Run | None:
-    """A run's row as it is now; where it is `known` already, without reading anew what it keeps until it has ended."""
-    # By its key, so there is one at most: no order has to be put together for it.
-    run = next(iter(found if known is None else found.defer(*LASTING)), None)
-    if known is None:
-        return run
-    for name in LASTING if run is not None else ():
-        setattr(run, name, getattr(known, name))
-    return run
 
 
 def clock(run: Run) -> datetime:

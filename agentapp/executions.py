@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import F
+from django.db.models import F, TextField, UUIDField
 from django.utils import timezone
 
 from agentapp.call_events import arguments_facts, change_facts, record_failures, result_facts, ruling_facts, said_of
@@ -28,8 +28,9 @@ from approvals.detectors import within, without_secrets
 from approvals.digest import sha256, storable, storable_json
 from approvals.masking import blotted_within, secret_texts
 from approvals.models import Approval, EffectClass, Grant
+from approvals.prepared import Given, PreparedUpdate
 from approvals.sealed import digest_of, sealed
-from approvals.updating import update_rows
+from approvals.updating import RowUpdate
 
 MAX_REASON_CHARS = 40
 TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
@@ -39,6 +40,31 @@ UNBEGUN = (State.PROPOSED, State.WAITING, State.READY)
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
 # What is loud when a person had approved it.
 FAILED = ("retryable_error", "fatal_error")
+
+
+_HOLD = RowUpdate(lambda: ToolExecution.objects.filter(state=State.PROPOSED), ["state", "approval", "times_asked"])
+_BEGIN = PreparedUpdate(
+    lambda: (
+        ToolExecution.objects.filter(pk=Given("pk", UUIDField()), state__in=UNBEGUN),
+        {
+            "state": State.EXECUTING,
+            "executed_text": Given("text", TextField()),
+            "idempotency_key": Given("key", TextField()),
+            "allowed_by": Given("by", TextField()),
+            "grant": Given("grant", UUIDField()),
+            "attempts": F("attempts") + 1,
+            "started_at": Now(),
+        },
+    )
+)
+_FINISH = RowUpdate(
+    lambda: ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED),
+    [
+        "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
+        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
+        "failures",
+    ],
+)  # fmt: skip
 
 
 class KeyTaken(Exception):
@@ -127,8 +153,7 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
     for execution, approval in zip(executions, approvals, strict=True):
         execution.state, execution.approval = State.WAITING, approval
         execution.times_asked += 1
-    proposed = ToolExecution.objects.filter(state=State.PROPOSED)
-    if update_rows(proposed, executions, ["state", "approval", "times_asked"]) != len(executions):
+    if _HOLD(executions) != len(executions):
         raise Overtaken("a call that was to wait has been answered meanwhile")
 
 
@@ -141,14 +166,8 @@ def begin(
     """
     try:
         with ledger.transaction():
-            changed = ToolExecution.objects.filter(pk=execution.pk, state__in=UNBEGUN).update(
-                state=State.EXECUTING,
-                executed_text=executed_text,
-                idempotency_key=key,
-                allowed_by=allowed_by,
-                grant=grant,
-                attempts=F("attempts") + 1,
-                started_at=Now(),
+            changed = _BEGIN(
+                pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
             )
     except IntegrityError as error:
         if key is None or not ToolExecution.objects.filter(idempotency_key=key).exclude(pk=execution.pk).exists():
@@ -190,12 +209,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         outcome.execution.failures += said_of(outcome.failures)
-    fields = [
-        "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
-        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
-        "failures",
-    ]  # fmt: skip
-    if update_rows(ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED), rows, fields) != len(rows):
+    if _FINISH(rows) != len(rows):
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         record_failures(outcome.execution, outcome.failures)

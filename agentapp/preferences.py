@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import time
+from functools import cache
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -15,6 +16,7 @@ from agentapp.refused import Refused
 from approvals.digest import storable
 from approvals.manners import AT_ONCE, CHAT, DAILY, MAIL, Manners, Wish
 from approvals.models import Notification, Risk
+from approvals.prepared import Prepared
 
 Kind = Notification.Kind
 BROWSER = "browser"
@@ -111,12 +113,17 @@ def set_notifications(
     )
 
 
+@cache
+def _who_set(kind: str) -> Prepared[Preferences]:
+    return Prepared(lambda: Preferences.objects.filter(notifications__has_key=kind))
+
+
 def wanting(kind: str) -> dict[int, Wish]:
     """The people who are told of this kind by mail or chat because they said so, each from which risk on.
 
     For what is not mailed by itself.
     """
-    found = {row.user_id: manners_of(row) for row in Preferences.objects.filter(notifications__has_key=kind)}
+    found = {row.user_id: manners_of(row) for row in _who_set(kind).rows()}
     return {user_id: Wish(ways, one.least_risk) for user_id, one in found.items() if (ways := one.ways(kind))}
 
 

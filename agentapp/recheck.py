@@ -3,6 +3,7 @@
 from functools import partial
 
 from django.contrib.auth.models import User
+from django.db.models import IntegerField, TextField, UUIDField
 
 from agentapp import breakers, business_keys, provenance
 from agentapp.messages import ToolResult
@@ -16,6 +17,32 @@ from approvals import signatures, standing, step_up
 from approvals.digest import parse
 from approvals.models import Approval, Risk, Verdict
 from approvals.policy import Ruling
+from approvals.prepared import Given, Prepared
+
+_ACTIVE = Prepared(
+    lambda: User.objects.filter(pk=Given("user", IntegerField()), is_active=True).values_list("pk", flat=True)
+)
+_THIS = Given("pk", UUIDField())
+_SAME_ACTS = Prepared(
+    lambda: (
+        ToolExecution.objects.filter(
+            run=Given("run", UUIDField()),
+            name=Given("name", TextField()),
+            executed_text=Given("text", TextField()),
+            idempotency_key__isnull=False,
+        )
+        .exclude(pk=_THIS)
+        .order_by()
+    )
+)
+_HOLDER = Prepared(
+    lambda: (
+        ToolExecution.objects.select_related("tool")
+        .filter(idempotency_key=Given("key", TextField()))
+        .exclude(pk=_THIS)
+        .order_by()
+    )
+)
 
 
 def no_longer_possible(state: RunState, execution: ToolExecution, text: str, tool_version: str) -> ToolResult | None:
@@ -31,7 +58,7 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
     if tool.consequential and tool.business_key_template and not business_keys.act_of(tool, parse(text)):
         return refusal(Reason.MISSING_IDEMPOTENCY_KEY, NO_BUSINESS_KEY.format(tool.business_key_template))
     starter = state.run.starter_id
-    if starter is not None and not User.objects.filter(pk=starter, is_active=True).exists():
+    if starter is not None and not _ACTIVE.rows(user=starter):
         return refusal(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
     return None
 
@@ -79,9 +106,7 @@ def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
     """
     if tool.business_key_template:
         return business_keys.key_of(execution.run, business_keys.act_of(tool, parse(text)), execution).digest
-    same = ToolExecution.objects.filter(
-        run_id=execution.run_id, name=execution.name, executed_text=text, idempotency_key__isnull=False
-    ).exclude(pk=execution.pk)  # fmt: skip
+    same = _SAME_ACTS.rows(run=execution.run_id, name=execution.name, text=text, pk=execution.pk)
     failed_or_repeatable = sum(
         tool.repeatable or not (other.took_effect or other.was_left_unknown) for other in same
     )  # fmt: skip
@@ -90,8 +115,7 @@ def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
 
 def holder_of(execution: ToolExecution, key: str) -> ToolExecution | None:
     """The other call that has the key, if one has: the act was done, or is under way."""
-    found = ToolExecution.objects.select_related("tool").filter(idempotency_key=key)
-    return found.exclude(pk=execution.pk).first()
+    return _HOLDER.first(key=key, pk=execution.pk)
 
 
 def key_consumed(taken: ToolExecution | None) -> ToolResult | None:

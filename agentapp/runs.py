@@ -15,12 +15,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, Max, Value
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models import F, Max, Value
+from django.db.models.functions import Greatest
 
-from agentapp import continuity, nudges, spending
+from agentapp import continuity, nudges, run_statements, spending
 from agentapp.branching import Branch, columns_of, without_words
-from agentapp.due import again, claimable, with_end
+from agentapp.due import LASTING
 from agentapp.due import clock as clock
 from agentapp.due import due as due
 from agentapp.due import following as following
@@ -45,7 +45,6 @@ from approvals import ledger
 from approvals.clock import Now
 from approvals.detectors import without_secrets
 from approvals.digest import MalformedJSON, parse, storable, storable_json
-from approvals.models import ChainHead
 from approvals.sealed import ERASED, GONE, sealed
 
 MAX_CONTEXT_CHARS = 16 * 1024
@@ -155,23 +154,14 @@ def claim(run_id: uuid.UUID) -> Run | None:
     """Take a lease on a run that is due. None: it is not due, or somebody else holds it."""
     token = uuid.uuid4()
     with ledger.transaction():
-        claimed = (
-            claimable().filter(continuity.intact(), pk=run_id)
-            .update(
-                state=Run.State.RUNNING,
-                waiting_for="",
-                wake_at=None,
-                lease_token=token,
-                lease_until=_in(settings.LEASE_SECONDS),
-                claimed_at=Now(),
-                started_at=Coalesce("started_at", Now()),
-                updated_at=Now(),
-            )
-        )  # fmt: skip
+        lease = timedelta(seconds=settings.LEASE_SECONDS)
+        claimed = run_statements.CLAIM(run=run_id, token=token, lease=lease, **continuity.as_seen())
         if not claimed:
             return None
         ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token)})
-        return _known_end(with_end(run_id).select_related("agent", "conversation", "starter").get())
+        run = run_statements.CLAIMED.first(run=run_id, chain=ledger.run_chain(run_id))
+        assert run is not None
+        return _known_end(run)
 
 
 def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
@@ -182,7 +172,7 @@ def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
 
 def lock(run_id: uuid.UUID) -> Run | None:
     """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this."""
-    run = with_end(run_id).select_for_update(of=("self",)).first()
+    run = run_statements.LOCKED.first(run=run_id, chain=ledger.run_chain(run_id))
     return run and _known_end(run)
 
 
@@ -200,11 +190,15 @@ def lock_parent(run_id: uuid.UUID) -> None:
 
 
 def held(run_id: uuid.UUID, token: uuid.UUID, known: Run | None = None) -> Run:
-    """The run's row, locked, with what the worker must know before it goes on. Raises LeaseLost."""
-    found = with_configuration().select_for_update(of=("self",)).filter(pk=run_id, lease_token=token)
-    run = again(found, known)
+    """The run's row, locked, with what the worker must know before it goes on. Raises LeaseLost.
+
+    `known`: the row as it was read before: what it keeps until it has ended is taken of that.
+    """
+    run = (run_statements.HELD if known is None else run_statements.HELD_AGAIN).first(run=run_id, token=token)
     if run is None:
         raise LeaseLost(f"{run_id} is no longer held by this worker")
+    for name in LASTING if known is not None else ():
+        setattr(run, name, getattr(known, name))
     return run
 
 
@@ -224,20 +218,20 @@ def record_step(
     `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
     usage, number = reply.usage.credible, run.step_count + 1
-    current = Run.objects.filter(pk=run.pk, lease_token=token, cancel_requested_at__isnull=True)
-    if height is not None:
-        current = current.exclude(Exists(ChainHead.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height)))
-    updated = current.update(
-        step_count=number,
-        model_failures=0,
-        lease_until=_in(settings.LEASE_SECONDS),
-        updated_at=Now(),
-        **spending.columns(usage),
+    counted = spending.tokens(usage)
+    has_cost = usage.cost is not None
+    updated = run_statements.record_step(asks_height=height is not None, has_cost=has_cost)(
+        run=run.pk,
+        token=token,
+        number=number,
+        lease=timedelta(seconds=settings.LEASE_SECONDS),
+        **counted,
+        **({"cost": usage.cost} if has_cost else {}),
+        **({"height": height} if height is not None else {}),
     )
     if not updated:
         held(run.pk, token)
         return None
-    counted = spending.tokens(usage)
     step = Step.objects.create(
         run=run,
         number=number,
@@ -277,15 +271,7 @@ def _asked(reply: Reply) -> list[dict[str, Any]]:
 
 def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None, why: str = "") -> None:
     """Let go of a run until people have acted. The caller holds the row's lock and has looked again."""
-    changed = Run.objects.filter(pk=run.pk, lease_token=token).update(
-        state=Run.State.WAITING,
-        waiting_for=waiting_for,
-        wake_at=wake_at,
-        lease_token=None,
-        lease_until=None,
-        worked_seconds=worked_seconds(),
-        updated_at=Now(),
-    )
+    changed = run_statements.PARK(run=run.pk, token=token, waiting_for=waiting_for, wake_at=wake_at)
     if not changed:
         raise LeaseLost(f"{run.pk} is no longer held by this worker")
     ledger.record(ledger.run_chain(run.pk), "run.waiting", {"for": waiting_for, **({"why": why} if why else {})})
@@ -328,24 +314,14 @@ def finish(
 
     False: it has ended already.
     """
-    changed = (
-        Run.objects.filter(pk=run.pk)
-        .exclude(state__in=Run.FINAL)
-        .update(
-            state=state,
-            waiting_for="",
-            stop_reason=signal.reason,
-            stop_message=without_secrets(storable(signal.message)),
-            stop_source=storable(signal.source)[:120],
-            answer=without_secrets(storable(answer)),
-            answer_is_partial=partial,
-            worked_seconds=worked_seconds() if run.lease_token else F("worked_seconds"),
-            lease_token=None,
-            lease_until=None,
-            wake_at=None,
-            finished_at=Now(),
-            updated_at=Now(),
-        )
+    changed = run_statements.finish(is_held=run.lease_token is not None)(
+        run=run.pk,
+        state=state,
+        stop_reason=signal.reason,
+        stop_message=without_secrets(storable(signal.message)),
+        stop_source=storable(signal.source)[:120],
+        answer=without_secrets(storable(answer)),
+        answer_is_partial=partial,
     )
     if changed:
         data = {"reason": signal.reason, "message": sealed(without_secrets(storable(signal.message)), run.salt)}

@@ -4,6 +4,8 @@ import time
 import uuid
 from dataclasses import dataclass, field, replace
 
+from django.db.models import UUIDField
+
 from agentapp import drafts, mocks, recorded, runs
 from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_earlier
@@ -16,6 +18,15 @@ from agentapp.proposals import Situation
 from agentapp.recorded import OnRecord, Recorded
 from agentapp.toolset import Configuration, read_configuration
 from agentapp.transcript import StepRows, load_done, load_steps
+from approvals.prepared import Given, Prepared
+
+_SEEN = Prepared(
+    lambda: (
+        Run.objects.filter(pk=Given("run", UUIDField()))
+        .order_by()
+        .values_list("pause_requested_at", "conversation", "takers")
+    )
+)
 
 
 @dataclass
@@ -86,7 +97,7 @@ class RunState:
 
     def look_for_pause(self) -> None:
         """Notice a pause that was asked for, or a person who took over, while nothing needed the row's lock."""
-        seen = Run.objects.filter(pk=self.run.pk).values_list("pause_requested_at", "conversation", "takers").first()
+        seen = _SEEN.first(run=self.run.pk)
         if seen is not None:
             self.run.pause_requested_at, self.run.conversation_id, self.run.takers = seen
 

@@ -3,11 +3,13 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, When, prefetch_related_objects
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, UUIDField, When, prefetch_related_objects
 
 from agentapp.descent import line_of
 from agentapp.models import Run, Step, Tool, ToolExecution
+from approvals.prepared import Given, Prepared
 
 TAKEN_BACK = Exists(
     ToolExecution.objects.filter(run__undoes=OuterRef("pk"), result_status=ToolExecution.ResultStatus.OK)
@@ -119,21 +121,40 @@ def _mark_taken_back(kept: list[StepRows]) -> None:
 
 
 def load_steps(run: Run, tools: Iterable[Tool] = ()) -> list[StepRows]:
-    """All steps of a run with their calls. Two queries, however long the run.
+    """All steps of a run with their calls. Two queries, however long the run, put together once.
 
     `tools`: rows that have been read already, with their sources. What else calls refer to is asked for then.
     """
-    return load_lines([run], tools)[run.pk]
+    calls = _CALLS.rows(run=run.pk) if tools else _calls(run=run.pk)
+    return _lines([run], _STEPS.rows(run=run.pk), calls, tools)[run.pk]
 
 
 def load_lines(runs: Collection[Run], tools: Iterable[Tool] = ()) -> dict[uuid.UUID, list[StepRows]]:
     """All steps of some runs with their calls, by run. Two queries, however many."""
-    keys = {run.pk: run for run in runs}
-    steps = {step.pk: StepRows(step, []) for step in Step.objects.filter(run__in=list(keys)).order_by("number")}
+    keys = [run.pk for run in runs]
+    return _lines(runs, _steps(run__in=keys), _calls(run__in=keys), tools)
+
+
+def _steps(**of: Any) -> QuerySet[Step]:
+    return Step.objects.filter(**of).order_by("number")
+
+
+def _calls(**of: Any) -> QuerySet[ToolExecution]:
     # Asked about its call, the agent may have proposed another: then what people approved is as they were asked.
     own = Q(approval__editor__isnull=True, executed_text=F("approval__arguments_text"))
-    calls = ToolExecution.objects.filter(run__in=list(keys)).order_by("step__number", "index")
-    calls = calls.annotate(as_asked=Case(When(own, approval__isnull=False, then=True), default=False))
+    calls = ToolExecution.objects.filter(**of).order_by("step__number", "index")
+    return calls.annotate(as_asked=Case(When(own, approval__isnull=False, then=True), default=False))
+
+
+_STEPS = Prepared(lambda: _steps(run=Given("run", UUIDField())))
+_CALLS = Prepared(lambda: _calls(run=Given("run", UUIDField())))
+
+
+def _lines(
+    runs: Collection[Run], steps_of: Iterable[Step], calls: Iterable[ToolExecution], tools: Iterable[Tool]
+) -> dict[uuid.UUID, list[StepRows]]:
+    keys = {run.pk: run for run in runs}
+    steps = {step.pk: StepRows(step, []) for step in steps_of}
     for execution in _with_what_they_refer_to(calls, {tool.pk: tool for tool in tools}):
         execution.by_agent = execution.as_asked  # type: ignore[attr-defined]
         execution.step, execution.run = steps[execution.step_id].step, keys[execution.run_id]
@@ -145,13 +166,13 @@ def load_lines(runs: Collection[Run], tools: Iterable[Tool] = ()) -> dict[uuid.U
 
 
 def _with_what_they_refer_to(
-    calls: QuerySet[ToolExecution], tools: Mapping[uuid.UUID, Tool]
+    calls: Iterable[ToolExecution], tools: Mapping[uuid.UUID, Tool]
 ) -> Iterable[ToolExecution]:
     """Calls with their tool, the call they repeat and the evaluation they came of.
 
     In one query; or, where the tools are at hand, without their wide rows in it, and with more for what is missing.
     """
-    if not tools:
+    if isinstance(calls, QuerySet) and not tools:
         return calls.select_related("tool__source", "replay_of__tool", "evaluation")
     found = list(calls)
     for execution in found:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.db.models import UUIDField
 from django.utils import timezone
 
 from agentapp import (
@@ -38,6 +39,7 @@ from approvals.clock import Now
 from approvals.digest import parse
 from approvals.models import Approval, DecisionType, Event, Verdict
 from approvals.policy import Ruling
+from approvals.prepared import Given, Prepared
 
 State = ToolExecution.State
 
@@ -48,6 +50,17 @@ CLOCKS_DIFFER = timedelta(seconds=10)
 OUTLASTED = "The run was held until the time for this ran out. People are asked again."
 DECLINED = "The customer was asked and said no. It did not run; do not propose it again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
+
+
+_ABOUT = Prepared(lambda: Approval.objects.filter(execution=Given("execution", UUIDField())).order_by())
+_STOPPING = Prepared(
+    lambda: (
+        Approval.objects.filter(
+            run_id=Given("run", UUIDField()), state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
+            decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
+        ).order_by("pk")
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,19 +76,15 @@ def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
     waiting = [execution for execution in rows.open if execution.state == State.WAITING]
     if not waiting:
         return None
-    stopping = Approval.objects.filter(
-        execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
-        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
-    ).first()  # fmt: skip
-    if stopping is None:
-        return None
-    return tell(state, next(execution for execution in waiting if execution.approval_id == stopping.pk), stopping)
+    by_request = {execution.approval_id: execution for execution in waiting}
+    stopping = next((each for each in _STOPPING.rows(run=state.run.pk) if each.pk in by_request), None)
+    return tell(state, by_request[stopping.pk], stopping) if stopping is not None else None
 
 
 def people_ask(rows: StepRows) -> bool:
     """Whether somebody waits for the agent's answer about a call of the step."""
     waiting = [execution.approval_id for execution in _waiting(rows) if execution.approval_id is not None]
-    return bool(waiting) and questions.open_about(waiting).exists()
+    return bool(waiting) and any(each.approval_id in waiting for each in questions.open_in(rows.step.run_id))
 
 
 def _waiting(rows: StepRows) -> list[ToolExecution]:
@@ -295,7 +304,10 @@ def _was_taken_over(approval: Approval) -> bool:
 
 def approval_of(execution: ToolExecution) -> Approval:
     """The request as it stands now, whatever was read before."""
-    return Approval.objects.get(execution=execution)
+    found = _ABOUT.first(execution=execution.pk)
+    if found is None:
+        raise Approval.DoesNotExist(f"Nobody was asked about {execution.pk}.")
+    return found
 
 
 def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settled | None:

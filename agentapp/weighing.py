@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
+from django.db.models import QuerySet, UUIDField
 from django.utils import timezone
 
 from agentapp import provenance
@@ -18,6 +19,7 @@ from agentapp.reasons import Reason
 from approvals import risk, step_up
 from approvals.models import Approval, Risk
 from approvals.policy import Ruling
+from approvals.prepared import Given, Prepared
 
 MOST_CALLS = 200
 AMOUNTS = frozenset(("amount", "total", "sum", "price", "value"))
@@ -45,18 +47,26 @@ class Before:
     rejected: int = 0
 
 
+@cache
+def _latest(*, is_mocked: bool, has_row: bool) -> "Prepared[tuple[Any, ...]]":
+    def build() -> "QuerySet[Any, tuple[Any, ...]]":
+        found = ToolExecution.objects.filter(tool=Given("tool", UUIDField()), mocked=is_mocked)
+        found = found.filter(run=Given("run", UUIDField())) if is_mocked else found
+        found = found.exclude(pk=Given("pk", UUIDField())) if has_row else found
+        about = ("executed_text", "result_status", "reason", "approval", "run__agent")
+        return found.order_by("-proposed_at").values_list(*about)[:MOST_CALLS]
+
+    return Prepared(build)
+
+
 def before(run: Run, tool: Tool, execution: ToolExecution | None) -> Before:
     """What this tool's latest calls were about, and how people took those of this agent. One query.
 
     `execution`: the call itself, where it has a row by now. For a mocked run only its own.
     """
-    own = {"run": run} if run.is_mocked else {}
-    others = ToolExecution.objects.filter(tool=tool, mocked=run.is_mocked, **own)
-    rows = (
-        (others.exclude(pk=execution.pk) if execution is not None else others)
-        .order_by("-proposed_at")
-        .values_list("executed_text", "result_status", "reason", "approval", "run__agent")[:MOST_CALLS]
-    )
+    own = {"run": run.pk} if run.is_mocked else {}
+    itself = {"pk": execution.pk} if execution is not None else {}
+    rows = _latest(is_mocked=run.is_mocked, has_row=execution is not None).rows(tool=tool.pk, **own, **itself)
     ran, decided, rejected = [], 0, 0
     for text, status, reason, approval, agent in rows:
         if text and status == ToolExecution.ResultStatus.OK:

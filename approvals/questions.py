@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db.models import F, QuerySet
+from django.db.models import F, QuerySet, UUIDField
 
 from approvals.clock import Now
 from approvals.models import Approval, Question
+from approvals.prepared import Given, Prepared
 from approvals.sealed import ERASED, GONE
 
 MAX_CHARS = 2000
@@ -37,6 +38,18 @@ def answer(question: Question, text: str, answerer: User | None, proposed_text: 
 def close(approval_ids: Sequence[uuid.UUID]) -> int:
     """Wait no longer for an answer: its time is up, or the request was decided or has ended."""
     return Question.objects.filter(approval__in=approval_ids, closed_at__isnull=True).update(closed_at=Now())
+
+
+def open_in(run_id: uuid.UUID) -> list[Question]:
+    """The questions about calls of a run that nobody has answered yet, the first first."""
+    return _OPEN_IN.rows(run=run_id)
+
+
+_OPEN_IN = Prepared(
+    lambda: Question.objects.filter(approval__run_id=Given("run", UUIDField()), closed_at__isnull=True).order_by(
+        "asked_at"
+    )
+)
 
 
 def open_about(approvals: Iterable[uuid.UUID]) -> QuerySet[Question]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, UUIDField
 
 from approvals import counting, entitlement, step_up, thresholds
 from approvals.cards import digest_of
@@ -14,6 +14,7 @@ from approvals.clock import Now
 from approvals.entitlement import deciders
 from approvals.models import Approval, ApprovalKind, Decision, DecisionType, Risk
 from approvals.policy import RISK_ORDER, Ruling
+from approvals.prepared import Given, Prepared
 from approvals.thresholds import Count, Terms
 
 
@@ -93,9 +94,19 @@ def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
     return Refusal("lender_barred", f"You would decide for {name}, who has no say in this, or has had it already.")
 
 
+_DECIDED = Prepared(
+    lambda: Decision.objects.filter(approval=Given("approval", UUIDField()), undone_at__isnull=True).select_related(
+        "user", "on_behalf_of"
+    )
+)
+
+
 def decided(approval: Approval) -> list[Decision]:
     """What has been decided about a request and not taken back, with who did. For one who asks several things of it."""
-    return list(approval.decisions.filter(undone_at__isnull=True).select_related("user", "on_behalf_of"))
+    given = _DECIDED.rows(approval=approval.pk)
+    for each in given:
+        each.approval = approval
+    return given
 
 
 def deciders_still_allowed(approval: Approval, given: Sequence[Decision] | None = None) -> bool:

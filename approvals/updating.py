@@ -1,11 +1,39 @@
 """Writing rows that have been changed in hand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from django.db import connection
 from django.db.models import Case, Expression, Field, Model, QuerySet, Value, When
 from django.db.models.functions import Cast
+
+from approvals.prepared import Given, PreparedUpdate
+
+
+class RowUpdate[T: Model]:
+    """Writes some fields of rows in hand: of those that still are among some. For one row, which is nearly always what
+    there is, the statement is put together once.
+    """
+
+    def __init__(self, among: Callable[[], QuerySet[T]], fields: Sequence[str]) -> None:
+        self._among, self._fields = among, fields
+        self._of_one: dict[tuple[tuple[str, Any], ...], PreparedUpdate] = {}
+
+    def __call__(self, rows: Sequence[T]) -> int:
+        """Write the rows, and say of how many. One statement."""
+        if len(rows) != 1:
+            return update_rows(self._among(), rows, self._fields)
+        (row,) = rows
+        columns = {field.attname: field for field in map(partial(_field, type(row)), self._fields)}
+        values = {name: getattr(row, name) for name in columns}
+        asked = tuple((name, value) for name, value in values.items() if hasattr(value, "resolve_expression"))
+        update = self._of_one.get(asked)
+        if update is None:
+            given = {name: Given(name, field) for name, field in columns.items()} | dict(asked)
+            key = Given("pk", type(row)._meta.pk)
+            update = self._of_one.setdefault(asked, PreparedUpdate(lambda: (self._among().filter(pk=key), given)))
+        return update(pk=row.pk, **{name: values[name] for name in values.keys() - dict(asked).keys()})
 
 
 def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequence[str]) -> int:
@@ -18,11 +46,16 @@ def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequenc
         return 0
     written: dict[str, Any] = {}
     for name in fields:
-        field = among.model._meta.get_field(name)
-        assert isinstance(field, Field)
+        field = _field(among.model, name)
         values = [getattr(row, field.attname) for row in rows]
         written[field.attname] = values[0] if _are_alike(values) else _own(field, rows, values)
     return among.filter(pk__in=[row.pk for row in rows]).update(**written)
+
+
+def _field(model: type[Model], name: str) -> "Field[Any, Any]":
+    field = model._meta.get_field(name)
+    assert isinstance(field, Field)
+    return field
 
 
 def _are_alike(values: Sequence[Any]) -> bool:

@@ -147,7 +147,7 @@ def measured(
             start(WARM_UP, people)
             until_ended(watcher, had + WARM_UP)
             if told.profile:
-                command = ["py-spy", "record", "-f", "raw", "-o", told.profile, "-p", str(workers[0].pid)]
+                command = ["py-spy", "record", "--gil", "-f", "raw", "-o", told.profile, "-p", str(workers[0].pid)]
                 spying = stack.enter_context(staging.processes([[*command, "-r", "200"]], stage.folder, environment))
             watcher.execute("SELECT pg_stat_statements_reset()")
             before, cpu = staging.spent(stage, watcher), cpu_of(workers)

@@ -19,6 +19,7 @@ from agentapp.console import urls
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from approvals import append_only, ledger
+from approvals.clock import Now
 from approvals.models import Approval, Channel, Decision, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
@@ -91,7 +92,7 @@ class TestPromise01AConsequentialCallExecutesOnlyUnderAnApprovalOrAnExactRule:
     def test_without_a_decision_it_does_not_run_however_often_it_is_driven(self, clerk):
         run, _ = waiting(clerk)
         for _ in range(5):
-            Run.objects.filter(pk=run.pk).update(wake_at=timezone.now())
+            Run.objects.filter(pk=run.pk).update(wake_at=Now())
             loop.drive(run.pk)
         assert effects_of("pay") == []
 
@@ -100,7 +101,7 @@ class TestPromise01AConsequentialCallExecutesOnlyUnderAnApprovalOrAnExactRule:
         run, approval = waiting(clerk)
         now = timezone.now()
         Approval.objects.filter(pk=approval.pk).update(state=state, decided_at=now, runs_at=now)
-        Run.objects.filter(pk=run.pk).update(wake_at=timezone.now())
+        Run.objects.filter(pk=run.pk).update(wake_at=Now())
         clerk.drive(run)
         assert effects_of("pay") == []
 

@@ -1,11 +1,27 @@
 """What a decision comes to: it is used for its one call, or has reached the agent."""
 
-from django.db.models import Q
+from django.db.models import IntegerField, Q, TextField, UUIDField
 
 from approvals import approval_events
 from approvals.clock import Now
 from approvals.models import Approval
+from approvals.prepared import Given, PreparedUpdate
 from approvals.standing import final_digest
+
+_CONSUME = PreparedUpdate(
+    lambda: (
+        Approval.objects.filter(
+            pk=Given("pk", UUIDField()),
+            state=Approval.State.APPROVED,
+            used_at__isnull=True,
+            runs_at__lte=Now(),
+            use_by__gt=Now(),
+            final_digest=Given("digest", TextField()),
+            version=Given("version", IntegerField()),
+        ),
+        {"state": Approval.State.USED, "used_at": Now()},
+    )
+)
 
 
 def consume(approval: Approval) -> bool:
@@ -15,15 +31,7 @@ def consume(approval: Approval) -> bool:
     """
     if not approval.final_digest or approval.final_digest != final_digest(approval):
         return False
-    used = Approval.objects.filter(
-        pk=approval.pk,
-        state=Approval.State.APPROVED,
-        used_at__isnull=True,
-        runs_at__lte=Now(),
-        use_by__gt=Now(),
-        final_digest=approval.final_digest,
-        version=approval.version,
-    ).update(state=Approval.State.USED, used_at=Now())
+    used = _CONSUME(pk=approval.pk, digest=approval.final_digest, version=approval.version)
     if used:
         approval_events.record(approval, "used", {"action_digest": approval.final_digest})
     return bool(used)

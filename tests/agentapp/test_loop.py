@@ -13,6 +13,7 @@ from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.history import BrokenHistory
 from agentapp.models import Agent, Run
 from agentapp.sweep import sweep
+from approvals.clock import Now
 from approvals.models import Approval, Event
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
@@ -156,7 +157,7 @@ def test_a_bug_in_the_runtime_ends_the_run_and_keeps_its_details_in_the_log(cler
 def test_a_run_that_no_worker_can_even_read_fails_instead_of_being_claimed_for_ever(clerk, sam):
     run = clerk.run(calls(call("a", "pay", account="ana", amount=1)))
     broken = {name: value for name, value in run.agent_snapshot.items() if name != "tools"}
-    Run.objects.filter(pk=run.pk).update(agent_snapshot=broken, wake_at=timezone.now())
+    Run.objects.filter(pk=run.pk).update(agent_snapshot=broken, wake_at=Now())
     assert loop.drive(run.pk) is None
     run.refresh_from_db()
     assert (run.state, run.stop_reason, run.lease_token) == ("failed", "error", None)

@@ -15,6 +15,7 @@ from agentapp.state import RunState
 from agentapp.tools.base import tool
 from agentapp.transcript import load_steps
 from approvals import ledger
+from approvals.clock import Now
 from approvals.models import Rule
 from tests.clerk_tools import WorkerDies, effects_of
 from tests.conftest import call, calls, says
@@ -55,7 +56,7 @@ def test_what_a_worker_has_in_hand_is_what_the_next_one_reads(clerk, offer, monk
     )
     run = clerk.run(*script)
     (before,) = held
-    Run.objects.update(wake_at=timezone.now())
+    Run.objects.update(wake_at=Now())
     after = hand_over(run)
 
     def counted(run: Run) -> tuple[Any, ...]:
@@ -123,7 +124,7 @@ def test_what_ran_beside_a_call_that_waits_does_not_run_again_when_the_run_goes_
     for person in (dana, marco):
         assert run.waiting_for == "approval"
         for _ in range(3):  # nudged for nothing
-            Run.objects.filter(pk=run.pk).update(wake_at=timezone.now())
+            Run.objects.filter(pk=run.pk).update(wake_at=Now())
             clerk.drive(run)
         clerk.decide(clerk.open(run)[0], person)
         run = clerk.drive(run)

@@ -1,11 +1,11 @@
 """What an approval asks of whoever gives it, while runs go on: customers, rules that change, grants."""
 
 import pytest
-from django.utils import timezone
 
 from agentapp import actions
 from agentapp.models import Run
 from approvals import granted
+from approvals.clock import Now
 from approvals.models import Approval, Rule
 from approvals.policy import Ruling
 from tests import clerk_tools
@@ -21,7 +21,7 @@ def paid() -> int:
 
 
 def resumed(clerk, run):
-    Run.objects.filter(pk=run.pk).exclude(state__in=Run.FINAL).update(wake_at=timezone.now())
+    Run.objects.filter(pk=run.pk).exclude(state__in=Run.FINAL).update(wake_at=Now())
     return clerk.drive(run)
 
 

@@ -24,6 +24,7 @@ from agentapp.sweep import sweep
 from agentapp.tools.base import Injected, ToolContext, tool
 from agentapp.transcript import load_steps
 from approvals import configuration, decisions, ledger, signatures
+from approvals.clock import Now
 from approvals.digest import canonical
 from approvals.models import Approval, Decision, Rule
 from tests import clerk_tools
@@ -48,7 +49,7 @@ def asked(clerk: Clerk, *replies: Any) -> tuple[Run, Approval]:
 
 def resumed(clerk: Clerk, run: Run) -> Run:
     """The run, driven again although nothing has woken it."""
-    Run.objects.filter(pk=run.pk).exclude(state__in=Run.FINAL).update(wake_at=timezone.now())
+    Run.objects.filter(pk=run.pk).exclude(state__in=Run.FINAL).update(wake_at=Now())
     return clerk.drive(run)
 
 

@@ -1,0 +1,136 @@
+"""Statements that are put together once and asked again and again, each time with other values.
+
+A queryset is turned into SQL anew whenever it is asked. Of what a step costs a worker that was more than half.
+
+    due = Prepared(lambda: Run.objects.filter(pk=Given("run", UUIDField())).select_related("agent"))
+    due.rows(run=run_id)
+
+A value that changes is `Given`; every other is the same each time the statement is asked. Whoever reads rows gets those
+that the queryset would give, whoever changes some is told how many there were.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any, cast
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Expression, Field, QuerySet
+from django.db.models.sql import UpdateQuery
+from django.db.models.sql.compiler import SQLCompiler
+
+
+class Given(Expression):
+    """A value that is told when the statement is asked, in the form of a field. None is compared as NULL."""
+
+    def __init__(self, name: str, output_field: "Field[Any, Any]") -> None:
+        super().__init__(output_field=output_field)
+        self.name = name
+
+    def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> tuple[str, Any]:
+        return "%s", (self,)
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What one kind of database is asked, with the places that values go to."""
+
+    sql: str
+    params: tuple[Any, ...]
+    names: frozenset[str]
+    compiler: SQLCompiler
+
+    @classmethod
+    def of(cls, compiler: SQLCompiler) -> "_Statement":
+        sql, found = compiler.as_sql()
+        params: tuple[Any, ...] = tuple(found)
+        return cls(sql, params, frozenset(each.name for each in params if isinstance(each, Given)), compiler)
+
+    def filled(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Raises TypeError where other values are given than the statement asks for."""
+        if given.keys() != self.names:
+            raise TypeError(f"This statement is given {sorted(self.names)}, not {sorted(given)}.")
+        return tuple(
+            each.output_field.get_db_prep_save(given[each.name], _connection()) if isinstance(each, Given) else each
+            for each in self.params
+        )
+
+
+class _Kept[T]:
+    """Something for each kind of database: made when it is first asked for, as there is no connection before."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: dict[str, T] = {}
+        self._lock = Lock()
+
+    def get(self) -> T:
+        made = self._made.get(_connection().vendor)
+        if made is None:
+            with self._lock:
+                made = self._made.setdefault(_connection().vendor, self._make())
+        return made
+
+
+class Prepared[T]:
+    """A question whose answer is rows: models with what is read along with them, or what `values_list` gives."""
+
+    def __init__(self, build: Callable[[], "QuerySet[Any, T]"]) -> None:
+        self._kept = _Kept(partial(self._prepare, build))
+
+    @staticmethod
+    def _prepare(build: Callable[[], "QuerySet[Any, T]"]) -> tuple["QuerySet[Any, T]", _Statement]:
+        found = build()
+        # Locks are asked for within a transaction, and a statement that takes any can only be made there.
+        return found, _Statement.of(found.query.get_compiler(connection=_connection()))
+
+    def rows(self, **given: Any) -> list[T]:
+        """Ask. Raises TypeError where other values are given than the statement asks for."""
+        kept, statement = self._kept.get()
+        if kept.query.select_for_update and _connection().get_autocommit():
+            raise transaction.TransactionManagementError("Rows are locked within a transaction.")
+        asked, compiler = kept.all(), copy(statement.compiler)
+        compiler.connection = _connection()
+        filled = statement.filled(given)
+        _stand_in(compiler, "as_sql", lambda *_, **__: (statement.sql, filled))
+        _stand_in(asked.query, "get_compiler", lambda *_, **__: compiler)
+        return list(asked)
+
+    def first(self, **given: Any) -> T | None:
+        """The first of the rows, which has to be the only one, or the queryset sliced. None: there is none."""
+        return next(iter(self.rows(**given)), None)
+
+
+class PreparedUpdate:
+    """A change of all rows of a queryset, in one statement."""
+
+    def __init__(self, build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> None:
+        self._kept = _Kept(partial(self._prepare, build))
+
+    @staticmethod
+    def _prepare(build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> _Statement:
+        among, values = build()
+        query = cast(UpdateQuery, among.query.chain(UpdateQuery))
+        query.add_update_values(dict(values))
+        return _Statement.of(query.get_compiler(connection=_connection()))
+
+    def __call__(self, **given: Any) -> int:
+        """Change them, and say how many there were. Raises TypeError where other values are given than it asks for."""
+        statement = self._kept.get()
+        filled = statement.filled(given)
+        with transaction.mark_for_rollback_on_error(), _connection().cursor() as cursor:
+            cursor.execute(statement.sql, filled)
+            return int(cursor.rowcount)
+
+
+def _connection() -> BaseDatabaseWrapper:
+    # Itself, and not what stands for it: that is asked for each column of each row.
+    return connections[DEFAULT_DB_ALIAS]
+
+
+def _stand_in(thing: object, name: str, does: Callable[..., Any]) -> None:
+    """Have one object, which nobody else holds, answer otherwise."""
+    setattr(thing, name, does)
