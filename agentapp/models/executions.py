@@ -44,8 +44,8 @@ class ToolExecution(Noted, models.Model):
     """No column: whether another run has taken it back since. Read with the steps that a later run takes as done."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions")
-    step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="executions")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions", db_index=False)
+    step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="executions", db_index=False)
     index = models.PositiveSmallIntegerField()
     call_id = models.CharField(max_length=200, help_text="The id the model gave the call.")
     name = models.CharField(max_length=200, help_text="The name as proposed, whether or not there is such a tool.")
@@ -67,8 +67,9 @@ class ToolExecution(Noted, models.Model):
     approval = models.OneToOneField(Approval, null=True, on_delete=models.PROTECT, related_name="execution")
     allowed_by = models.CharField(max_length=120, blank=True, help_text="What let it run without a person.")
     grant = models.ForeignKey(
-        Grant, null=True, on_delete=models.PROTECT, related_name="executions", help_text="The grant it ran under."
-    )
+        Grant, null=True, on_delete=models.PROTECT, related_name="executions", db_index=False,
+        help_text="The grant it ran under.",
+    )  # fmt: skip
     idempotency_key = models.CharField(max_length=64, null=True, unique=True)
 
     state = models.CharField(max_length=16, choices=State, default=State.PROPOSED)
@@ -89,7 +90,7 @@ class ToolExecution(Noted, models.Model):
     trust = models.CharField(max_length=20, choices=Tool.Trust, default=Tool.Trust.UNTRUSTED)
     evidence_ref = models.CharField(max_length=200, blank=True)
     evaluation = models.ForeignKey(
-        "ToolEvaluation", null=True, on_delete=models.PROTECT, related_name="executions",
+        "ToolEvaluation", null=True, on_delete=models.PROTECT, related_name="executions", db_index=False,
         help_text="Why it was proposed, where guidelines decide.",
     )  # fmt: skip
     variable = models.CharField(max_length=80, blank=True, help_text="The context variable whose value it read.")
@@ -97,7 +98,7 @@ class ToolExecution(Noted, models.Model):
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )
     mocked = models.BooleanField(default=False, help_text="Of a mocked run: its tool is never called.")
-    replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays")
+    replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays", db_index=False)
     attempts = models.PositiveSmallIntegerField(default=0)
     times_asked = models.PositiveSmallIntegerField(default=0, help_text="How often people were asked about it.")
     outcome_note = models.TextField(blank=True)
@@ -117,6 +118,10 @@ class ToolExecution(Noted, models.Model):
             models.Index(fields=["state", "proposed_at"], name="execution_unknown"),
             models.Index(fields=["name", "started_at"], name="execution_totals"),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="execution_finished"),
+            # Each change of a call renews its place in every index: most refer to nothing by these.
+            models.Index(fields=["grant"], condition=Q(grant__isnull=False), name="execution_grant"),
+            models.Index(fields=["evaluation"], condition=Q(evaluation__isnull=False), name="execution_evaluation"),
+            models.Index(fields=["replay_of"], condition=Q(replay_of__isnull=False), name="execution_replay_of"),
             # With the status, so that calls and errors are counted from the index alone; mocked ones are none.
             models.Index(
                 fields=["tool", "-proposed_at", "result_status"], condition=Q(mocked=False), name="execution_of_tool"

@@ -45,13 +45,15 @@ class Run(Noted, models.Model):
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="runs")
     agent_snapshot = models.JSONField(help_text="The agent's configuration when the run was started.")
     route = models.CharField(max_length=80, blank=True)
-    conversation = models.ForeignKey(Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    conversation = models.ForeignKey(
+        Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="runs", db_index=False
+    )
     parent = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children",
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="children", db_index=False,
         help_text="The run whose agent asked this one for help.",
     )  # fmt: skip
     retry_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="retries",
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="retries", db_index=False,
         help_text="The run that this one tries again.",
     )  # fmt: skip
     undoes = models.OneToOneField(
@@ -82,7 +84,7 @@ class Run(Noted, models.Model):
     )  # fmt: skip
     changed = models.JSONField(default=list, help_text="What its starter changed in it, by name.")
     asked_in = models.ForeignKey(
-        Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="branches",
+        Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="branches", db_index=False,
         help_text="The conversation in which the run it comes from was asked. It is told of it and says nothing there.",
     )  # fmt: skip
     depth = models.PositiveSmallIntegerField(default=0, help_text="0 for a run that was started from outside.")
@@ -91,8 +93,12 @@ class Run(Noted, models.Model):
     input = models.TextField()
     metadata = models.JSONField(default=dict)
     script = models.JSONField(null=True, blank=True, help_text="Model replies to replay instead of asking a model.")
-    starter = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="runs")
-    token = models.ForeignKey(ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    starter = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="runs", db_index=False
+    )
+    token = models.ForeignKey(
+        ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
     request_key = models.CharField(max_length=255, blank=True, help_text="The Idempotency-Key it was started with.")
     request_digest = models.CharField(max_length=64, blank=True)
     trace_id = models.CharField(
@@ -119,7 +125,7 @@ class Run(Noted, models.Model):
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     pause_requested_at = models.DateTimeField(null=True, blank=True)
     taken_over_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
         help_text="The person who speaks in the agent's place until they hand back.",
     )  # fmt: skip
     taken_over_at = models.DateTimeField(null=True, blank=True)
@@ -168,8 +174,18 @@ class Run(Noted, models.Model):
             models.Index(fields=["starter", "-created_at", "-id"], name="run_by_starter"),
             models.Index(fields=["state", "wake_at"], name="run_due"),
             models.Index(fields=["cost"], name="run_by_cost"),
-            models.Index(fields=["conversation", "created_at"], name="run_of_conversation"),
             models.Index(fields=["state", "lease_until"], name="run_leases"),
+            # Each change of a run renews its place in every index: most refer to nothing by these.
+            models.Index(
+                fields=["conversation", "created_at"],
+                condition=Q(conversation__isnull=False),
+                name="run_of_conversation",
+            ),
+            models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="run_parent"),
+            models.Index(fields=["retry_of"], condition=Q(retry_of__isnull=False), name="run_retry_of"),
+            models.Index(fields=["asked_in"], condition=Q(asked_in__isnull=False), name="run_asked_in"),
+            models.Index(fields=["token"], condition=Q(token__isnull=False), name="run_token"),
+            models.Index(fields=["taken_over_by"], condition=Q(taken_over_by__isnull=False), name="run_taken_over_by"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -234,7 +250,7 @@ class Step(Noted, models.Model):
     """One decision of the model and the calls it asked for."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="steps")
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="steps", db_index=False)
     number = models.PositiveIntegerField()
     text = models.TextField(blank=True)
     reasoning = models.TextField(blank=True, help_text="What the model thought, where it says so apart from its text.")
