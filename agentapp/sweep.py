@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from agentapp import continuity, health, runs, switches
 from agentapp.models import Heartbeat, Run
@@ -13,14 +14,18 @@ from approvals import nudges as approval_nudges
 from approvals.clock import Now
 
 BATCH = 500
+# With so many messages waiting, a run that is due nearly always has one among them.
+MANY_WAIT = 2 * BATCH
 
 
-def sweep() -> list[uuid.UUID]:
+def sweep(many_wait: bool = False) -> list[uuid.UUID]:
     """Stop everything where the database is not what it was, note missed targets, take the steps that are due, end what
     is overdue, wake what no kill switch holds any more, hand on what is with somebody who has gone away, forget who
     looked after what has ended.
 
-    Returns the runs a worker should look at.
+    Returns the runs a worker should look at. While many messages wait these are only the ones whose moment has come or
+    whose lease has run out since the last sweeps, which nobody was told of: each sweep would put another message beside
+    the one that waits, until the broker is full. What a lost nudge left is found when fewer wait.
     """
     with ledger.transaction():
         if why := continuity.look():
@@ -52,7 +57,11 @@ def sweep() -> list[uuid.UUID]:
             claims.hand_on(approval_id)
     claims.forget_ended(BATCH)
     _beat()
-    return list(Run.objects.filter(runs.due()).order_by("updated_at").values_list("pk", flat=True)[:BATCH])
+    due = Run.objects.filter(runs.due())
+    if many_wait:
+        lately = Now() - timedelta(seconds=2 * settings.SWEEP_SECONDS)
+        due = due.filter(Q(wake_at__gt=lately) | Q(state=Run.State.RUNNING, lease_until__gt=lately))
+    return list(due.order_by("updated_at").values_list("pk", flat=True)[:BATCH])
 
 
 def is_due() -> bool:

@@ -31,10 +31,12 @@ def drive_run(run_id: str) -> None:
 def sweep() -> None:
     if not sweeping.is_due():
         return  # many can have waited for workers that were away; one of them does it, and nudges each run once
-    for run_id in sweeping.sweep():
+    many_wait = broker.waiting() >= sweeping.MANY_WAIT
+    for run_id in sweeping.sweep(many_wait):
         nudge(run_id)
-    for eval_run_id in results.due():
-        nudge_eval(eval_run_id)
+    if not many_wait:
+        for eval_run_id in results.due():
+            nudge_eval(eval_run_id)
 
 
 @shared_task

@@ -46,9 +46,27 @@ def tell(
         else:
             task.apply_async(arguments, countdown=delay, retry=False, priority=priority)
     except Exception:  # the broker may be down in any way
-        ended = time.monotonic()
-        if ended - began >= WAITED_SECONDS:
-            _silence.until = ended + SILENT_FOR_SECONDS
+        _note_silence(began)
         log.warning("No worker could be told %s", about, exc_info=True)
         return False
     return True
+
+
+def waiting() -> int:
+    """How many messages no worker has taken yet. 0 where that cannot be known. Never raises."""
+    began = time.monotonic()
+    if began < _silence.until:
+        return 0
+    try:
+        with current_app.connection_or_acquire() as connection, connection.channel() as channel:
+            declared = channel.queue_declare(current_app.conf.task_default_queue, passive=True)
+            return int(declared.message_count)
+    except Exception:  # down in any way, or it has no queue yet: Redis has none while it is empty
+        _note_silence(began)
+        return 0
+
+
+def _note_silence(began: float) -> None:
+    ended = time.monotonic()
+    if ended - began >= WAITED_SECONDS:
+        _silence.until = ended + SILENT_FOR_SECONDS

@@ -3,8 +3,12 @@
 import uuid
 from datetime import timedelta
 
+import pytest
+from celery import Celery
+
 from agentapp import nudges, tasks
-from agentapp.models import Heartbeat
+from agentapp import sweep as sweeping
+from agentapp.models import Heartbeat, Run
 from approvals import broker
 from approvals.clock import Now
 from tests.conftest import call, calls, says
@@ -24,6 +28,44 @@ def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, monk
     Heartbeat.objects.update(at=Now() - timedelta(minutes=1))
     tasks.sweep()
     assert told == [run.pk, run.pk]
+
+
+@pytest.fixture
+def a_broker(monkeypatch):
+    """A broker of its own, which nobody takes messages from."""
+    with Celery("test", broker="memory://localhost//", set_as_current=False) as app:
+        app.conf.task_default_queue = f"test-{uuid.uuid4().hex[:8]}"
+        monkeypatch.setattr(broker, "current_app", app)
+        yield app
+
+
+def sweep_again():
+    Heartbeat.objects.update(at=Now() - timedelta(minutes=1))
+    tasks.sweep()
+    return broker.waiting()
+
+
+def test_while_many_messages_wait_a_sweep_puts_no_other_beside_them(clerk, a_broker, monkeypatch):
+    monkeypatch.setattr(sweeping, "MANY_WAIT", 4)
+    for _ in range(4):
+        clerk.start(says("done"))
+    assert [sweep_again() for _ in range(3)] == [4, 4, 4]
+    with a_broker.connection() as connection:
+        connection.default_channel.queue_purge(a_broker.conf.task_default_queue)
+    assert sweep_again() == 4  # what was lost is found
+
+
+def test_while_many_messages_wait_a_run_that_its_worker_left_is_still_nudged(clerk, a_broker, monkeypatch):
+    monkeypatch.setattr(sweeping, "MANY_WAIT", 2)
+    left, woken = clerk.start(says("done")), clerk.start(says("done"))
+    assert sweep_again() == 2
+    out = {"lease_until": Now() - timedelta(seconds=1), "lease_token": uuid.uuid4()}
+    Run.objects.filter(pk=left.pk).update(state=Run.State.RUNNING, **out)
+    Run.objects.filter(pk=woken.pk).update(wake_at=Now() - timedelta(seconds=1))
+    assert sweep_again() == 4
+    Run.objects.filter(pk=left.pk).update(lease_until=Now() - timedelta(minutes=5))
+    Run.objects.filter(pk=woken.pk).update(wake_at=Now() - timedelta(minutes=5))
+    assert sweep_again() == 4  # it was told meanwhile
 
 
 def test_a_broker_that_is_down_is_noted_and_stops_nobody(monkeypatch, caplog):

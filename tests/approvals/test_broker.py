@@ -71,6 +71,43 @@ def test_a_task_is_named_or_given(told_over: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.redis
+def test_it_is_known_how_many_messages_wait_of_any_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Celery("test", broker=settings.REDIS_URL, set_as_current=False) as app:
+        _counts_what_it_is_told(app, monkeypatch)
+
+
+def test_so_it_is_of_the_embedded_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Celery("test", broker="memory://localhost//", set_as_current=False) as app:
+        _counts_what_it_is_told(app, monkeypatch)
+
+
+def _counts_what_it_is_told(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.conf.task_default_queue = f"test-{uuid.uuid4().hex[:8]}"
+    monkeypatch.setattr(broker, "current_app", app)
+    assert broker.waiting() == 0
+    for priority in (0, broker.WORK, broker.WORK):
+        broker.tell("any.task", about="this", priority=priority)
+    assert broker.waiting() == 3
+    with app.connection() as connection:
+        connection.default_channel.queue_purge(app.conf.task_default_queue)
+    assert broker.waiting() == 0
+
+
+def test_of_a_broker_that_is_not_there_nothing_is_known_and_it_is_left_alone_once_it_was_waited_for(
+    told_over: Any,
+) -> None:
+    with refusing() as port:
+        told_over(port)
+        assert broker.waiting() == 0
+    with silent() as server:
+        told_over(server.port)
+        assert broker.waiting() == 0
+        tried = server.connections()
+        assert (broker.waiting(), broker.tell("any.task", about="this")) == (0, False)
+        assert server.connections() == tried
+
+
+@pytest.mark.redis
 def test_what_looks_after_everything_overtakes_the_work_that_waits(told_over: Any) -> None:
     """By a real Redis, as a worker takes messages from it."""
     name = f"test-{uuid.uuid4().hex[:8]}"
