@@ -15,6 +15,7 @@ from django.utils import timezone
 from approvals import channels, follow_ups, people, roundups, sending
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
+from approvals.manners import MAIL
 from approvals.models import Notification
 
 logger = logging.getLogger(__name__)
@@ -41,10 +42,23 @@ def due() -> Q:
     return Q(state=Notification.State.QUEUED) & due
 
 
-def due_ids(limit: int) -> list[uuid.UUID]:
-    """What should be sent now, oldest first.
+def ways_due() -> list[str]:
+    """How something should be sent now: by mail, or over the channel of this id."""
+    channels_due = _sendable().order_by().values_list("channel", flat=True).distinct()
+    return [str(channel_id) if channel_id else MAIL for channel_id in channels_due]
 
-    What is for somebody in their quiet hours waits without an attempt, and so does what they get together with more.
+
+def due_ids(limit: int, way: str | None = None) -> list[uuid.UUID]:
+    """What should be sent now, oldest first; with a way, what goes that way."""
+    queued = _sendable()
+    if way is not None:
+        queued = queued.filter(channel=None if way == MAIL else uuid.UUID(way))
+    return list(queued.order_by("created_at").values_list("pk", flat=True)[:limit])
+
+
+def _sendable() -> QuerySet[Notification]:
+    """What is due and need not wait: what is for somebody in their quiet hours waits without an attempt, and so does
+    what they get together with more.
     """
     known = people.manners_of_queued()
     quiet = people.in_quiet_hours(known, timezone.now())
@@ -56,7 +70,7 @@ def due_ids(limit: int) -> list[uuid.UUID]:
     together = roundups.wanted_by(known)
     if together:
         queued = queued.exclude(pk__in=roundups.rows_of(together).values("pk"))
-    return list(queued.order_by("created_at").values_list("pk", flat=True)[:limit])
+    return queued
 
 
 def give_up() -> int:

@@ -1,35 +1,38 @@
 """Celery: tell people. Losing or doubling one of these messages changes nothing: the rows say what is due."""
 
-import uuid
-
 from celery import shared_task
 
-from approvals import notify, people, roundups
+from approvals import notify, nudges, outgoing, people, roundups
+from approvals.manners import MAIL
 
-# One pass takes no more, so that a dead mail server cannot keep a worker for long.
+# One pass takes no more.
 BATCH = 50
 
 
 @shared_task
-def send_notification(notification_id: str) -> bool:
-    """Make one attempt at one notification. Returns whether it was sent."""
-    return notify.send(uuid.UUID(notification_id))
-
-
-@shared_task
 def send_queued() -> int:
-    """Hand out every notification that is due. Returns how many."""
+    """Have sent what is due, over each way by a task of its own. Returns over how many ways."""
     notify.give_up()
     people.tell_of_due(BATCH)
-    due = notify.due_ids(BATCH)
-    for notification_id in due:
-        send_notification.delay(str(notification_id))
-    for user_id in roundups.due_people(BATCH):
-        send_roundup.delay(user_id)
-    return len(due)
+    ways = set(notify.ways_due())
+    if roundups.due_people(1):
+        ways.add(MAIL)
+    for way in ways:
+        send_over.delay(way)
+    return len(ways)
 
 
 @shared_task
-def send_roundup(user_id: int) -> bool:
-    """Mail one person what waits for them together. Returns whether somebody was mailed."""
-    return roundups.send(user_id)
+def send_over(way: str) -> None:
+    """Send what is due by mail, or over the channel of this id, one after the other.
+
+    One thread of a worker at a time, so that a server that hangs keeps no more than that from the work.
+    """
+    with outgoing.turn(way) as mine:
+        if not mine:
+            return
+        answers = outgoing.one_after_another(notify.due_ids(BATCH, way), notify.send)
+        if answers and way == MAIL:
+            answers = outgoing.one_after_another(roundups.due_people(BATCH), roundups.send)
+    if answers and notify.due_ids(1, way):
+        nudges.nudge()

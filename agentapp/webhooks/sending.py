@@ -3,8 +3,10 @@ whose worker dies is followed by the next.
 """
 
 import logging
+import random
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 
 from django.conf import settings
@@ -16,7 +18,7 @@ from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
 from agentapp.models.webhooks import TEST_EVENT
 from agentapp.tools import credentials, outbound
 from agentapp.webhooks import payloads, signing
-from approvals import configuration, ledger
+from approvals import configuration, ledger, outgoing
 from approvals.clock import Now
 from approvals.digest import storable
 from approvals.ids import uuid7
@@ -43,9 +45,7 @@ GIVEN_UP_AFTER = timedelta(days=5)
 ANSWERS_WITHIN_SECONDS = 10.0
 # No attempt is still under way after this.
 _AN_ATTEMPT_TAKES = timedelta(minutes=1)
-# One pass to one endpoint goes on for so long: the others get their turn.
-_PASS_SECONDS = 20.0
-_PASS_ENDS_WITHIN = timedelta(seconds=_PASS_SECONDS + 2 * ANSWERS_WITHIN_SECONDS)
+_PASS_ENDS_WITHIN = timedelta(seconds=outgoing.PASS_SECONDS + 2 * ANSWERS_WITHIN_SECONDS)
 MAX_ANSWER_BYTES = 2000
 _MAX_ERROR_CHARS = 500
 _GONE = 410
@@ -63,31 +63,49 @@ class Undelivered(Exception):
 
 
 def due_endpoints() -> list[uuid.UUID]:
-    """The endpoints that something is due for and that no worker sends to now."""
+    """The endpoints that something is due for and that no worker sends to now, in any order: so that none is always
+    behind those that hang.
+    """
     free = Q(endpoint__progress__sending_until__isnull=True) | Q(endpoint__progress__sending_until__lte=Now())
-    return list(_due().filter(free).order_by("endpoint").values_list("endpoint", flat=True).distinct())
+    found = list(_due().filter(free).order_by("endpoint").values_list("endpoint", flat=True).distinct())
+    random.shuffle(found)
+    return found
 
 
 def send_due(endpoint_id: uuid.UUID) -> int:
     """Send what is due to one endpoint, oldest first, for as long as a pass takes. Returns how many arrived.
 
-    One worker at a time: an endpoint that hangs keeps no more than that from other work.
+    One worker at a time, and few of its threads to all endpoints: one that hangs keeps no more than that from other
+    work. When it did not answer, the next pass goes on.
     """
+    with outgoing.turn(f"webhook {endpoint_id}") as mine:
+        return _one_pass(endpoint_id) if mine else 0
+
+
+def _one_pass(endpoint_id: uuid.UUID) -> int:
     progress = WebhookProgress.objects.filter(pk=endpoint_id)
     free = Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
     if not progress.filter(free).update(sending_until=Now() + _PASS_ENDS_WITHIN):
         return 0
-    due = _due().filter(endpoint=endpoint_id).order_by("next_at", "created_at")
-    arrived, until = 0, time.monotonic() + _PASS_SECONDS
+    arrived: list[uuid.UUID] = []
+
+    def send(delivery: WebhookDelivery) -> bool:
+        if _send(delivery):
+            arrived.append(delivery.pk)
+            return True
+        return False
+
     try:
-        while time.monotonic() < until:
-            delivery = due.select_related("endpoint").first()
-            if delivery is None:
-                break
-            arrived += _send(delivery)
+        outgoing.one_after_another(_each_due(endpoint_id), send)
     finally:
         progress.update(sending_until=None)
-    return arrived
+    return len(arrived)
+
+
+def _each_due(endpoint_id: uuid.UUID) -> Iterator[WebhookDelivery]:
+    due = _due().filter(endpoint=endpoint_id).order_by("next_at", "created_at").select_related("endpoint")
+    while (delivery := due.first()) is not None:
+        yield delivery
 
 
 def give_up() -> int:

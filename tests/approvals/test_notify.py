@@ -10,10 +10,12 @@ from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from approvals import broker, cards, decisions, ledger, notify, nudges, tasks
+from approvals import broker, cards, decisions, ledger, notify, nudges, outgoing, tasks
 from approvals.channels.memory import outbox
 from approvals.ids import uuid7
 from approvals.models import Approval, Channel, Notification
+from tests.absent import silent
+from tests.rows import a_card
 
 pytestmark = pytest.mark.django_db
 
@@ -177,6 +179,52 @@ def test_the_beat_hands_out_what_is_due() -> None:
     assert tasks.send_queued() == 1
     assert [sent.pk for sent in outbox] == [notification.pk]
     assert tasks.send_queued() == 0
+
+
+@pytest.mark.usefixtures("_tasks_run_at_once")
+def test_a_mail_server_that_hangs_is_waited_for_once_in_a_pass(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    smtp, timeout = "django.core.mail.backends.smtp.EmailBackend", 0.2
+    monkeypatch.setattr(outgoing, "WAITED_SECONDS", timeout / 2)
+    first = queued("email", {"to": ["desk@example.test"]})
+    with ledger.transaction():
+        decisions.request([a_card() for _ in range(4)], timezone.now(), [first.channel])
+    other = Channel.objects.create(name="other", kind="memory")
+    with ledger.transaction():
+        decisions.request([a_card()], timezone.now(), [other])
+    with silent() as server:
+        options = {"host": "127.0.0.1", "port": server.port, "timeout": timeout}
+        settings.MAILERS = {"default": {"BACKEND": smtp, "OPTIONS": options}}
+        assert tasks.send_queued() == 2
+        assert server.connections() == 1
+    assert sorted(Notification.objects.filter(channel=first.channel).values_list("attempts", flat=True)) == [
+        0, 0, 0, 0, 1,
+    ]  # fmt: skip
+    assert len(outbox) == 1
+
+
+@pytest.mark.usefixtures("_tasks_run_at_once")
+def test_while_a_thread_sends_over_a_channel_no_other_begins() -> None:
+    notification = queued()
+    with outgoing.turn(str(notification.channel_id)):
+        tasks.send_queued()
+        assert not outbox
+    tasks.send_queued()
+    assert [sent.pk for sent in outbox] == [notification.pk]
+
+
+@pytest.mark.usefixtures("_tasks_run_at_once")
+def test_what_a_pass_left_is_sent_by_the_next_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(broker, "tell", lambda task, **more: told.append(task))
+    monkeypatch.setattr(tasks, "BATCH", 1)
+    first = queued()
+    with ledger.transaction():
+        decisions.request([a_card()], timezone.now(), [first.channel])
+    told.clear()
+    tasks.send_queued()
+    assert (len(outbox), told) == (1, [nudges.SEND_QUEUED])
+    tasks.send_queued()
+    assert (len(outbox), told) == (2, [nudges.SEND_QUEUED])
 
 
 def test_a_broker_that_is_not_there_never_stops_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:

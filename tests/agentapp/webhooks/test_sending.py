@@ -20,6 +20,7 @@ from django.utils import timezone
 from agentapp import tasks, webhooks
 from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
 from agentapp.webhooks import sending
+from approvals import outgoing
 from approvals.models import Event
 from tests.agentapp.webhooks.conftest import OTHER_SECRET, SECRET
 from tests.agentapp.webhooks.test_collecting import happens
@@ -215,6 +216,27 @@ def test_a_server_that_does_not_answer_is_waited_for_so_long(endpoint, receiver,
     delivery = WebhookDelivery.objects.get()
     assert (delivery.state, delivery.status) == ("queued", None)
     assert delivery.error
+
+
+def test_a_server_that_hangs_is_waited_for_once_in_a_pass(endpoint, receiver, monkeypatch):
+    monkeypatch.setattr(sending, "ANSWERS_WITHIN_SECONDS", 0.2)
+    monkeypatch.setattr(outgoing, "WAITED_SECONDS", 0.1)
+    receiver.gate = threading.Event()
+    for _ in range(3):
+        happens()
+    try:
+        assert send() == 0
+    finally:
+        receiver.gate.set()
+    assert sorted(WebhookDelivery.objects.values_list("attempts", flat=True)) == [0, 0, 1]
+
+
+def test_few_threads_send_to_endpoints_at_a_time(endpoint, receiver, monkeypatch):
+    monkeypatch.setattr(outgoing, "AT_ONCE", 1)
+    happens()
+    with outgoing.turn("mail"):
+        assert send() == 0
+    assert send() == 1
 
 
 def test_a_server_that_is_gone_is_switched_off_on_record(endpoint, receiver):
