@@ -1,7 +1,7 @@
 """The only writer of a Notification's outcome. A channel that fails never stops an approval.
 
-A notification is sent at least once: it is claimed by counting an attempt, so two workers do not
-send it together, and a worker that dies while sending leaves it for the next attempt.
+A notification is sent at least once: it is claimed by counting an attempt, for as long as one may take, so two workers
+do not send it together, however slow its server is. A worker that dies while sending leaves it for the next attempt.
 """
 
 import logging
@@ -39,7 +39,12 @@ def due() -> Q:
     due = Q(pk__in=[])
     for attempts, after in enumerate(DUE_AFTER):
         due |= Q(attempts=attempts, created_at__lte=Now() - after)
-    return Q(state=Notification.State.QUEUED) & due
+    return Q(state=Notification.State.QUEUED) & _at_rest() & due
+
+
+def _at_rest() -> Q:
+    """Notifications that no attempt is under way for."""
+    return Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
 
 
 def ways_due() -> list[str]:
@@ -76,6 +81,7 @@ def _sendable() -> QuerySet[Notification]:
 def give_up() -> int:
     """End those whose last attempt died with its worker. Returns how many."""
     lost = Notification.objects.filter(
+        _at_rest(),
         state=Notification.State.QUEUED,
         attempts__gte=len(DUE_AFTER),
         created_at__lte=Now() - DUE_AFTER[-1] - _AN_ATTEMPT_TAKES,
@@ -92,12 +98,14 @@ def queue_again(approval_id: uuid.UUID) -> int:
     kept_back = Notification.objects.filter(
         approval=approval_id, state=Notification.State.FAILED, follows__isnull=True, error=sending.OVER
     )
-    return kept_back.update(state=Notification.State.QUEUED, attempts=0, error="")
+    return kept_back.update(state=Notification.State.QUEUED, attempts=0, error="", sending_until=None)
 
 
 def send(notification_id: uuid.UUID) -> bool:
     """Make one attempt at one notification. False: it is not due, or somebody else makes it, or it failed."""
-    claimed = Notification.objects.filter(due(), pk=notification_id).update(attempts=F("attempts") + 1)
+    claimed = Notification.objects.filter(due(), pk=notification_id).update(
+        attempts=F("attempts") + 1, sending_until=Now() + _AN_ATTEMPT_TAKES
+    )
     if not claimed:
         return False
     read = Notification.objects.select_related("approval", "channel", "user", "comment__author", "follows")
@@ -132,7 +140,7 @@ def _mark_failed(notification: Notification, error: ChannelError) -> None:
     state = Notification.State.FAILED if for_good else Notification.State.QUEUED
     logger.warning("%s failed: %s", notification, error)
     Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
-        state=state, error=str(error)[:MAX_ERROR_CHARS]
+        state=state, error=str(error)[:MAX_ERROR_CHARS], sending_until=None
     )
 
 

@@ -97,6 +97,9 @@ class Notification(models.Model):
     )
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempts = models.PositiveSmallIntegerField(default=0)
+    sending_until = models.DateTimeField(
+        null=True, blank=True, help_text="Until then an attempt may be under way, and no other begins."
+    )
     error = models.TextField(blank=True)
     created_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True, blank=True)

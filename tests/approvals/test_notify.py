@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from celery import current_app
+from django.core import mail
+from django.core.mail.backends import locmem
 from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
@@ -162,6 +164,41 @@ def test_an_attempt_whose_worker_died_is_made_again() -> None:
     assert notify.send(notification.pk) is False, "the dead worker may still be sending"
     age(minutes=2)
     assert notify.send(notification.pk) is True
+
+
+def test_while_a_slow_server_takes_one_mail_no_other_attempt_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    notification = queued("email", {"to": ["desk@example.test"]})
+    again: list[bool] = []
+
+    def slow(backend: locmem.EmailBackend, messages: Any) -> int:
+        if not again:
+            age(minutes=5)
+            again.append(notify.send(notification.pk))
+        return taken(backend, messages)
+
+    taken = locmem.EmailBackend.send_messages
+    monkeypatch.setattr(locmem.EmailBackend, "send_messages", slow)
+    assert notify.send(notification.pk) is True
+    notification.refresh_from_db()
+    assert (again, len(mail.outbox)) == ([False], 1)
+    assert (notification.state, notification.attempts) == ("sent", 1)
+
+
+def test_an_attempt_whose_worker_died_is_made_again_when_it_cannot_be_under_way_any_more() -> None:
+    notification = queued()
+    Notification.objects.update(attempts=1, sending_until=timezone.now() + timedelta(minutes=10))
+    age(minutes=5)
+    assert notify.send(notification.pk) is False
+    Notification.objects.update(sending_until=timezone.now() - timedelta(seconds=1))
+    assert notify.send(notification.pk) is True
+
+
+def test_a_last_attempt_that_is_under_way_is_not_given_up() -> None:
+    queued()
+    until = timezone.now() + timedelta(minutes=10)
+    Notification.objects.update(attempts=len(notify.DUE_AFTER), sending_until=until)
+    age(days=1)
+    assert notify.give_up() == 0
 
 
 def test_a_last_attempt_whose_worker_died_does_not_stay_queued() -> None:
