@@ -8,12 +8,14 @@ from django.apps import apps
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import models
+from django.db import models, transaction
 from django.forms.fields import InvalidJSONInput
+from django.forms.models import _get_foreign_key
+from django.forms.utils import pretty_name
 from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.text import capfirst
 
-from approvals import changes, configuration, ledger
+from approvals import as_shown, changes, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
 from approvals.masking import MASK, masked
 
@@ -58,7 +60,10 @@ class RowAdmin(admin.ModelAdmin):
 
 
 class RecordedAdmin(RowAdmin):
-    """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written."""
+    """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written.
+
+    A form that was shown before somebody else's change is not taken: it would undo that change unseen.
+    """
 
     formfield_overrides = FORM_FIELDS
     about = ""
@@ -80,6 +85,40 @@ class RecordedAdmin(RowAdmin):
             # An emptied field is the default: the column takes no NULL.
             made.when_empty = db_field.get_default
         return made
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        if request.method != "POST" or object_id is None:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        with transaction.atomic():
+            # From before it is read until it is stored, so that what was compared is what is changed.
+            if (row := self.get_object(request, unquote(object_id))) is not None:
+                configuration.hold(row)
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        made: Any = super().get_form(request, obj, change=change, **kwargs)
+        if change and obj is not None:
+            labels = {name: str(field.label or pretty_name(name)) for name, field in made.base_fields.items()}
+            of_rows = self.of_inlines(request, obj)
+            said = {name: value for name, value in self.said_by(obj).items() if name in labels}
+            made.base_fields[as_shown.NAME] = as_shown.AsShown({**said, **of_rows}, labels)
+        return made
+
+    def said_by(self, row: Any) -> dict[str, Any]:
+        """What the row's form shows, as it is stored."""
+        return configuration.describe(row)
+
+    def of_inlines(self, request: HttpRequest, row: models.Model) -> dict[str, list[dict[str, Any]]]:
+        """The rows that are changed on the same form, by what they are called."""
+        found = {}
+        for inline in self.get_inline_instances(request, row):
+            key = _get_foreign_key(self.model, inline.model, fk_name=inline.fk_name)
+            rows = inline.get_queryset(request).filter(**{key.name: row}).order_by("pk")
+            rows = rows.select_for_update(of=("self",)) if request.method == "POST" else rows
+            found[str(capfirst(inline.opts.verbose_name_plural))] = [configuration.describe(each) for each in rows]
+        return found
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         # Links are stored later, in save_related; the event is about both.

@@ -79,6 +79,11 @@ def before(instance: models.Model) -> dict[str, Any] | None:
     return describe(stored) if stored is not None else None
 
 
+def hold(instance: models.Model) -> None:
+    """Keep the stored row as it is until the transaction ends: others who would change it wait."""
+    list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
+
+
 def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.Model]] | None = None) -> Change | None:
     """Store a row and its many-to-many links, and record what changed. None: nothing did."""
     with ledger.transaction():
@@ -102,7 +107,7 @@ def delete(instance: models.Model, actor: str) -> list[Change]:
     """
     with ledger.transaction():
         # Whoever makes something name the row meanwhile waits for this, and then there is no such row to name.
-        list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
+        hold(instance)
         if isinstance(instance, Group) and (rows := naming(instance)):
             raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
         changes = [

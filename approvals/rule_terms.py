@@ -80,13 +80,13 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Differenc
     order = [field.name for field in (*Rule._meta.concrete_fields, *Rule._meta.many_to_many)]
     names = sorted({*before, *after}, key=lambda name: order.index(name) if name in order else len(order))
     return [
-        Difference(name, name.replace("_", " ").capitalize(), _text(before.get(name)), _text(after.get(name)))
+        Difference(name, name.replace("_", " ").capitalize(), as_text(before.get(name)), as_text(after.get(name)))
         for name in names
         if before.get(name) != after.get(name)
     ]
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     if value is None or value == "":
         return "empty"
     if isinstance(value, bool):

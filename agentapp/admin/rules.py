@@ -275,7 +275,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
         if not self.has_view_permission(request):
             raise PermissionDenied
         form = self.get_form(request)(request.POST)
-        rule, groups = form.as_typed()  # type: ignore[attr-defined]
+        rule, groups = form.as_typed()
         return answer(request, "What the rule means", "rule_meaning", rule_parts.meaning(rule, groups))
 
     def render_change_form(self, request: Any, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -285,6 +285,11 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
             tools.append({"label": "Versions and draft", "url": reverse("admin:rule_versions", args=[rule.pk])})
         drafts = {"own_tools": tools, "is_rule": True, "has_draft": hasattr(rule, "drafted_groups")}
         return super().render_change_form(request, context | drafts, *args, **kwargs)
+
+    def said_by(self, row: Rule) -> dict[str, Any]:
+        """The form shows the draft, where there is one."""
+        draft = rule_versions.draft_of(row)
+        return draft.terms if draft is not None else rule_terms.terms_of(row)
 
     def save_model(self, request: HttpRequest, obj: Rule, form: Any, change: bool) -> None:
         """Nothing yet: what was typed becomes a draft, together with its groups."""

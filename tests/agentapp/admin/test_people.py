@@ -10,7 +10,7 @@ from django.test import Client
 
 from approvals import configuration, ledger, rule_versions
 from approvals.models import Event, Rule
-from tests.admin_pages import address, configuration_events, save
+from tests.admin_pages import address, configuration_events, save, submit
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long and new one"
@@ -138,11 +138,11 @@ def test_secrets_and_sessions_of_people_have_no_page(root: Client) -> None:
 def test_a_group_that_rules_know_by_name_keeps_it_and_stays(root: Client, terms: dict[str, Any]) -> None:
     group = Group.objects.create(name="second line")
     rule = Rule.objects.create(name="refunds", verdict="ask", **terms)
-    page = root.post(address(Group, "change", group.pk), {"name": "third line"})
+    page = submit(root, address(Group, "change", group.pk), name="third line")
     assert "know this group by its name: refunds" in page.content.decode()
     assert "rule refunds" in root.get(address(Group, "delete", group.pk)).content.decode()
     Rule.objects.filter(pk=rule.pk).update(escalation=[], thresholds=[])
-    root.post(address(Group, "change", group.pk), {"name": "third line"})
+    submit(root, address(Group, "change", group.pk), name="third line")
     group.refresh_from_db()
     assert group.name == "third line"
 
@@ -151,5 +151,5 @@ def test_a_group_that_a_draft_names_keeps_its_name(root: Client, ada: User) -> N
     group = Group.objects.create(name="second line")
     drafted = Rule(name="refunds", verdict="ask")
     rule_versions.draft_new(drafted, [group], ada, "user:ada")
-    page = root.post(address(Group, "change", group.pk), {"name": "third line"})
+    page = submit(root, address(Group, "change", group.pk), name="third line")
     assert "know this group by its name: refunds" in page.content.decode()

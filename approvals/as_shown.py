@@ -1,0 +1,55 @@
+"""What a form was made from, sent back with it: so nobody undoes a change that they have not seen."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core import signing
+from django.core.exceptions import ValidationError
+
+from approvals.digest import sha256
+from approvals.rule_terms import as_text
+
+NAME = "as_shown"
+"""The name of the field, in forms and templates."""
+
+_SALT = "approvals.as_shown"
+_LONG = 60
+
+
+class AsShown(forms.Field):
+    """Digests of what a row said when its form was shown, signed. An answer with errors has them anew.
+
+    `now` is what the row says, and `labels` how the form calls that.
+    """
+
+    def __init__(self, now: Mapping[str, Any], labels: Mapping[str, str]) -> None:
+        self.now, self.labels = now, labels
+        self.digests = {name: sha256(signing.JSONSerializer().dumps(value).decode()) for name, value in now.items()}
+        super().__init__(required=False, widget=forms.HiddenInput, initial=signing.dumps(self.digests, salt=_SALT))
+
+    def clean(self, value: Any) -> None:
+        try:
+            then = signing.loads(str(value or ""), salt=_SALT)
+        except signing.BadSignature:
+            then = None
+        if then == self.digests:
+            return
+        changed = [name for name in self.now if isinstance(then, dict) and then.get(name) != self.digests[name]]
+        what = f": {', '.join(self._said(name) for name in changed)}" if changed else ""
+        raise ValidationError(
+            f"Somebody changed this meanwhile{what}. Nothing was saved, and what you typed is kept: look through it, "
+            "and save again.",
+            code="changed_meanwhile",
+        )
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        """Whoever has seen the error has seen what is new, and saves again knowing it."""
+        return initial
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return False
+
+    def _said(self, name: str) -> str:
+        label, text = self.labels.get(name, name), as_text(self.now[name])
+        return f"{label} (now {text})" if len(text) <= _LONG and "\n" not in text else label
