@@ -191,11 +191,13 @@ def _covered(scope: str, subject: str) -> tuple[list[uuid.UUID], list[uuid.UUID]
 
 
 def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
-    """The runs with those they asked for, and with what was forked from them or replays them: it has their words."""
+    """The runs with those they asked for, and with what has their words: tries again, forks, replays, and what takes
+    their calls back."""
     every, level = list(found), list(found)
     while level:
-        theirs = Q(parent__in=level) | Q(retry_of__in=level) & ~Q(branch="")
-        level = _known(Run.objects.filter(theirs).exclude(pk__in=every).values_list("pk", flat=True))
+        theirs = Run.objects.filter(Q(parent__in=level) | Q(retry_of__in=level)).values_list("pk", flat=True)
+        undoing = Run.objects.filter(undoes__run__in=level).values_list("pk", flat=True)
+        level = _known({*theirs, *undoing} - set(every))
         every += level
     return every
 

@@ -11,13 +11,14 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, commenting, erasing, evaluating, retention
+from agentapp import actions, commenting, conversations, erasing, evaluating, retention
 from agentapp.evals import results, runner, suites
-from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, ToolExecution
+from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from approvals import grants, ledger, sealed
 from approvals.models import Approval, Comment, Decision, Event, Notification
 from tests.agentapp.evals.conftest import a_case
+from tests.agentapp.test_undoing import lending, take_back
 from tests.conftest import call, calls, make_user, says
 from tests.grants import grant_from, let_grant
 
@@ -123,6 +124,39 @@ def test_all_of_a_customer_goes_and_nothing_of_another(clerk, dana, ada):
     assert set(said) == {"(erased)"}
     assert Message.objects.filter(conversation__key="ticket-2", content__contains=NAME).exists()
     assert ledger.verify()[1] is None
+
+
+@pytest.mark.parametrize("scope", ["run", "conversation", "customer"])
+def test_what_took_a_call_back_goes_with_its_run(clerk, offer, dana, ada, scope):
+    offer(lending(), take_back)
+    clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
+    with ledger.transaction():
+        conversations.find_or_open(clerk.agent, "ticket-1", "40117")
+    run = clerk.run(calls(call("a", "lend", account=NAME, amount=20)), says("done"), conversation="ticket-1")
+    clerk.decide(clerk.open(run)[0], dana)
+    assert clerk.drive(run).state == "succeeded"
+    undoing = clerk.drive(actions.undo_call(clerk.execution(run, "a").pk, f"{NAME} has paid by card.", dana))
+    clerk.decide(clerk.open(undoing)[0], make_user("Marco", "approver"))
+    assert clerk.drive(undoing).state == "succeeded"
+    run.refresh_from_db()
+    subject = {"run": run.pk, "conversation": run.conversation_id, "customer": "40117"}[scope]
+    assert erasing.preview(scope, str(subject)).counts["runs"] == 2
+    erasing.erase(scope, str(subject), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    assert ledger.verify()[1] is None
+
+
+def test_a_run_that_tries_another_again_goes_with_it(clerk, dana, sam, ada):
+    run = ended(clerk, dana)
+    again = actions.retry_run(run.pk, sam, 2)
+    with pytest.raises(Refused) as refused:
+        erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert refused.value.code == "active"
+    clerk.drive(again)
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    again.refresh_from_db()
+    assert again.erased_at is not None
 
 
 def test_what_a_killed_worker_left_is_done_by_the_next(clerk, dana, ada):
