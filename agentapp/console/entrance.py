@@ -73,6 +73,15 @@ class AccountAdapter(DefaultAccountAdapter):
         """This host and no other, whatever else is served beside it."""
         return url_has_allowed_host_and_scheme(url, {self.request.get_host()}, self.request.is_secure())
 
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """The name alone, in any spelling that finds the same person.
+
+        allauth takes the `Host` of the request too, which whoever tries passwords may choose: a port is as good as
+        a host of its own. Databases compare in capitals, so ſ is s and ı is i.
+        """
+        name = str(credentials.get("email", credentials.get("username", "")))
+        return name.upper().lower()
+
     def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
         user = super().authenticate(request, **credentials)
         if user is not None and not user.is_active:

@@ -124,6 +124,17 @@ def test_after_five_failures_a_name_is_locked_whether_or_not_there_is_one(
     assert [data.get("locked", False) for _, _, data in events()] == [False] * 4 + [True]
 
 
+def test_a_lock_is_not_got_round_with_another_port_or_other_letters(client: Client, dana: User, settings: Any) -> None:
+    settings.ALLOWED_HOSTS = ["testserver"]
+    isak = User.objects.create_user("isak", password=PASSWORD)
+    for port, name in enumerate(("isak", "Isak", "ISAK", "\u0131sak", "i\u017fak"), 8000):
+        wrong = client.post("/login/", {"username": name, "password": "wrong"}, headers={"host": f"testserver:{port}"})
+        assert wrong.status_code == 422
+
+    right = {"username": isak.username, "password": PASSWORD}
+    assert client.post("/login/", right, headers={"host": "testserver:9000"}).status_code == 429
+
+
 def test_a_lock_ends(client: Client, dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
     fail(client, "dana")
     later = time.time() + 241
