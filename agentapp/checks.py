@@ -9,9 +9,11 @@ from typing import Any
 
 import pydantic
 from django.conf import settings
-from django.contrib.auth.models import Group, Permission
+from django.contrib.auth.models import Group, Permission, User
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
+from django.db.models import Count
+from django.db.models.functions import Upper
 
 from agentapp import roles
 from agentapp.drivers import DRIVERS
@@ -210,6 +212,22 @@ def roles_are_complete(databases: Sequence[str] | None = None, **kwargs: Any) ->
             id="countersign.W011",
         )
         for name, lacks in roles.lacking().items()
+    ]
+
+
+@register(Tags.database)
+def names_are_told_apart(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Signing in looks for a name in whatever case."""
+    if "default" not in (databases or []) or not _has_tables("default", User):
+        return []
+    names = User.objects.annotate(same=Upper("username")).order_by().values("same")
+    return [
+        Warning(
+            f"Several people are called {found['same'].lower()!r} but for capitals: none of them can sign in.",
+            hint="Give all but one of them another name in the admin.",
+            id="countersign.W012",
+        )
+        for found in names.annotate(many=Count("pk")).filter(many__gt=1).order_by("same")
     ]
 
 

@@ -11,7 +11,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
-from django.contrib.auth.forms import AdminUserCreationForm
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group, User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -34,10 +34,21 @@ class NewUserForm(AdminUserCreationForm):
         self.fields["username"].widget.attrs.pop("autofocus", None)
 
 
+class PersonForm(UserChangeForm):
+    def clean_username(self) -> str:
+        """Signing in looks for a name in whatever case: of two that differ in it alone neither could come in."""
+        name = str(self.cleaned_data["username"])
+        was = self.initial.get("username", name)
+        if was != name and User.objects.filter(username__iexact=name).exclude(pk=self.instance.pk).exists():
+            raise forms.ValidationError("Somebody is called so already, be it in capitals or small letters.")
+        return name
+
+
 @admin.register(User)
 class UserAdmin(RecordedAdmin, DjangoUserAdmin):
     """Nobody gives rights beyond their own reach: superusers are changed by superusers alone."""
 
+    form = PersonForm
     add_form = NewUserForm
     about = "Who can sign in. What somebody may do follows from their groups."
     list_display = ["username", "first_name", "last_name", "email", "is_active", "is_staff", "last_login"]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.checks import run_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
@@ -130,6 +131,13 @@ def test_a_rule_that_never_applies_is_named(development: None) -> None:
     Rule.objects.create(name="lost", verdict="ask", agent="nobody", route="nowhere")
     Rule.objects.create(name="asleep", verdict="ask", tool="pya", active=False)
     assert ids(["default"]) == ["countersign.W010"] * 3
+
+
+@pytest.mark.django_db
+def test_people_whose_names_differ_in_capitals_alone_are_named(development: None) -> None:
+    for name in ("sam", "Sam", "samuel"):
+        User.objects.create_user(name)
+    assert ids(["default"]) == ["countersign.W012"]
 
 
 @pytest.mark.django_db

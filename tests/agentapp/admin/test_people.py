@@ -10,7 +10,7 @@ from django.test import Client
 
 from approvals import configuration, ledger, rule_versions
 from approvals.models import Event, Rule
-from tests.admin_pages import address, configuration_events, save, submit
+from tests.admin_pages import address, configuration_events, errors_of, save, submit
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long and new one"
@@ -36,6 +36,20 @@ def test_a_new_person_is_an_event_without_a_password(staff: Client) -> None:
     assert (event.type, event.data["name"]) == ("configuration.created", "zoe")
     assert "password" not in event.data["after"]
     assert zoe.password not in event.body
+
+
+def test_nobody_gets_a_name_that_somebody_has_but_for_capitals(staff: Client, sam: User, dana: User) -> None:
+    url = address(User, "change", dana.pk)
+    assert "Somebody is called so already" in errors_of(submit(staff, url, username="SAM"))
+    save(staff, url, username="Dana")
+    dana.refresh_from_db()
+    assert dana.username == "Dana"
+
+
+def test_of_two_who_have_one_name_but_for_capitals_each_can_be_changed(staff: Client, sam: User) -> None:
+    other = User.objects.create_user("Sam")
+    save(staff, address(User, "change", other.pk), last_name="Other")
+    save(staff, address(User, "change", other.pk), username="samuel")
 
 
 def test_joining_a_group_is_an_event(staff: Client, sam: User, roles: dict[str, Group]) -> None:
