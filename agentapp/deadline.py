@@ -1,14 +1,19 @@
 """Call something that may hang, and go on when its time is up."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from django.conf import settings
 from django.db import connection, connections
 
 from agentapp import isolation, logs
+from agentapp.own_connection import outside_of_pool
+
+Connected = Callable[[], AbstractContextManager[None]]
 
 
 def let_go_of_database() -> None:
@@ -26,6 +31,41 @@ def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
 
     For a mocked run it is made here and now: a mock does not hang, and knows what would have.
     """
+    return _started(function, args)
+
+
+def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
+    """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through.
+
+    Its connection to the database is its own: a call that is slow keeps none from others.
+    """
+    if isolation.is_on():
+        return function(*args)
+    let_go_of_database()
+    future = _started(function, args, outside_of_pool)
+    try:
+        return future.result(seconds)
+    except FutureTimeoutError:
+        if future.done():
+            raise  # the call itself timed out and said so
+        raise DeadlineExceeded(f"no answer in {seconds:g} s") from None
+
+
+def together[K, T](calls: Mapping[K, Callable[[], T]]) -> dict[K, T]:
+    """What came of calls that are made at once, so many of them at a time, each in a thread of its own."""
+    let_go_of_database()
+    turns = threading.Semaphore(max(settings.PARALLEL_READS, 1))
+
+    def in_turn(call: Callable[[], T]) -> T:
+        with turns:
+            return call()
+
+    running = {key: start(in_turn, call) for key, call in calls.items()}
+    return {key: future.result() for key, future in running.items()}
+
+
+def _started[T](function: Callable[..., T], args: tuple[Any, ...], connected: Connected = nullcontext) -> Future[T]:
+    """The call, made in a thread that is connected to the database in this way: by the pool where none is named."""
     future: Future[T] = Future()
     if isolation.is_on():
         try:
@@ -38,25 +78,13 @@ def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
     def run() -> None:
         logs.bind(**belongs_to)
         try:
-            future.set_result(function(*args))
-        except BaseException as error:
-            future.set_exception(error)
+            with connected():
+                try:
+                    future.set_result(function(*args))
+                except BaseException as error:
+                    future.set_exception(error)
         finally:
             connections.close_all()
 
     threading.Thread(target=run, name=f"call-{getattr(function, '__name__', 'tool')}", daemon=True).start()
     return future
-
-
-def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
-    """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through."""
-    if isolation.is_on():
-        return function(*args)
-    let_go_of_database()
-    future = start(function, *args)
-    try:
-        return future.result(seconds)
-    except FutureTimeoutError:
-        if future.done():
-            raise  # the call itself timed out and said so
-        raise DeadlineExceeded(f"no answer in {seconds:g} s") from None

@@ -7,6 +7,7 @@ put on cards, all of a step at once, and the run lets go of its worker.
 
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 
 from agentapp import (
     attempts,
@@ -28,7 +29,7 @@ from agentapp import (
     waiting,
 )  # fmt: skip
 from agentapp.attempts import Tried
-from agentapp.deadline import DeadlineExceeded, start, within
+from agentapp.deadline import DeadlineExceeded, together, within
 from agentapp.executions import Outcome
 from agentapp.messages import StopRun, ToolResult
 from agentapp.models import Run, Tool, ToolExecution
@@ -146,8 +147,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         _refuse_changed(state, changed)
         return
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
-    running = {key: start(_attempt_read, state, read) for key, read in distinct.items()}
-    results = {key: future.result() for key, future in running.items()}
+    results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
     called = {read.pk for read in distinct.values()}
     costs = {read.pk: budgets.cost_of(read) if read.pk in called else budgets.NOTHING for read in reads}
     outcomes = [_outcome(state, read, results[read.name, read.arguments_digest], costs[read.pk]) for read in reads]

@@ -1,14 +1,18 @@
-"""Keeping hold of a run while its work takes long."""
+"""Keeping hold of runs while their work takes long."""
 
 import logging
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connections
+from django.db import connection, connections, transaction
 
 from agentapp import runs
+from agentapp.own_connection import outside_of_pool
 from agentapp.state import RunState
 
 log = logging.getLogger(__name__)
@@ -16,28 +20,112 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def kept(state: RunState) -> Iterator[None]:
-    """Renew the lease from a thread of its own while the work takes long."""
-    done = threading.Event()
-
-    def keep() -> None:
-        try:
-            while not done.wait(settings.LEASE_SECONDS / 3):
-                try:
-                    if not runs.renew(state.run.pk, state.token):
-                        state.cancellation.tell()
-                        return
-                    if runs.told_to_stop(state.run.pk):
-                        state.cancellation.tell()
-                except (DatabaseError, InterfaceError):
-                    # One failure is no reason to let go of a run that is well: there is time for another try.
-                    log.exception("The lease of %s could not be renewed", state.run.pk)
-                    connections.close_all()
-        finally:
-            connections.close_all()
-
-    keeper = threading.Thread(target=keep, name=f"lease-{state.run.pk}", daemon=True)
-    keeper.start()
+    """Renew the lease from another thread while the work takes long."""
+    keeper = _keeper
+    keeper.hold(state)
     try:
         yield
     finally:
-        done.set()
+        keeper.let_go(state)
+
+
+@dataclass
+class _Lease:
+    state: RunState
+    due: float
+    """When it is to be renewed, by the monotonic clock."""
+
+
+class _Keeper:
+    """One thread renews the leases of all runs that this process drives. It ends when there is nothing left to renew.
+
+    Its connection is not of the pool: where work waits for that, its leases must not run out behind it.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held: dict[object, _Lease] = {}
+        self._thread: threading.Thread | None = None
+        self._wakes_at = 0.0
+        self._has_renewed = False
+
+    def hold(self, state: RunState) -> None:
+        lease = _Lease(state, time.monotonic() + settings.LEASE_SECONDS / 3)
+        with self._changed:
+            self._held[state.token] = lease
+            if self._thread is None:
+                self._wakes_at = lease.due
+                self._thread = threading.Thread(target=self._keep, name="leases", daemon=True)
+                self._thread.start()
+            elif lease.due < self._wakes_at:
+                self._changed.notify()
+
+    def let_go(self, state: RunState) -> None:
+        with self._changed:
+            self._held.pop(state.token, None)
+            if not self._held and self._has_renewed:
+                self._changed.notify()  # so that it gives up its connection
+
+    def _keep(self) -> None:
+        with outside_of_pool():
+            while due := self._wait():
+                for lease in due:
+                    self._renew(lease)
+
+    def _wait(self) -> list[_Lease]:
+        """The leases to be renewed now, once there are some. Without any the thread ends."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                due = [lease for lease in self._held.values() if lease.due <= now]
+                if due:
+                    self._has_renewed = True
+                    return due
+                # Where runs are short, the next one finds the thread still there.
+                if not self._held and (self._has_renewed or now >= self._wakes_at):
+                    self._thread, self._has_renewed = None, False
+                    return []
+                self._wakes_at = min((lease.due for lease in self._held.values()), default=self._wakes_at)
+                self._changed.wait(self._wakes_at - now)
+
+    def _renew(self, lease: _Lease) -> None:
+        state = lease.state
+        try:
+            with _not_waiting_long():
+                is_held = runs.renew(state.run.pk, state.token)
+                told = not is_held or runs.told_to_stop(state.run.pk)
+        except Exception:
+            # One failure is no reason to let go of a run that is well: there is time for another try.
+            log.exception("The lease of %s could not be renewed", state.run.pk)
+            connections.close_all()
+            lease.due = time.monotonic() + settings.LEASE_SECONDS / 12
+            return
+        lease.due = time.monotonic() + settings.LEASE_SECONDS / 3
+        if told:
+            state.cancellation.tell()
+        if not is_held:
+            self.let_go(state)
+
+
+@contextmanager
+def _not_waiting_long() -> Iterator[None]:
+    """Where the row of one run is locked by whoever has vanished, the leases of all others must not run out."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{settings.LEASE_SECONDS * 1000 // 12}"])
+        yield
+
+
+_keeper = _Keeper()
+
+
+def _begin_anew() -> None:
+    """A process that was forked off has none of the runs of its parent, and not its thread."""
+    global _keeper
+    _keeper = _Keeper()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -90,6 +90,8 @@ SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
 # How long a process keeps what it has read of the configuration while no event says that it changed.
 CONFIGURATION_KEPT_SECONDS = env_count("CONFIGURATION_KEPT_SECONDS", 10)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
+# How many reads of one step run at once; each may hold a connection to the database of its own.
+PARALLEL_READS = env_count("PARALLEL_READS", 8)
 MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
 # What a new breaker begins with: failures in a row that open it, and how long it lets nothing through.
