@@ -11,7 +11,7 @@ from typing import Literal
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import auth, deciding, executions, previews, provenance, runs, subagents, tasks
+from agentapp import auth, deciding, executions, nudges, previews, provenance, runs, subagents, tasks
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
@@ -195,7 +195,7 @@ def resolve_outcome(
             done = executions.resolve(execution, _resolved(outcome, note), note, actor)
         if done and run is not None:
             runs.wake(run, runs.clock(run))
-            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+            transaction.on_commit(partial(nudges.answered, run.pk), robust=True)
     if not done:
         raise Refused("already_resolved", "The outcome of this call is known already.")
     execution.refresh_from_db()

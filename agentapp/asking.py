@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import runs, tasks
+from agentapp import nudges, runs
 from agentapp.models import Run
 from agentapp.refused import Refused
 from approvals import approval_events, comments, decisions, ledger, standing
@@ -30,7 +30,7 @@ def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
         asked = decisions.ask(approval_id, user, words, timedelta(seconds=settings.QUESTION_SECONDS))
         if isinstance(asked, Question) and run is not None:
             runs.wake(run, runs.clock(run))
-            transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
+            transaction.on_commit(partial(nudges.answered, run.pk), robust=True)
     if isinstance(asked, standing.Refusal):
         approval.refresh_from_db()
         raise Refused(asked.code, asked.message, "text" if asked.code == "message_required" else "", approval)

@@ -6,7 +6,7 @@ from functools import partial
 from django.conf import settings
 from django.db import transaction
 
-from agentapp import runs, tasks
+from agentapp import nudges, runs
 from agentapp.evals import people
 from agentapp.refused import Refused
 from approvals import decisions, ledger, standing
@@ -40,7 +40,7 @@ def take(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken:
         if isinstance(taken, decisions.Taken) and not taken.repeated and run is not None and taken.approval.runs_at:
             # An earlier decision that is still held keeps its moment.
             runs.wake(run, min(run.wake_at or taken.approval.runs_at, taken.approval.runs_at))
-            transaction.on_commit(partial(tasks.nudge, run.pk, taken.approval.hold_seconds), robust=True)
+            transaction.on_commit(partial(nudges.answered, run.pk, taken.approval.hold_seconds), robust=True)
     if isinstance(taken, standing.Refusal):
         approval.refresh_from_db()
         raise Refused(taken.code, taken.message, approval=approval)

@@ -28,9 +28,18 @@ def quiet() -> Iterator[None]:
 
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
     """Tell a worker that a run may be due. Never raises: the sweep finds what a lost nudge leaves."""
+    _nudge(run_id, delay, broker.WORK)
+
+
+def answered(run_id: uuid.UUID, delay: float = 0) -> None:
+    """The same about a run that a person has just answered: however many wait for a worker, it goes on before them."""
+    _nudge(run_id, delay, broker.ANSWERED)
+
+
+def _nudge(run_id: uuid.UUID, delay: float, priority: int) -> None:
     if not _quiet.get():
         about = f"about run {run_id}; the sweep will find it"
-        broker.tell(DRIVE_RUN, (str(run_id),), about=about, delay=delay, priority=broker.WORK)
+        broker.tell(DRIVE_RUN, (str(run_id),), about=about, delay=delay, priority=priority)
 
 
 def source_changed(source: str) -> None:

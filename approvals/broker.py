@@ -10,7 +10,9 @@ log = logging.getLogger(__name__)
 # A broker that was waited for in vain is not told anything for a while: whoever decides about fifty requests at once
 # would wait fifty times. One that refuses at once costs nothing, and is asked each time.
 WAITED_SECONDS = 1.0
-# Redis keeps a list for each, and the lowest goes first: what looks after everything overtakes the work.
+# Redis keeps a list for each, and the lowest goes first: what looks after everything overtakes the work, and so does a
+# run that somebody has just answered, and looks at.
+ANSWERED = 3
 WORK = 6
 SILENT_FOR_SECONDS = 10.0
 
@@ -34,7 +36,7 @@ def tell(
 ) -> bool:
     """Have a worker do a task, which its name is enough for. Never raises: rows say what is due anyway.
 
-    `priority`: WORK for what may take long, of which many can wait.
+    `priority`: WORK for what may take long, of which many can wait; ANSWERED for what people wait for.
     """
     began = time.monotonic()
     if began < _silence.until:

@@ -77,7 +77,7 @@ class AccountAdapter(DefaultAccountAdapter):
         """The name alone, in any spelling that finds the same person.
 
         allauth takes the `Host` of the request too, which whoever tries passwords may choose: a port is as good as
-        a host of its own. Databases compare in capitals, so ſ is s and ı is i.
+        a host of its own. Databases compare in capitals, in which some letters of other alphabets are s or i.
         """
         name = str(credentials.get("email", credentials.get("username", "")))
         return name.upper().lower()

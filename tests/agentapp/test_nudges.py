@@ -68,6 +68,16 @@ def test_while_many_messages_wait_a_run_that_its_worker_left_is_still_nudged(cle
     assert sweep_again() == 4  # it was told meanwhile
 
 
+def test_a_run_that_somebody_has_answered_goes_on_before_those_that_wait_for_a_worker(clerk, dana, monkeypatch):
+    run = clerk.run(calls(call("a", "pay", account="ana", amount=5)), says("done"))
+    [approval], told = clerk.open(run), []
+    monkeypatch.setattr(broker, "tell", lambda task, arguments=(), **more: told.append((task, more.get("priority"))))
+    clerk.start(says("another"))
+    clerk.decide(approval, dana)
+    driving = [priority for task, priority in told if task == nudges.DRIVE_RUN]
+    assert driving == [broker.WORK, broker.ANSWERED]
+
+
 def test_a_broker_that_is_down_is_noted_and_stops_nobody(monkeypatch, caplog):
     def down(*arguments, **more):
         raise OSError("no route to host")

@@ -108,13 +108,14 @@ def test_of_a_broker_that_is_not_there_nothing_is_known_and_it_is_left_alone_onc
 
 
 @pytest.mark.redis
-def test_what_looks_after_everything_overtakes_the_work_that_waits(told_over: Any) -> None:
+def test_what_looks_after_everything_and_what_people_wait_for_overtake_the_work(told_over: Any) -> None:
     """By a real Redis, as a worker takes messages from it."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     with Celery(broker=settings.REDIS_URL).connection() as connection, connection.SimpleQueue(name) as queue:
-        for said, priority in (("run 1", broker.WORK), ("run 2", broker.WORK), ("sweep", 0)):
+        put = (("run 1", broker.WORK), ("run 2", broker.WORK), ("decided", broker.ANSWERED), ("sweep", 0))
+        for said, priority in put:
             queue.put(said, priority=priority)
-        taken = [queue.get(timeout=5) for _ in range(3)]
+        taken = [queue.get(timeout=5) for _ in put]
         for message in taken:
             message.ack()
-    assert [message.payload for message in taken] == ["sweep", "run 1", "run 2"]
+    assert [message.payload for message in taken] == ["sweep", "decided", "run 1", "run 2"]
