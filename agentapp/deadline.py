@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from django.conf import settings
 from django.db import connection, connections
 
 from agentapp import isolation, logs
-from agentapp.own_connection import outside_of_pool
+from agentapp.own_connection import Line, outside_of_pool
 
 Connected = Callable[[], AbstractContextManager[None]]
 
@@ -37,17 +38,20 @@ def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
 def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
     """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through.
 
-    Its connection to the database is its own: a call that is slow keeps none from others.
+    Its connection to the database is its own, and is cut when nobody waits for it any more: a call that is slow, or
+    hangs, keeps none from others.
     """
     if isolation.is_on():
         return function(*args)
     let_go_of_database()
-    future = _started(function, args, outside_of_pool)
+    line = Line()
+    future = _started(function, args, partial(outside_of_pool, line))
     try:
         return future.result(seconds)
     except FutureTimeoutError:
         if future.done():
             raise  # the call itself timed out and said so
+        line.cut()
         raise DeadlineExceeded(f"no answer in {seconds:g} s") from None
 
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection, connections, transaction
 
 from agentapp import runs
-from agentapp.own_connection import outside_of_pool
+from agentapp.own_connection import Line, outside_of_pool
 from agentapp.state import RunState
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class _Keeper:
                 self._changed.notify()  # so that it gives up its connection
 
     def _keep(self) -> None:
-        with outside_of_pool():
+        with outside_of_pool(Line()):
             while due := self._wait():
                 for lease in due:
                     self._renew(lease)
