@@ -5,12 +5,15 @@ its answer meanwhile changes nothing. A redirect is a request like the first. No
 proxy would resolve names by itself.
 """
 
+import contextlib
 import ipaddress
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Any
 
 import httpx2
 
@@ -22,6 +25,8 @@ type Address = IPv4Address | IPv6Address
 type Network = IPv4Network | IPv6Network
 
 MAX_REDIRECTS = 3
+# Whoever waits gives up by themself first, and says why. What they left is cut then.
+_CUT_AFTER_SECONDS = 1.0
 # What Python takes for public: a cloud's own services, and ranges that were set aside for other ends.
 _NOT_PUBLIC = tuple(
     map(ipaddress.ip_network, ("168.63.129.16/32", "fec0::/10", "5f00::/16", "3fff::/20", "::ffff:0:0:0/96"))
@@ -98,11 +103,56 @@ def _resolved(host: str, port: int) -> list[Address]:
         raise OutboundRefused(f"{host} has no address.") from error
 
 
-class GuardedTransport(httpx2.BaseTransport):
-    """Connects to the address that was checked, and asks it for the host that was named."""
+class _Connections:
+    """What a client is connected to, cut when its time is up, which ends the wait of whoever reads.
 
-    def __init__(self, outside: Outside) -> None:
+    httpx2 knows the time of each wait alone: a server that sends a byte now and then, of its headers too, would be
+    read for ever, by a thread that nobody waits for any more.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._is_over = False
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def note(self, event: str, said: Mapping[str, Any]) -> None:
+        """httpx2 tells what it does."""
+        if event != "connection.connect_tcp.complete":
+            return
+        connected = said["return_value"].get_extra_info("socket")
+        with self._lock:
+            # One of our own: TLS makes another of the other, and a number that was closed may be anybody's by then.
+            self._open.append(connected.dup())
+            if self._is_over:
+                _shut(connected)
+
+    def let_go(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            while self._open:
+                self._open.pop().close()
+
+    def _cut(self) -> None:
+        with self._lock:
+            self._is_over = True
+            for connected in self._open:
+                _shut(connected)
+
+
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the server was first
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+class GuardedTransport(httpx2.BaseTransport):
+    """Connects to the address that was checked, and asks it for the host that was named. Reads for so many seconds."""
+
+    def __init__(self, outside: Outside, seconds: float) -> None:
         self._outside = outside
+        self._connections = _Connections(seconds)
         # A connection is for one host: two names at one address do not share it.
         self._inner = httpx2.HTTPTransport(trust_env=False, limits=httpx2.Limits(max_keepalive_connections=0))
 
@@ -114,18 +164,25 @@ class GuardedTransport(httpx2.BaseTransport):
                 request.url.copy_with(host=str(address)),
                 headers=request.headers,  # with the Host it was made for
                 stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": ascii_host(request.url)},
+                extensions={
+                    **request.extensions,
+                    "sni_hostname": ascii_host(request.url),
+                    "trace": self._connections.note,
+                },
             )
         )
 
     def close(self) -> None:
+        self._connections.let_go()
         self._inner.close()
 
 
 def client(outside: Outside, seconds: float) -> httpx2.Client:
-    """A client that reaches nothing but `outside`. `seconds` is for each wait of a request."""
+    """A client that reaches nothing but `outside`, to be closed by who has it. `seconds` is for each wait of a request,
+    and a little more for all of them.
+    """
     return httpx2.Client(
-        transport=GuardedTransport(outside),
+        transport=GuardedTransport(outside, seconds + _CUT_AFTER_SECONDS),
         timeout=seconds,
         trust_env=False,
         follow_redirects=True,

@@ -11,7 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from agentapp.tools.outbound import OutboundRefused, Outside, client, fetch, is_public
+from agentapp.tools import outbound
+from agentapp.tools.outbound import OutboundRefused, Outside, client, fetch, is_public, post
+from tests.processes import until
 
 HERE = (ipaddress.ip_network("127.0.0.0/24"),)
 
@@ -244,6 +246,52 @@ def test_a_server_that_never_comes_to_an_end_is_waited_for_no_longer(said: bytes
         finally:
             done.set()
             talking.join()
+
+
+def _get(url: str) -> None:
+    with client(Outside(networks=HERE), 0.2) as asking:
+        asking.get(url)
+
+
+ASKING: dict[str, Callable[[str], object]] = {
+    "fetch": lambda url: fetch(url, Outside(networks=HERE), 10**6, seconds=0.2),
+    "post": lambda url: post(url, Outside(networks=HERE), b"{}", {}, 2000, 0.2),
+    "client": _get,
+}
+
+
+@pytest.mark.parametrize("how", ASKING)
+def test_who_is_not_waited_for_any_more_is_read_no_longer(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its headers never come to an end. Neither a thread nor a connection stays."""
+    monkeypatch.setattr(outbound, "_CUT_AFTER_SECONDS", 0.1)
+    before, done, left = set(threading.enumerate()), threading.Event(), threading.Event()
+
+    def talk(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Said: ")
+                while not done.wait(0.02):
+                    connection.sendall(b"a")
+            except OSError:
+                left.set()
+
+    def ask(url: str) -> None:
+        with contextlib.suppress(OutboundRefused, httpx2.HTTPError):
+            ASKING[how](url)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        talking = threading.Thread(target=talk, args=[listener])
+        asking = threading.Thread(target=ask, args=[f"http://127.0.0.1:{listener.getsockname()[1]}/"])
+        talking.start()
+        asking.start()
+        try:
+            until(left.is_set, "the connection to end")
+            until(lambda: set(threading.enumerate()) <= before, "the threads to end")
+        finally:
+            done.set()
+            talking.join()
+            asking.join()
 
 
 def test_a_packed_answer_is_not_unpacked(serve: Any) -> None:
