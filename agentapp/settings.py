@@ -265,6 +265,7 @@ CELERY_BEAT_SCHEDULE = {
     "webhooks": {"task": "agentapp.tasks.send_webhooks", "schedule": 5.0},  # without an endpoint one query
     "figures": {"task": "agentapp.tasks.roll_up", "schedule": 60.0},
     "old webhooks": {"task": "agentapp.tasks.forget_webhooks", "schedule": 3600.0},
+    "old sessions": {"task": "agentapp.tasks.forget_sessions", "schedule": 3600.0},
     "ledger": {"task": "agentapp.tasks.look_after_ledger", "schedule": 60.0},
     "imports": {"task": "agentapp.importing.pending.forget", "schedule": 600.0},
     "retention": {"task": "agentapp.retention.apply_due", "schedule": 3600.0},
@@ -292,7 +293,11 @@ ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_SESSION_COOKIE_AGE = SESSION_COOKIE_AGE
 # A second factor or a passkey is asked again for what matters, unless it was given this many seconds ago.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
-ACCOUNT_RATE_LIMITS = {"login_failed": "20/m/ip,5/5m/key", "reset_password": "20/10m/ip,3/10m/key"}
+ACCOUNT_RATE_LIMITS = {
+    "login_failed": "20/m/ip,5/5m/key",
+    "reset_password": "20/10m/ip,3/10m/key",
+    "passkey_options": "30/m/ip",  # each is kept in a session, of whoever asks
+}
 # A new password by mail. Where mail is only written to the console, the link would be for whoever reads that.
 PASSWORD_RESET = env_bool("PASSWORD_RESET", True) and bool(_MAIL_SERVER)
 PASSWORD_RESET_TIMEOUT = 3600

@@ -4,7 +4,7 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import account_changes, anchoring, insights, logs, loop, password_reset, runs, webhooks
+from agentapp import account_changes, anchoring, insights, logs, loop, old_sessions, password_reset, runs, webhooks
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
@@ -12,8 +12,8 @@ from approvals import broker
 from approvals.proof import anchors, checkpoints, verifying
 
 __all__ = [
-    "drive_run", "forget_webhooks", "look_after_ledger", "mail_account_change", "mail_reset_links", "nudge",
-    "nudge_eval", "roll_up", "run_eval", "send_to_endpoint", "send_webhooks", "sweep", "verify_ledger",
+    "drive_run", "forget_sessions", "forget_webhooks", "look_after_ledger", "mail_account_change", "mail_reset_links",
+    "nudge", "nudge_eval", "roll_up", "run_eval", "send_to_endpoint", "send_webhooks", "sweep", "verify_ledger",
 ]  # fmt: skip
 
 
@@ -81,6 +81,11 @@ def send_to_endpoint(endpoint_id: str) -> None:
 @shared_task
 def forget_webhooks() -> None:
     webhooks.forget_old()
+
+
+@shared_task
+def forget_sessions() -> None:
+    old_sessions.forget()
 
 
 @shared_task

@@ -192,6 +192,11 @@ def minutes_locked(request: HttpRequest, name: str) -> int:
     return math.ceil(longest / 60)
 
 
+def may_ask_for_passkey(request: HttpRequest) -> bool:
+    """Whether this address has not asked too often what a passkey is to answer. Counts it."""
+    return bool(ratelimit.consume(request, app="allauth.account", action="passkey_options", limit_get=True))
+
+
 def is_locked(errors: list[ValidationError]) -> bool:
     """Whether a form was refused because too many tries had failed."""
     return any(error.code in ("too_many_login_attempts", "rate_limited") for error in errors)

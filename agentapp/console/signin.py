@@ -94,6 +94,8 @@ class Passkey(LoginWebAuthnView):
     """Signing in with a passkey alone: it is both what one has and what one knows or is."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if not entrance.may_ask_for_passkey(request):
+            return JsonResponse({"detail": "Too many tries."}, status=HTTPStatus.TOO_MANY_REQUESTS)
         response = super().get(request, *args, **kwargs)
         if isinstance(response, JsonResponse):
             response["Cache-Control"] = "no-store"

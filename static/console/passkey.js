@@ -10,6 +10,7 @@
     const { options: where } = form.dataset;
     if (where.startsWith("#")) return JSON.parse(document.querySelector(where).textContent);
     const answer = await fetch(where, { headers: { Accept: "application/json" }, cache: "no-store" });
+    if (answer.status === 429) throw new Error("There were too many tries. Wait a minute.");
     if (!answer.ok) throw new Error("The server did not answer. Try again.");
     return (await answer.json()).request_options;
   }

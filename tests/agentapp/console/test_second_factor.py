@@ -9,6 +9,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, generate_totp_secret, hotp_value
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.test import Client, RequestFactory
 
@@ -162,6 +163,15 @@ def test_an_answer_that_is_no_passkey_signs_nobody_in(client: Client, dana: User
         assert "That passkey does not match." in response.content.decode()
     assert not is_in(client)
     assert {data["by"] for _, data in events()} == {"passkey"}
+
+
+def test_an_address_begins_only_so_many_sessions_a_minute_by_asking_for_a_passkey(db: None) -> None:
+    """Each answer is kept in a session, of whoever asks."""
+    asking = {"headers": {"Accept": "application/json"}, "REMOTE_ADDR": "203.0.113.7"}
+    answers = [Client().get("/login/passkey/", **asking).status_code for _ in range(32)]
+    assert answers == [200] * 30 + [429] * 2
+    assert Session.objects.count() == 30
+    assert Client().get("/login/passkey/", **asking | {"REMOTE_ADDR": "203.0.113.8"}).status_code == 200
 
 
 # --- Renewing ------------------------------------------------------------------------------------
