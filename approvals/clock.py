@@ -1,11 +1,22 @@
 """The database's clock, which alone decides leases, expiry and order."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import FloatField, Func
 from django.db.models.functions import Now as DjangoNow
 from django.db.models.sql.compiler import SQLCompiler
+from django.utils import timezone
+
+# Further ahead nobody means it. The last day of the calendar is in the year 10000 elsewhere, which databases store and
+# cannot give back.
+FURTHEST = timedelta(days=3653)
+
+
+def is_too_far(moment: datetime) -> bool:
+    """Whether something that somebody lets end then is as good as without an end."""
+    return moment > timezone.now() + FURTHEST
 
 
 class SecondsSince(Func):

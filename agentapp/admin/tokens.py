@@ -10,6 +10,7 @@ from django.utils import timezone
 from agentapp import auth
 from agentapp.models import ApiToken
 from approvals.admin_pages import RowAdmin, actor_of
+from approvals.clock import is_too_far
 
 
 class NewTokenForm(forms.ModelForm):
@@ -36,6 +37,8 @@ class NewTokenForm(forms.ModelForm):
         expires_at = self.cleaned_data["expires_at"]
         if expires_at is not None and expires_at <= timezone.now():
             raise forms.ValidationError("This moment has passed.")
+        if expires_at is not None and is_too_far(expires_at):
+            raise forms.ValidationError("This is more than ten years from now. Leave it empty for a token without end.")
         return expires_at
 
     def clean(self) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from datetime import datetime
 from django import forms
 from django.utils import timezone
 
+from approvals.clock import is_too_far
+
 _LOCAL = "%Y-%m-%dT%H:%M"
 
 
@@ -16,10 +18,16 @@ class SpanForm(forms.Form):
 
     def clean_since(self) -> datetime:
         now = timezone.now()
-        return max(self.cleaned_data["since"] or now, now)
+        return _near(max(self.cleaned_data["since"] or now, now))
 
     def clean_until(self) -> datetime:
         until: datetime = self.cleaned_data["until"]
         if until <= timezone.now():
             raise forms.ValidationError("That moment has passed.")
-        return until
+        return _near(until)
+
+
+def _near(moment: datetime) -> datetime:
+    if is_too_far(moment):
+        raise forms.ValidationError("That is more than ten years from now.")
+    return moment

@@ -69,6 +69,14 @@ def test_a_token_does_not_begin_expired(staff: Client, sam: User) -> None:
     assert ApiToken.objects.get().expires_at is not None
 
 
+def test_a_token_does_not_end_where_the_calendar_does(staff: Client, sam: User, settings: Any) -> None:
+    settings.TIME_ZONE = "America/New_York"
+    last = {"expires_at_0": "9999-12-31", "expires_at_1": "23:59:00"}
+    assert "more than ten years from now" in errors_of(issue(staff, sam, "runs:read", **last))
+    assert staff.get(address(ApiToken, "changelist")).status_code == 200
+    assert not ApiToken.objects.exists()
+
+
 @pytest.mark.parametrize("page", ["changelist", "change"])
 def test_a_token_is_revoked_from_the_list_and_from_its_page(staff: Client, sam: User, page: str) -> None:
     token, secret = auth.issue_token(sam, "importer", ["runs:read"], "test")

@@ -518,6 +518,21 @@ def test_only_somebody_else_who_may_decide_stands_in(client: Client, dana: User,
     assert not Absence.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "form", [{"until": "9999-12-31T23:59"}, {"since": "9999-12-31T23:58", "until": "9999-12-31T23:59"}]
+)
+def test_nobody_is_away_until_the_end_of_the_calendar(
+    client: Client, marco: User, form: dict[str, str], settings: Any
+) -> None:
+    settings.TIME_ZONE = "America/New_York"
+    response = client.post("/settings/absence/", {"deputy": marco.pk, **form})
+
+    assert response.status_code == 422
+    assert "That is more than ten years from now." in response.content.decode()
+    assert client.get("/settings/absence/").status_code == 200
+    assert not Absence.objects.exists()
+
+
 def test_two_do_not_stand_in_for_each_other_at_one_time(client: Client, dana: User, marco: User) -> None:
     now = timezone.now()
     absences.begin(marco, dana, now, now + timedelta(days=2))
