@@ -50,7 +50,7 @@ from agentapp.undoing import undo_call
 from approvals import decisions, ledger, signatures, standing, verdicts
 from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import STILL_MASKED, masked, with_masks
-from approvals.models import Approval, DecisionType, Verdict
+from approvals.models import Approval, Decision, DecisionType, Verdict
 from approvals.signatures import Assertion, Statement
 
 __all__ = [
@@ -111,7 +111,7 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         raise Refused("not_found", "There is no such request.")
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
-    return deciding.take(approval, _verdict(approval, new, user))
+    return deciding.take(approval, _verdict(approval, new, user, Decision.objects.filter(pk=new.id).first()))
 
 
 def statement_of(approval_id: uuid.UUID, new: NewDecision, user: User, nonce: str) -> Statement:
@@ -124,14 +124,21 @@ def statement_of(approval_id: uuid.UUID, new: NewDecision, user: User, nonce: st
     return signatures.statement_of(verdicts.decision_of(approval, _verdict(approval, new, user), None), nonce)
 
 
-def _verdict(approval: Approval, new: NewDecision, user: User) -> decisions.Verdict:
-    """An answer as it came in, with what an edit comes to. Raises Refused."""
-    edited_text, edited_title, edited_preview = (
-        _edited(approval, new) if new.type == DecisionType.EDIT else ("", "", "")
-    )
-    if new.type == DecisionType.RESPOND and with_masks(new.message):
-        raise Refused("invalid", STILL_MASKED, "message", approval)
-    confirmed(approval, new.type, new.via, new.typed, edited_text)
+def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decision | None = None) -> decisions.Verdict:
+    """An answer as it came in, with what an edit comes to. Raises Refused.
+
+    `recorded`: what was taken under its id before. Then it is held against that, and no longer against the tool and the
+    rules, which may be others by now.
+    """
+    edited_text = edited_title = edited_preview = ""
+    if recorded is not None:
+        edited_text = _sent_again(approval, new, recorded) if new.type == DecisionType.EDIT else ""
+    else:
+        if new.type == DecisionType.EDIT:
+            edited_text, edited_title, edited_preview = _edited(approval, new)
+        if new.type == DecisionType.RESPOND and with_masks(new.message):
+            raise Refused("invalid", STILL_MASKED, "message", approval)
+        confirmed(approval, new.type, new.via, new.typed, edited_text)
     return decisions.Verdict(
         id=new.id,
         type=new.type,
@@ -210,6 +217,22 @@ def _resolved(outcome: str, note: str) -> ToolResult:
         reason=Reason.OUTCOME_UNKNOWN,
         message=f"A person found out that the call did not happen. They noted: {note}",
     )
+
+
+def _sent_again(approval: Approval, new: NewDecision, recorded: Decision) -> str:
+    """The arguments of an edit, written as those that were taken under its id."""
+    try:
+        arguments = parse(new.arguments_text)
+        text = canonical(arguments)
+    except MalformedJSON:
+        return new.arguments_text
+    if text == recorded.arguments_text or not isinstance(arguments, dict):
+        return text
+    tool = Tool.objects.filter(name=approval.tool, version=approval.tool_version).first()
+    if tool is not None:
+        return canonical(with_defaults(tool.input_schema, arguments))
+    # What was left out was filled in by a contract that is gone.
+    return canonical({**parse(recorded.arguments_text or "{}"), **arguments})
 
 
 def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:

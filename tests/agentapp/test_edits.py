@@ -136,3 +136,18 @@ def test_a_form_takes_no_masked_part_and_keeps_a_field_that_came_back_as_it_was_
     )
     approval.refresh_from_db()
     assert parse(approval.final_arguments_text) == {"account": "ana", "amount": 6, "memo": f"use {key} to pay"}
+
+
+def test_an_edit_sent_again_is_the_first_also_once_tool_and_rules_are_others(clerk, dana):
+    run = clerk.run(calls(call("a", "pay", account="ann", amount=5)), says("done"))
+    [approval] = clerk.open(run)
+    sent = {"type": "edit", "arguments_text": '{"amount": 4, "account": "ann"}', "id": uuid.uuid4()}
+    first = clerk.decide(approval, dana, **sent)
+    Tool.objects.filter(name="pay").update(version="9" * 64, input_schema={"type": "object"})
+    Rule.objects.create(name="no", tool="pay", verdict="deny", active=True)
+    again = clerk.decide(approval, dana, **sent)
+    assert (first.repeated, again.repeated, again.decision) == (False, True, first.decision)
+    for other in ('{"account":"ann","amount":3}', '{"account":"ann","amount":4,"tip":1}', '{"account":"ann"', "[]"):
+        with pytest.raises(Refused) as refused:
+            clerk.decide(approval, dana, **{**sent, "arguments_text": other})
+        assert refused.value.code == "decision_id_reused"
