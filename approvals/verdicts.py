@@ -11,6 +11,7 @@ from django.db.models import Q
 from approvals import ledger, step_up
 from approvals.cards import digest_of
 from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.sealed import ERASED
 from approvals.signatures import Assertion, statement_of, verify
 from approvals.standing import Refusal, Right, progress, right_of
 
@@ -187,6 +188,8 @@ def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
     user_id = verdict.user.pk if verdict.user is not None else None
     by = (user_id, verdict.customer, verdict.mocked)
     if (decision.approval_id, decision.user_id, decision.customer, decision.mocked) != (approval_id, *by):
+        return False
+    if decision.stop_run != verdict.stop_run or decision.message not in (verdict.message, ERASED):
         return False
     if verdict.type == DecisionType.EDIT:
         approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)

@@ -1,4 +1,5 @@
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from approvals.decisions import Taken
 from approvals.digest import sha256
 from approvals.escalation import Step
 from approvals.models import Approval, Channel, Decision, DecisionType, Notification
+from approvals.sealed import ERASED
 from approvals.standing import Refusal
 from tests.conftest import make_user
 from tests.rows import (
@@ -205,6 +207,18 @@ def test_a_decision_id_is_good_for_one_person_one_request_and_one_answer(dana, m
     ]:
         assert refused(approval, again) == "decision_id_reused"
     assert refused(other, a_verdict(other, dana, "edit", arguments=CHEAPER, id=verdict.id)) == "decision_id_reused"
+
+
+@pytest.mark.parametrize("more", [{"message": "No, stop it all."}, {"stop_run": True}, {"message": ""}])
+def test_a_decision_id_is_good_for_one_message_and_for_stopping_or_not(dana, more):
+    approval = a_request()
+    verdict = a_verdict(approval, dana, "reject", message="No.")
+    decide(approval, verdict)
+    assert refused(approval, replace(verdict, **more)) == "decision_id_reused"
+    Decision.objects.update(message=ERASED)
+    again = decide(approval, verdict)
+    assert isinstance(again, Taken)
+    assert again.repeated
 
 
 # --- Who may -----------------------------------------------------------------------------------
