@@ -10,6 +10,7 @@ DAY = timedelta(days=1)
 # Longer than this nobody reads hour by hour.
 BY_HOUR = timedelta(hours=48)
 LONGEST = 366
+FIRST_YEAR, LAST_YEAR = 2000, 9000
 # What can be chosen, as key, days, words.
 CHOICES = (("24h", 1, "24 h"), ("14d", 14, "14 days"), ("90d", 90, "90 days"))
 _USUAL = CHOICES[1]
@@ -54,10 +55,12 @@ def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
 
 
 def _day(text: str) -> date | None:
+    """A day that an address gives. None where it is none, and at the ends of the calendar: nothing counts there."""
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
         return None
+    return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
 
 
 def _start_of(day: date, zone: tzinfo) -> datetime:

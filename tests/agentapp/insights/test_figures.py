@@ -202,3 +202,17 @@ def test_a_range_is_read_in_the_zone_of_the_installation() -> None:
     assert chosen.end == datetime(2026, 10, 2, 22, tzinfo=UTC)
     assert periods.read({"range": "nonsense"}, NOW, zone).key == "14d"
     assert periods.read({"range": "custom", "from": "2026-10-05", "to": "2026-10-02"}, NOW, zone).key == "14d"
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("0001-01-01", "0001-01-02"),
+        ("1999-12-31", "2000-01-01"),
+        ("9999-12-30", "9999-12-31"),
+        ("9000-12-31", "9001-01-01"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
+def test_days_at_the_ends_of_the_calendar_are_none(first: str, last: str, zone: str) -> None:
+    assert periods.read({"range": "custom", "from": first, "to": last}, NOW, ZoneInfo(zone)).key == "14d"
