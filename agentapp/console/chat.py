@@ -15,6 +15,7 @@ from agentapp.console.parts import render_part, wants_part
 from agentapp.console.run_control import act_on
 from agentapp.console.shell import signed_in
 from agentapp.models import Run
+from approvals.digest import storable
 from approvals.masking import STILL_MASKED, with_masks
 
 _CONFLICTS = ("conversation_changed", "not_taken_over", "taken_over")
@@ -85,7 +86,7 @@ def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
     """Say what was typed: as the customer, which begins a run, or in the agent's place."""
     post = request.POST
     text, seen = post.get("text", ""), _number(post.get("version"))
-    key = post.get("request_key", "")
+    key = storable(post.get("request_key", "")[:100])
     # Of a run without a conversation nobody has seen a version.
     expected = seen if run.conversation is not None else None
     try:

@@ -16,6 +16,7 @@ from agentapp.evals import comparing, reporting, runner
 from agentapp.models import Agent, EvalCase, EvalRun, EvalSuite
 from agentapp.refused import Refused
 from approvals import supposing
+from approvals.digest import storable
 
 VIEW_RIGHT, RUN_RIGHT, WRITE_RIGHT = "agentapp.view_evalrun", "agentapp.run_eval", "agentapp.change_evalcase"
 LATEST = 30
@@ -80,12 +81,12 @@ def start(request: HttpRequest, suite: str) -> HttpResponse:
         made = evaluating.start_eval(
             found,
             user,
-            agent=post.get("agent", ""),
-            model=post.get("model", "").strip()[:MAX_MODEL_CHARS],
+            agent=storable(post.get("agent", "")),
+            model=storable(post.get("model", "").strip())[:MAX_MODEL_CHARS],
             baseline=baseline,
             only=post.getlist("case") or None,
-            with_drafts=post.getlist("draft"),
-            without_rules=post.getlist("without"),
+            with_drafts=[storable(name) for name in post.getlist("draft")],
+            without_rules=[storable(name) for name in post.getlist("without")],
         )
     except Refused as refused:
         return _suite(request, found, refused.message, status=403 if refused.code == "forbidden" else 422)

@@ -21,7 +21,7 @@ from agentapp.models import Run, ToolExecution
 from agentapp.starting import steps_to_begin_with
 from agentapp.transcript import StepRows, load_kept, load_steps
 from approvals import supposing
-from approvals.digest import MalformedJSON, parse
+from approvals.digest import MalformedJSON, parse, storable
 from approvals.masking import MASK, STILL_MASKED
 
 START_RIGHT = "agentapp.start_run"
@@ -231,4 +231,4 @@ def _is_masked_of(text: str, was: str) -> bool:
 
 
 def _key(request: HttpRequest) -> str:
-    return request.POST.get("request_key", "")[:100]
+    return storable(request.POST.get("request_key", "")[:100])

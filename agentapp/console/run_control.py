@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agentapp import actions, auth
 from agentapp.console.shell import signed_in
 from agentapp.models import Run
+from approvals.digest import storable
 
 
 @require_POST
@@ -50,7 +51,7 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     user = signed_in(request)
     first = request.POST.get("first", "1")
     # One key of the page serves all its buttons.
-    given = request.POST.get("request_key", "")[:100]
+    given = storable(request.POST.get("request_key", "")[:100])
     try:
         if not first.isdecimal() or len(first) > 9:
             raise actions.Refused("invalid", "Say from which step, by its number.", "first")

@@ -21,7 +21,7 @@ from agentapp.console.given import Given, given
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from agentapp.models import Agent, Route, Run
-from approvals.digest import MalformedJSON, parse
+from approvals.digest import MalformedJSON, parse, storable
 from approvals.masking import STILL_MASKED, with_masks
 
 _SCRIPT_HINT = (
@@ -120,7 +120,7 @@ def run_new_parts(request: HttpRequest) -> HttpResponse:
 
 def _filled(post: QueryDict, *, check: bool) -> Given | None:
     """What was given in the form of the chosen agent. None: it has no form."""
-    agent = Agent.objects.filter(name=post.get("agent", ""), enabled=True).first()
+    agent = Agent.objects.filter(name=storable(post.get("agent", "")), enabled=True).first()
     # A form that was not on the page is shown empty, and nothing is said against it yet.
     shown = post if schema_form.SHOWN in post else None
     return given(agent, shown, check=check) if agent is not None else None

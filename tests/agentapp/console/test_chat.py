@@ -96,6 +96,15 @@ def test_a_double_press_says_it_once(clerk: Clerk, as_sam: Client) -> None:
     assert Run.objects.count() == 2
 
 
+def test_a_key_may_be_any_text(clerk: Clerk, as_sam: Client) -> None:
+    run = clerk.run(says("Hi."), conversation="ticket-7")
+    run.conversation.refresh_from_db()
+    for key in ("\0", "k" * 5000):
+        assert say(as_sam, run, "Thank you!", request_key=key).status_code < 500, key
+        for path in ("again", "fork", "replay"):
+            assert as_sam.post(f"/runs/{run.pk}/{path}/", {"request_key": key}).status_code < 500, (path, key)
+
+
 def test_what_was_said_meanwhile_is_shown_as_new_and_the_text_is_kept(clerk: Clerk, as_sam: Client) -> None:
     run = clerk.run(says("Hi."), conversation="ticket-7")
     seen = Conversation.objects.get().version

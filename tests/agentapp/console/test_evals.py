@@ -190,6 +190,13 @@ def test_what_cannot_be_run_is_said_and_begins_nothing(suite, client, sam):
     assert EvalRun.objects.count() == 0
 
 
+@pytest.mark.parametrize("field", ["agent", "model", "baseline", "case", "draft", "without"])
+def test_what_no_browser_sends_begins_no_eval(suite, client, ada, monkeypatch, field):
+    monkeypatch.setattr(tasks.run_eval, "apply_async", lambda args, **_: None)
+    client.force_login(ada)
+    assert client.post("/evals/desk/run/", {field: "clerk\0=clerk"}).status_code < 500
+
+
 def test_an_eval_is_cancelled_by_who_may_run_them(suite, client, sam, mia):
     made = results.create(suite, evaluating.chosen(suite))
     client.force_login(mia)

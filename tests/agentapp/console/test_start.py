@@ -232,3 +232,10 @@ def test_what_stands_for_something_hidden_is_not_sent_as_if_it_were_real(sams: C
     refused = sams.post("/runs/new/", form(**{field: pasted}))
     assert (refused.status_code, "still has a masked part" in refused.text, pasted in refused.text) == (422, True, True)
     assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["/runs/new/", "/runs/new/parts/"])
+def test_what_no_browser_sends_starts_nothing(sams: Client, path: str) -> None:
+    for name in ("agent", "input", "route", "customer", "conversation", "title", "request_key"):
+        assert sams.post(path, form(**{name: "\0"})).status_code < 500, name
+        assert not Run.objects.exists()
