@@ -104,7 +104,9 @@ def _touched(begin: datetime, end: datetime) -> QuerySet[Approval]:
 
 def _is_changed() -> Case:
     """As `Approval.is_edited` has it, without fetching the arguments."""
-    kept = Q(final_arguments_text="") | Q(final_arguments_text=F("arguments_text"))
+    here, erased = Q(erased_at__isnull=True), Q(erased_at__isnull=False)
+    same = here & Q(final_arguments_text=F("arguments_text")) | erased & Q(final_digest=F("action_digest"))
+    kept = Q(final_arguments_text="") | same
     return Case(When(kept, then=Value(False)), default=Value(True), output_field=BooleanField())
 
 

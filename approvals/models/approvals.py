@@ -275,4 +275,7 @@ class Approval(Noted, models.Model):
 
     @property
     def is_edited(self) -> bool:
+        if self.erased_at is not None:
+            # Both are gone. What they were bound to is there.
+            return bool(self.final_arguments_text) and self.final_digest != self.action_digest
         return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text
