@@ -29,7 +29,9 @@ class _ReadableDumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    # Lines of a block may end with U+0085 too, which is read as a line feed.
+    style = '"' if "\x85" in value else "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
 _ReadableDumper.add_representer(str, _text)

@@ -196,6 +196,22 @@ def test_what_was_dumped_loads_without_a_change() -> None:
     assert dump() == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["x\x85y\nz", "x\x85y", "a\r\nb\r\n", " lead\n  b", "\n\nx", "x\u2028y\nz", "\ufeffx\ny", "---\n...\n", "# no\n"],
+)
+def test_instructions_come_back_to_the_letter(text: str) -> None:
+    load(FILE, "test")
+    agent = Agent.objects.all()[0]
+    Agent.objects.filter(pk=agent.pk).update(instructions=text)
+    dumped = dump()
+    assert load(dumped, "test") == []
+    Agent.objects.filter(pk=agent.pk).update(instructions="others")
+    load(dumped, "test")
+    agent.refresh_from_db()
+    assert agent.instructions == text
+
+
 def test_a_dump_brings_back_what_was_changed_since() -> None:
     load(FILE, "test")
     text = dump()
