@@ -103,7 +103,7 @@ def alike(approval: Approval, user: User) -> Alike | None:
         .filter(ended, tool=approval.tool)
         .exclude(pk=approval.pk)
         .order_by("-created_at")
-        .only("state", "arguments_text", "final_arguments_text", "created_at", "decided_at")[:ALIKE]
+        .only("state", "created_at", "decided_at", *Approval.TELLS_OF_EDITS)[:ALIKE]
     )
     if not rows:
         return None

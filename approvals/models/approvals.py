@@ -273,6 +273,9 @@ class Approval(Noted, models.Model):
         """The dry run of what would run now."""
         return self.final_preview_text if self.is_edited else self.preview_text
 
+    TELLS_OF_EDITS = ("arguments_text", "final_arguments_text", "erased_at", "action_digest", "final_digest")
+    """What `is_edited` rests on, for who reads no more than that."""
+
     @property
     def is_edited(self) -> bool:
         if self.erased_at is not None:
