@@ -330,6 +330,9 @@ def _person(scope: Scope) -> User | None:
     if not key:
         return None
     request = HttpRequest()
-    request.session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    session = import_module(settings.SESSION_ENGINE).SessionStore(key)
+    # One that an earlier SECRET_KEY has signed would be replaced, and only an answer with a cookie can tell of the new.
+    session.cycle_key = lambda: None
+    request.session = session
     user = get_user(request)
     return user if isinstance(user, User) and user.is_active else None

@@ -256,6 +256,23 @@ def test_whoever_is_shut_out_stops_hearing(sam: User, dana: User, monkeypatch: p
     play(scene)
 
 
+def test_a_stream_ends_no_session_that_an_earlier_key_has_signed(dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    client.force_login(dana)
+    cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}".encode()
+    monkeypatch.setattr(settings, "SECRET_KEY_FALLBACKS", [settings.SECRET_KEY])
+    monkeypatch.setattr(settings, "SECRET_KEY", "another" * 8)
+
+    async def scene() -> None:
+        for _ in range(2):
+            async with listening("inbox", cookie) as stream:
+                assert await stream.next() == ("inbox-changed", "1")
+
+    play(scene)
+
+    assert client.get("/inbox/").status_code == 200
+
+
 def test_streams_end_when_the_server_stops(dana: User) -> None:
     cookie = cookie_of(dana)
 
