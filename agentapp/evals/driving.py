@@ -1,13 +1,16 @@
 """One run of a case, here and now: started with its mocks, driven without a worker, decided about as the case says."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
 
 from agentapp import isolation, loop, nudges, runs, subagents
 from agentapp.considered import GUIDED
+from agentapp.evals import results
 from agentapp.evals.cases import Case
 from agentapp.evals.observed import Observed
 from agentapp.evals.observing import family_of, observe
@@ -52,7 +55,7 @@ def run_case(eval_run: EvalRun, case: Case, agents: Agents) -> tuple[Run, Observ
     """Run a case once. Returns the run, what came of it, and what decisions could not be made. Raises CannotRun."""
     with isolation.isolated(), nudges.quiet():
         run = _start(eval_run, case, agents)
-        notes = _drive(run, case)
+        notes = _drive(run, case, partial(results.renew, eval_run))
         observed = observe(run)
         _end(run)
     return run, observed, notes
@@ -96,11 +99,11 @@ def _rules(eval_run: EvalRun) -> dict[str, Any]:
     return {"rules": eval_run.rules}
 
 
-def _drive(run: Run, case: Case) -> list[str]:
+def _drive(run: Run, case: Case, renew: Callable[[], None]) -> list[str]:
     """Take a run as far as it goes. Returns what decisions could not be made."""
     people = People(list(case.people))
     for _ in range(MAX_TURNS):
-        moved = _move(run)
+        moved = _move(run, renew)
         if run.is_final:
             break
         try:
@@ -112,12 +115,16 @@ def _drive(run: Run, case: Case) -> list[str]:
     return []
 
 
-def _move(run: Run) -> bool:
-    """Drive a run, and those it has asked. False: it has come as far as it can without people."""
+def _move(run: Run, renew: Callable[[], None]) -> bool:
+    """Drive a run, and those it has asked. False: it has come as far as it can without people.
+
+    `renew`: keeps hold of the eval, which others would take up as soon as a model is waited for too long.
+    """
     before, until = run.updated_at, time.monotonic() + MAX_SECONDS
     while True:
         again = loop.drive(run.pk)
         run.refresh_from_db()
+        renew()
         if run.state not in _GOING or time.monotonic() > until:
             break
         if again is None or again.delay:  # it is due later, or a worker has found it
@@ -125,7 +132,7 @@ def _move(run: Run) -> bool:
     moved = run.updated_at != before
     if run.waiting_for in _BELOW and not run.is_final:
         for child in Run.objects.filter(parent=run).exclude(state__in=Run.FINAL).order_by("pk"):
-            moved = _move(child) or moved
+            moved = _move(child, renew) or moved
     return moved
 
 

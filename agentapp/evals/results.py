@@ -19,7 +19,7 @@ from agentapp.models import EvalResult, EvalRun, EvalSuite, Run
 from approvals import ledger
 from approvals.clock import Now
 
-# Longer than any case takes. Whoever holds it renews it with each result.
+# Whoever holds it renews it whenever the run of a case has come a piece further, and with each result.
 LEASE = timedelta(minutes=15)
 # A nudge may be on its way for so long.
 SETTLES = timedelta(minutes=1)
@@ -67,6 +67,11 @@ def claim(eval_run_id: uuid.UUID) -> EvalRun | None:
         return None
     EvalRun.objects.filter(pk=eval_run_id, started_at__isnull=True).update(started_at=Now())
     return EvalRun.objects.select_related("suite", "starter", "baseline").get(pk=eval_run_id)
+
+
+def renew(eval_run: EvalRun) -> None:
+    """Keep hold of an eval while one of its cases takes long."""
+    EvalRun.objects.filter(pk=eval_run.pk, state=State.RUNNING).update(lease_until=Now() + LEASE)
 
 
 def release(eval_run: EvalRun) -> None:

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from agentapp import evaluating, loop, tasks
-from agentapp.evals import reporting, results, runner, suites
+from agentapp.evals import driving, reporting, results, runner, suites
 from agentapp.evals.cases import Case
 from agentapp.evals.comparing import compare
 from agentapp.evals.observing import broken_by, final_status
@@ -368,6 +368,15 @@ def test_nobody_else_takes_an_eval_that_is_held_and_the_sweep_finds_one_that_is_
     assert results.due() == [made.pk]
     assert not runner.go_on(made.pk)
     assert results.due() == []
+
+
+def test_an_eval_is_held_for_as_long_as_one_of_its_cases_takes(suite):
+    case = a_case()
+    made = results.claim(results.create(suite, [case]).pk)
+    # As if a model had been waited for longer than an eval is held at a time.
+    EvalRun.objects.update(lease_until=timezone.now().replace(year=2020))
+    driving.run_case(made, case, driving.Agents())
+    assert results.claim(made.pk) is None
 
 
 def test_an_eval_that_is_cancelled_keeps_what_it_has_and_takes_no_more(suite, sam):
