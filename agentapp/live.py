@@ -217,17 +217,19 @@ async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
     while not subscriber.closing:
         if subscriber.untold:
             await asyncio.sleep(SETTLE_SECONDS)
-            body = b"".join(dict.fromkeys(topic.message for topic in subscriber.untold))
             if any(topic.grows for topic in subscriber.untold):
                 check_at = clock()
-            subscriber.untold.clear()
-            await _send(send, body)
         if clock() >= check_at:
             topics = await _topics(scope)
             if topics is None:
                 await _send(send, EXPIRED)
                 return
             subscriber.topics, check_at = topics, clock() + RECHECK_SECONDS
+        # Only now is the page told, which then looks: what happens after its look is heard.
+        if subscriber.untold:
+            body = b"".join(dict.fromkeys(topic.message for topic in subscriber.untold))
+            subscriber.untold.clear()
+            await _send(send, body)
         if clock() >= beat_at:
             await _send(send, b"event: hb\ndata: 1\n\n")
             beat_at = clock() + HEARTBEAT_SECONDS

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connections
 from django.test import Client
 
-from agentapp import live, release, runs, wakeups
+from agentapp import conversations, live, release, runs, turns, wakeups
 from agentapp.asgi import application
 from agentapp.models import Agent, Run
 from approvals import ledger
@@ -62,6 +62,8 @@ class Stream:
         }
         self.started: dict[str, Any] = {}
         self.release = ""
+        self.looks: Callable[[str], Coroutine[Any, Any, None]] | None = None
+        """What the page does as soon as it is told of something, before the stream goes on."""
         self._gone = asyncio.Event()
         self._events: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
         self._task = asyncio.create_task(application(scope, self._receive, self._send))
@@ -80,6 +82,8 @@ class Stream:
                 self.release = fields["data"]
             elif fields["event"] != "hb":
                 self._events.put_nowait((fields["event"], fields["data"]))
+                if self.looks is not None:
+                    await self.looks(fields["event"])
         if not message.get("more_body"):
             self._events.put_nowait(None)
 
@@ -252,6 +256,37 @@ def test_whoever_is_shut_out_stops_hearing(sam: User, dana: User, monkeypatch: p
                 event = await stream.next()
             assert event == ("session.expired", "1")
             assert await stream.next() is None
+
+    play(scene)
+
+
+def test_what_a_run_does_right_after_the_page_has_looked_at_it_is_heard(sam: User) -> None:
+    agent, cookie = Agent.objects.get_or_create(name="support")[0], cookie_of(sam)
+    conversation = conversations.find_or_open(agent, "desk", "ana")
+
+    def say() -> Run:
+        start = runs.Start(agent, {"tools": [], "routes": {}}, "Hello", "Hello", sam, conversation=conversation)
+        with ledger.transaction():
+            return turns.take(start).run
+
+    first = say()
+
+    async def scene() -> None:
+        async with listening(f"chat:{first.pk}", cookie) as page, listening("runs", cookie) as other:
+            await settled(page, "chat-changed", "draft-changed")
+            await settled(other, "runs-changed")
+
+            async def look(event: str) -> None:
+                page.looks = None
+                while not await other.quiet(0.6):
+                    pass
+                await commit(second, "run.succeeded")
+                assert await other.next() == ("runs-changed", "1")
+
+            page.looks = look
+            second = await asyncio.to_thread(say)
+            assert await page.next() == ("chat-changed", str(first.pk))
+            assert await page.next() == ("chat-changed", str(first.pk))
 
     play(scene)
 
