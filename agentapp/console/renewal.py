@@ -6,7 +6,6 @@ from typing import Any
 from allauth.account.forms import ReauthenticateForm
 from allauth.account.internal import flows
 from allauth.account.views import BaseReauthenticateView
-from allauth.mfa.base.forms import ReauthenticateForm as CodeForm
 from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import ReauthenticateWebAuthnForm
 from allauth.mfa.webauthn.internal import auth as webauthn
@@ -18,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 
 from agentapp.console import entrance
+from agentapp.console.codes import RenewalCode
 from agentapp.console.shell import signed_in
 from approvals import ledger
 
@@ -30,7 +30,7 @@ class Reauthenticate(BaseReauthenticateView):
 
     def get_form_class(self) -> Any:
         if "code" in self.request.POST:
-            return CodeForm
+            return RenewalCode
         return ReauthenticateWebAuthnForm if "credential" in self.request.POST else ReauthenticateForm
 
     def get_form_kwargs(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Reauthenticate(BaseReauthenticateView):
 
     def form_invalid(self, form: Any) -> HttpResponse:
         if not isinstance(form, ReauthenticateForm):  # a wrong password is recorded where it is looked at
-            by = "code" if isinstance(form, CodeForm) else "passkey"
+            by = "code" if isinstance(form, RenewalCode) else "passkey"
             entrance.record_failure(signed_in(self.request).get_username(), by, renewing=True)
         response = super().form_invalid(form)
         response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY

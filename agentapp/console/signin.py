@@ -25,6 +25,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from agentapp.console import entrance, reset
+from agentapp.console.codes import SignInCode
 from approvals import ledger
 from approvals.models import Approval
 
@@ -75,6 +76,9 @@ class SecondFactor(AuthenticateView):
     """After the password: a code from the app, a recovery code, or a passkey."""
 
     template_name = "console/signin_second.html"
+
+    def get_form_class(self) -> type[SignInCode]:
+        return SignInCode
 
     def form_invalid(self, form: Any) -> HttpResponse:
         by = "code" if "code" in self.request.POST else "passkey"

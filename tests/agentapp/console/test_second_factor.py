@@ -93,6 +93,21 @@ def test_a_code_counts_once(client: Client, dana: User, secret: str) -> None:
     assert client.post("/login/second/", {"code": used}).status_code == 422
 
 
+def test_a_code_counts_once_for_as_long_as_it_counts(
+    client: Client, dana: User, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, usual = code(secret, 1), time.time  # of a device whose clock is a little ahead
+    give_password(client)
+    client.post("/login/second/", {"code": used})
+    assert is_in(client)
+    client.post("/logout/")
+    monkeypatch.setattr(time, "time", lambda: usual() + 31)
+    give_password(client)
+
+    assert client.post("/login/second/", {"code": used}).status_code == 422
+    assert not is_in(client)
+
+
 def test_five_wrong_codes_lock_the_step(client: Client, dana: User, secret: str) -> None:
     give_password(client)
     for _ in range(5):
