@@ -1,5 +1,6 @@
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from django.contrib.sessions.models import Session
 from django.core.cache import caches
 from django.test import Client
 
+from agentapp import factors
 from approvals import ledger
 from approvals.models import Event
 
@@ -193,3 +195,28 @@ def test_signing_out_needs_a_post_and_is_recorded(client: Client, dana: User) ->
 @pytest.mark.parametrize("path", ["/", "/inbox/", "/counts/", "/inbox/rows/"])
 def test_nobody_sees_a_page_without_signing_in(client: Client, path: str) -> None:
     assert client.get(path)["Location"].startswith("/login/")
+
+
+def with_another_password(client: Client, settings: Any) -> None:
+    new = "another horse battery"
+    client.post("/settings/security/password/", {"oldpassword": PASSWORD, "password1": new, "password2": new})
+
+
+def with_another_secret(client: Client, settings: Any) -> None:
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another" * 8
+
+
+@pytest.mark.parametrize("goes_on", [with_another_password, with_another_secret])
+def test_a_session_that_gets_another_key_is_still_listed_and_can_be_ended(
+    client: Client, dana: User, settings: Any, goes_on: Callable[[Client, Any], None]
+) -> None:
+    client.post("/login/", {"username": "dana", "password": PASSWORD})
+    before = client.session.session_key
+    goes_on(client, settings)
+    assert client.get("/inbox/").status_code == 200
+    assert client.session.session_key != before
+
+    assert UserSession.objects.get().session_key == client.session.session_key
+    factors.forget(dana, "test")
+    assert client.get("/inbox/").status_code == 302
