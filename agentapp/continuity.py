@@ -166,6 +166,12 @@ def note() -> None:
     file = path()
     file.parent.mkdir(parents=True, exist_ok=True)
     # Whole or not at all, whoever else writes.
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{FILE}-", delete=False) as draft:
-        json.dump({"mark": str(row.mark), "sweeps": row.sweeps}, draft)
-    os.replace(draft.name, file)
+    handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{FILE}-")
+    try:
+        with open(handle, "w") as written:
+            json.dump({"mark": str(row.mark), "sweeps": row.sweeps}, written)
+        os.replace(draft, file)
+    except OSError:
+        # On a full disk each sweep would leave one behind.
+        os.unlink(draft)
+        raise

@@ -163,6 +163,12 @@ def test_a_file_that_cannot_be_understood_holds_everything(clerk, beside):
     assert continuity.witnessed().sweeps == Continuity.objects.get().sweeps
 
 
+def test_what_cannot_be_noted_leaves_nothing_behind(beside):
+    beside.mkdir()
+    sweep()
+    assert list(beside.parent.iterdir()) == [beside]
+
+
 def test_tables_that_are_a_copy_are_held(clerk):
     Continuity.objects.update(tables="another/1/2")
     assert loop.drive(clerk.start(says("done")).pk) is None
