@@ -198,7 +198,8 @@ class _Reader:
             keys.append(str(max([len(before) - 1, *map(int, keys)]) + 1))
         item.children = [before.get(key) or fields.row(item, key, self.terms, ABSENT) for key in keys]
         values = [self.read(child) for child in item.children]
-        return item.original if not values and item.original is ABSENT else values
+        # None at all is no value or null, as it was.
+        return values if values or isinstance(item.original, list) else item.original
 
     def _one(self, item: Field) -> Any:
         """The value of one control. Raises Unreadable; what was typed stands in the field either way."""

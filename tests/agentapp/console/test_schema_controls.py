@@ -122,6 +122,13 @@ def test_entries_are_added_and_removed() -> None:
     assert build_lines(filled).arguments == {"lines": [TWO["lines"][1], {"sku": "C"}]}
 
 
+@pytest.mark.parametrize("values", [{"lines": None}, {"lines": []}, {}])
+def test_entries_of_which_there_are_none_stay_what_they_were(values: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"lines": {**LINES["lines"], "type": ["array", "null"]}}}
+    built = schema_form.build(schema, values, values, posted=query({"shown": ["arg.lines"]}))
+    assert (built.arguments, built.fields[0].kind) == (values, "rows")
+
+
 def test_all_entries_come_back_with_restore() -> None:
     restored = build_lines(rows(rows=["arg.lines.1"], restore="lines"))
     assert (restored.arguments, restored.changes) == (TWO, 0)
