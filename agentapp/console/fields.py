@@ -192,7 +192,7 @@ def make(
             item.values = [typed_text.shown(entry) for entry in given or []]
             items = schemas.resolve(described.get("items", {}), terms.definitions)
             item.schema = {**described, "items": items}
-            item.choices = [Choice(str(v), schemas.title(items, n, v), v in (given or []))
+            item.choices = [Choice(typed_text.shown(v), schemas.title(items, n, v), v in (given or []))
                             for n, v in enumerate(items.get("enum", []))]  # fmt: skip
         case "json":
             shown = masked(value, terms.secret)

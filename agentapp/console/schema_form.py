@@ -233,6 +233,10 @@ class _Reader:
         removed = (self.posted.get(REMOVE) or "").removeprefix(f"{item.name}.")
         if removed.isdecimal() and int(removed) < len(typed):
             del typed[int(removed)]
+        if item.kind == "checks":
+            # Boxes stand in the order of the schema; what was chosen before stays in its own, and as often.
+            ticked = set(typed)
+            typed = [*(value for value in before if value in ticked), *(each for each in typed if each not in before)]
         # What stood there stays as it is, blanks and all.
         if [each for each in typed if each] == [typed_text.lines(lens.in_words(value)) for value in before]:
             return item.original

@@ -122,6 +122,33 @@ def test_entries_are_added_and_removed() -> None:
     assert build_lines(filled).arguments == {"lines": [TWO["lines"][1], {"sku": "C"}]}
 
 
+WAYS = {"type": "array", "items": {"type": "string", "enum": ["email", "letter", "sms"]}}
+STEPS = {"type": "array", "items": {"type": "number", "enum": [0.5, 1.0, 2.0]}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "before", "ticked", "after", "changes"),
+    [
+        (WAYS, ["sms", "email"], ["email", "sms"], ["sms", "email"], 0),
+        (WAYS, ["sms", "sms"], ["sms"], ["sms", "sms"], 0),
+        (WAYS, ["sms", "email"], ["email", "letter", "sms"], ["sms", "email", "letter"], 1),
+        (WAYS, ["sms", "email", "letter"], ["email", "sms"], ["sms", "email"], 1),
+        (STEPS, [1.0], ["1"], [1.0], 0),
+        (STEPS, [2.0, 0.5], ["0.5", "1", "2"], [2, 0.5, 1], 1),
+    ],
+)
+def test_what_is_ticked_keeps_the_order_it_had(
+    schema: dict[str, Any], before: list[Any], ticked: list[str], after: list[Any], changes: int
+) -> None:
+    values, whole = {"x": before}, {"type": "object", "properties": {"x": schema}}
+    [shown] = schema_form.build(whole, values, values).fields
+    assert [choice.value for choice in shown.choices if choice.selected] == sorted({*shown.values})
+
+    built = schema_form.build(whole, values, values, posted=query({"shown": ["arg.x"], "arg.x": ticked}))
+
+    assert (built.arguments, built.changes, built.errors) == ({"x": after}, changes, {})
+
+
 @pytest.mark.parametrize("values", [{"lines": None}, {"lines": []}, {}])
 def test_entries_of_which_there_are_none_stay_what_they_were(values: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": {"lines": {**LINES["lines"], "type": ["array", "null"]}}}
