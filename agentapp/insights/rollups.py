@@ -60,11 +60,16 @@ def catch_up(now: datetime | None = None, most: timedelta = MOST_AT_ONCE) -> Rol
 
 
 def back_fill(since: datetime | None = None, now: datetime | None = None) -> RollUp:
-    """Compute every hour anew from a moment on, or from the first row there is. What is computed stays right."""
+    """Compute every hour anew from a moment on, or from the first row there is. What is computed stays right.
+
+    Before the first row nothing is computed, whatever is asked: of a year that was typed wrong it would take days, in
+    which there are no figures.
+    """
     now = now or timezone.now()
     with transaction.atomic():
         state = RollUp.objects.select_for_update().first() or RollUp(until=hour_of(now), looked_at=now)
-        state.until = min(hour_of(since or _first() or now), state.until)
+        first = hour_of(_first() or now)
+        state.until = max(first, min(hour_of(since or first), state.until))
         state.save()
     while state.until < hour_of(now):
         state = catch_up(now) or RollUp.objects.get()

@@ -186,3 +186,25 @@ def test_the_beat_adds_up_and_the_command_begins_anew(dana: User, capsys: Any) -
     assert "Figures until" in capsys.readouterr().out
     with pytest.raises(CommandError, match="is not a day"):
         call_command("back_fill_insights", since="yesterday")
+
+
+def test_a_year_that_was_typed_wrong_begins_with_the_first_row(dana: User) -> None:
+    back_by(take(a_request(), dana), 30 * HOUR)
+    tasks.roll_up()
+    first = kept()
+
+    call_command("back_fill_insights", since="0001-01-01")
+
+    assert kept() == first
+    assert RollUp.objects.get().until > datetime.now(UTC) - 2 * HOUR
+
+
+def test_figures_that_were_asked_for_from_the_first_year_on_are_computed_again(dana: User) -> None:
+    back_by(take(a_request(), dana), 30 * HOUR)
+    tasks.roll_up()
+    first = kept()
+    RollUp.objects.update(until=datetime(1, 1, 1, tzinfo=UTC))
+
+    back_fill()
+
+    assert kept() == first
