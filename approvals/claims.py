@@ -177,6 +177,11 @@ def wake(approval_id: uuid.UUID, user: User) -> bool:
     return bool(Snooze.objects.filter(approval=approval_id, user=user).delete()[0])
 
 
+def wake_in_time(approval: Approval) -> None:
+    """Bring a request back to those who would sleep past its time, which is sooner than when they snoozed it."""
+    Snooze.objects.filter(approval=approval.pk, until__gte=approval.expires_at).delete()
+
+
 def forget_ended(limit: int) -> int:
     """Delete the claims and snoozes of requests that no longer wait. Returns how many."""
     gone = 0

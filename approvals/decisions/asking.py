@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from approvals import approval_events, ledger, people, questions, timing
+from approvals import approval_events, claims, ledger, people, questions, timing
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked
 from approvals.models import Approval, Notification, Question
@@ -93,6 +93,7 @@ def _wait_again(approval: Approval, question: Question) -> None:
         let_clock_go_on(approval, question)
         approval.state = Approval.State.PENDING
         approval.save(update_fields=["state", "paused_seconds", *timing.MOVED])
+        claims.wake_in_time(approval)
 
 
 def let_clock_go_on(approval: Approval, question: Question) -> None:

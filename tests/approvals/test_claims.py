@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
-from approvals import claims, standing
+from approvals import claims, decisions, standing
 from approvals.models import Absence, Approval, Claim, Snooze
 from approvals.standing import Refusal
 from tests.conftest import make_user
@@ -261,6 +261,19 @@ class TestSnoozing:
         assert isinstance(self.snooze(approval, dana, 601), Refusal)
         assert isinstance(self.snooze(approval, dana, -1), Refusal)
         assert not Snooze.objects.exists()
+
+    @pytest.mark.parametrize(("asleep", "still"), [(300, True), (1800, False)])
+    def test_an_answer_brings_back_what_it_makes_due_sooner(
+        self, dana: User, marco: User, asleep: int, still: bool
+    ) -> None:
+        approval = a_request(expires_seconds=600)
+        question = within_transaction(decisions.ask, approval.pk, marco, "Why?", timedelta(hours=1))
+        assert isinstance(self.snooze(approval, dana, asleep), Snooze)
+
+        assert within_transaction(decisions.answer, question.pk, "Because.")
+
+        assert Snooze.objects.exists() is still
+        assert not Snooze.objects.filter(until__gte=read(approval).expires_at).exists()
 
     def test_waking_brings_it_back(self, dana: User, marco: User) -> None:
         approval = a_request(expires_seconds=3600)
