@@ -45,7 +45,8 @@ _FAILED = " could not be evaluated: "
 # Of two requests, what makes another one of it though both ask.
 _TERMS = (
     "risk", "groups", "approvals_needed", "terms", "escalation", "starter_excluded", "allowed_decisions", "assurance",
-    "people", "customer", "grants_allowed", "on_expiry", "expires_seconds",
+    "people", "customer", "grants_allowed", "on_expiry", "expires_seconds", "business_hours", "target_seconds",
+    "hold_seconds",
 )  # fmt: skip
 
 
@@ -148,18 +149,26 @@ def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) ->
         counting.unknown += 1
         _show(counting, row, UNKNOWN, "Hangs on what was not kept of the call.")
         return
-    if ruling.customer and before.reason.endswith(policy.NO_CUSTOMER):
-        ruling = ruling.without_customer()
+    ruling = _as_asked(ruling, before)
     if before.verdict == ruling.verdict:
         if before.verdict == Verdict.ASK and _terms(before) != _terms(ruling):
+            now, by_rules = judged(sets.now, call)
+            since_then = by_rules == verdicts and _terms(_as_asked(now, before)) == _terms(ruling)
             counting.other_terms += 1
-            _show(counting, row, ruling.verdict, "Asks on other terms.")
+            counting.since_then += since_then
+            _show(counting, row, ruling.verdict, "Asks on other terms.", since_then)
         return
     counting.moves[(str(before.verdict), str(ruling.verdict))] += 1
     _, by_rules = judged(sets.now, call)
     since_then = by_rules == verdicts
     counting.since_then += since_then
     _show(counting, row, ruling.verdict, reason_of(ruling, call), since_then)
+
+
+def _as_asked(ruling: Ruling, before: Ruling) -> Ruling:
+    """The ruling for a call whose customer could not be asked then, and so is not by others either."""
+    unasked = ruling.customer and before.reason.endswith(policy.NO_CUSTOMER)
+    return ruling.without_customer() if unasked else ruling
 
 
 def _show(counting: Counting, row: Mapping[str, Any], after: str, reason: str, since_then: bool = False) -> None:

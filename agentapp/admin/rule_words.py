@@ -51,7 +51,7 @@ def headline(numbers: Mapping[str, Any]) -> list[str]:
         said.append("None would be ruled on otherwise.")
     if numbers["other_terms"]:
         said.append(
-            f"{_number(numbers['other_terms'], 'call')} would ask on other terms: other people, risk or rights."
+            f"{_number(numbers['other_terms'], 'call')} would ask on other terms: other people, times, risk or rights."
         )
     if numbers["since_then"]:
         said.append(f"{numbers['since_then']} of these would go so by the rules of today, without this draft.")

@@ -189,7 +189,15 @@ def test_a_simulation_of_terms_that_changed_meanwhile_is_not_kept(ada: User, pay
 
 @pytest.mark.parametrize(
     "terms",
-    [{"answered_by": "customer"}, {"grants_allowed": True}, {"on_expiry": "stop"}, {"expires_seconds": 60}],
+    [
+        {"answered_by": "customer"},
+        {"grants_allowed": True},
+        {"on_expiry": "stop"},
+        {"expires_seconds": 60},
+        {"business_hours": True},
+        {"target_seconds": 60},
+        {"hold_seconds": 0},
+    ],
     ids=lambda terms: next(iter(terms)),
 )
 def test_a_draft_by_which_others_answer_or_not_as_long_asks_on_other_terms(
@@ -198,6 +206,19 @@ def test_a_draft_by_which_others_answer_or_not_as_long_asks_on_other_terms(
     a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)
     draft = simulated(drafted(ada, over_100, **terms), ada)
     assert (draft.simulation["looked_at"], draft.simulation["other_terms"]) == (1, 1)
+
+
+def test_other_terms_that_only_the_rules_of_today_set_are_said_to_be_theirs(
+    ada: User, pay: Tool, over_100: Rule
+) -> None:
+    a_call(RunBuilder(ada), pay, "ask", "over-100", amount=200)
+    Rule.objects.filter(pk=over_100.pk).update(approvals_needed=2)
+    over_100.refresh_from_db()
+
+    as_today = simulated(drafted(ada, over_100, description="Another word."), ada)
+    assert (as_today.simulation["other_terms"], as_today.simulation["since_then"]) == (1, 1)
+    otherwise = simulated(drafted(ada, over_100, approvals_needed=3), ada)
+    assert (otherwise.simulation["other_terms"], otherwise.simulation["since_then"]) == (1, 0)
 
 
 def test_a_customer_who_could_not_be_asked_is_not_asked_by_a_draft_either(ada: User, pay: Tool, over_100: Rule) -> None:
