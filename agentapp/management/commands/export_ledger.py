@@ -1,4 +1,5 @@
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,7 @@ class Command(BaseCommand):
         lines = export.lines(ledger.actor_of(None, "export_ledger"))
         try:
             if options["output"]:
-                # Whatever is in it is for its owner to hand on.
-                path = Path(options["output"])
-                path.touch(mode=0o600)
-                with path.open("wb") as file:
-                    file.writelines(lines)
+                _write(Path(options["output"]), lines)
             else:
                 for line in lines:
                     sys.stdout.buffer.write(line)
@@ -34,3 +31,22 @@ class Command(BaseCommand):
             raise CommandError(f"The export cannot be signed. {error}") from error
         except OSError as error:
             raise CommandError(f"{options['output']} cannot be written: {error.strerror}.") from error
+
+
+def _write(path: Path, lines: Iterable[bytes]) -> None:
+    """Write an export where it is wanted. One that fails leaves the one that was there before."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():  # a pipe or a device
+        with path.open("wb") as file:
+            file.writelines(lines)
+        return
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        # Whatever is in it is for its owner to hand on.
+        part.touch(mode=0o600, exist_ok=False)
+        with part.open("wb") as file:
+            file.writelines(lines)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
