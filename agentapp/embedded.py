@@ -85,6 +85,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise CannotListen(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
+    except OverflowError as error:
+        listener.close()
+        raise CannotListen(f"Cannot listen on {host}:{port}: a port is a number from 0 to 65535.") from error
     return listener
 
 

@@ -192,3 +192,9 @@ def test_a_free_port_has_an_address_that_browsers_understand():
             continue
         with listener:
             assert embedded.address(listener).startswith(shown)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_number_that_is_no_port_is_refused_with_a_word(port: int) -> None:
+    with pytest.raises(embedded.CannotListen, match="a port is a number from 0 to 65535"):
+        embedded.listen("127.0.0.1", port)
