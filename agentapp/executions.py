@@ -10,9 +10,10 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import IntegrityError
-from django.db.models import F, TextField, UUIDField
+from django.db.models import F
 from django.utils import timezone
 
+from agentapp import call_statements
 from agentapp.call_events import arguments_facts, change_facts, record_failures, result_facts, ruling_facts, said_of
 from agentapp.call_events import record as record
 from agentapp.call_events import record_subagent as record_subagent
@@ -28,43 +29,15 @@ from approvals.detectors import within, without_secrets
 from approvals.digest import sha256, storable, storable_json
 from approvals.masking import blotted_within, secret_texts
 from approvals.models import Approval, EffectClass, Grant
-from approvals.prepared import Given, PreparedUpdate
 from approvals.sealed import digest_of, sealed
-from approvals.updating import RowUpdate
 
 MAX_REASON_CHARS = 40
 TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
 
 State = ToolExecution.State
-UNBEGUN = (State.PROPOSED, State.WAITING, State.READY)
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
 # What is loud when a person had approved it.
 FAILED = ("retryable_error", "fatal_error")
-
-
-_HOLD = RowUpdate(lambda: ToolExecution.objects.filter(state=State.PROPOSED), ["state", "approval", "times_asked"])
-_BEGIN = PreparedUpdate(
-    lambda: (
-        ToolExecution.objects.filter(pk=Given("pk", UUIDField()), state__in=UNBEGUN),
-        {
-            "state": State.EXECUTING,
-            "executed_text": Given("text", TextField()),
-            "idempotency_key": Given("key", TextField()),
-            "allowed_by": Given("by", TextField()),
-            "grant": Given("grant", UUIDField()),
-            "attempts": F("attempts") + 1,
-            "started_at": Now(),
-        },
-    )
-)
-_FINISH = RowUpdate(
-    lambda: ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED),
-    [
-        "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
-        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
-        "failures",
-    ],
-)  # fmt: skip
 
 
 class KeyTaken(Exception):
@@ -153,7 +126,7 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
     for execution, approval in zip(executions, approvals, strict=True):
         execution.state, execution.approval = State.WAITING, approval
         execution.times_asked += 1
-    if _HOLD(executions) != len(executions):
+    if call_statements.HOLD(executions) != len(executions):
         raise Overtaken("a call that was to wait has been answered meanwhile")
 
 
@@ -166,7 +139,7 @@ def begin(
     """
     try:
         with ledger.transaction():
-            changed = _BEGIN(
+            changed = call_statements.BEGIN(
                 pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
             )
     except IntegrityError as error:
@@ -209,7 +182,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         outcome.execution.failures += said_of(outcome.failures)
-    if _FINISH(rows) != len(rows):
+    if call_statements.FINISH(rows) != len(rows):
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
         record_failures(outcome.execution, outcome.failures)

@@ -1,0 +1,35 @@
+"""What each step asks of its calls' rows, put together once. Only `executions`, which writes them, uses these."""
+
+from django.db.models import F, TextField, UUIDField
+
+from agentapp.models import ToolExecution
+from approvals.clock import Now
+from approvals.prepared import Given, PreparedUpdate
+from approvals.updating import RowUpdate
+
+State = ToolExecution.State
+UNBEGUN = (State.PROPOSED, State.WAITING, State.READY)
+
+HOLD = RowUpdate(lambda: ToolExecution.objects.filter(state=State.PROPOSED), ["state", "approval", "times_asked"])
+BEGIN = PreparedUpdate(
+    lambda: (
+        ToolExecution.objects.filter(pk=Given("pk", UUIDField()), state__in=UNBEGUN),
+        {
+            "state": State.EXECUTING,
+            "executed_text": Given("text", TextField()),
+            "idempotency_key": Given("key", TextField()),
+            "allowed_by": Given("by", TextField()),
+            "grant": Given("grant", UUIDField()),
+            "attempts": F("attempts") + 1,
+            "started_at": Now(),
+        },
+    )
+)
+FINISH = RowUpdate(
+    lambda: ToolExecution.objects.exclude(state__in=ToolExecution.ANSWERED),
+    [
+        "state", "result_status", "reason", "message", "result_text", "metadata", "trust", "evidence_ref",
+        "artifact_text", "control", "retry_after", "cost", "attempts", "finished_at", "raw_result_text", "replay_of",
+        "failures",
+    ],
+)  # fmt: skip
