@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 
 django.setup()
 
-from agentapp import actions, answering, executor, loop, runs, tasks  # noqa: E402
+from agentapp import actions, answering, executor, loop, nudges, runs  # noqa: E402
 from approvals import ledger  # noqa: E402
 from approvals.models import Approval  # noqa: E402
 from tests.faults.world import die_at  # noqa: E402
@@ -44,7 +44,7 @@ def before(module: Any, name: str, point: str) -> None:
 
 
 def arm() -> None:
-    before(tasks, "nudge", "P0")  # the decision is committed, nobody has been told
+    before(nudges, "answered", "P0")  # the decision is committed, nobody has been told
     before(executor, "_run_begun", "P1")  # the claim is committed, nothing has been sent
     # P2 and P3 are inside the tool.
     before(executor, "_store", "P4")  # the answer was read and is not stored
