@@ -19,7 +19,16 @@ def test_a_nudge_names_the_task_that_drives_a_run():
     assert tasks.drive_run.name == nudges.DRIVE_RUN
 
 
-def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, monkeypatch):
+@pytest.fixture
+def a_broker(monkeypatch):
+    """A broker of its own, which nobody takes messages from."""
+    with Celery("test", broker="memory://localhost//", set_as_current=False) as app:
+        app.conf.task_default_queue = f"test-{uuid.uuid4().hex[:8]}"
+        monkeypatch.setattr(broker, "current_app", app)
+        yield app
+
+
+def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, a_broker, monkeypatch):
     run, told = clerk.start(says("done")), []
     monkeypatch.setattr(tasks, "nudge", told.append)
     for _ in range(5):
@@ -28,15 +37,6 @@ def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, monk
     Heartbeat.objects.update(at=Now() - timedelta(minutes=1))
     tasks.sweep()
     assert told == [run.pk, run.pk]
-
-
-@pytest.fixture
-def a_broker(monkeypatch):
-    """A broker of its own, which nobody takes messages from."""
-    with Celery("test", broker="memory://localhost//", set_as_current=False) as app:
-        app.conf.task_default_queue = f"test-{uuid.uuid4().hex[:8]}"
-        monkeypatch.setattr(broker, "current_app", app)
-        yield app
 
 
 def sweep_again():
