@@ -4,12 +4,14 @@ from django.db.models import F, TextField, UUIDField
 
 from agentapp.models import ToolExecution
 from approvals.clock import Now
+from approvals.inserting import RowInsert
 from approvals.prepared import Given, PreparedUpdate
 from approvals.updating import RowUpdate
 
 State = ToolExecution.State
 UNBEGUN = (State.PROPOSED, State.WAITING, State.READY)
 
+ADD = RowInsert(ToolExecution)
 HOLD = RowUpdate(lambda: ToolExecution.objects.filter(state=State.PROPOSED), ["state", "approval", "times_asked"])
 BEGIN = PreparedUpdate(
     lambda: (

@@ -89,7 +89,7 @@ def propose(
 ) -> list[ToolExecution]:
     """Store a step's calls, each in the state its checks gave it. `reasons`: by call why guidelines had it proposed."""
     executions = [_row(run, step, at, each, (reasons or {}).get(each.call.id)) for at, each in enumerate(proposals)]
-    ToolExecution.objects.bulk_create(executions)
+    call_statements.ADD(executions)
     for execution, proposal in zip(executions, proposals, strict=True):
         record(execution, "proposed", {**arguments_facts(execution), "ruling": ruling_facts(execution.ruling)})
         if proposal.proposed is not None:
@@ -138,12 +138,12 @@ def begin(
     Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
     """
     try:
-        with ledger.transaction():
-            changed = call_statements.BEGIN(
-                pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
-            )
+        changed = call_statements.BEGIN(
+            pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
+        )
     except IntegrityError as error:
-        if key is None or not ToolExecution.objects.filter(idempotency_key=key).exclude(pk=execution.pk).exists():
+        # The transaction is over, so that nothing can be asked: both databases name what was hurt.
+        if "idempotency_key" not in str(error):
             raise
         raise KeyTaken(f"the key of {execution.pk} is taken") from error
     if not changed:

@@ -1,4 +1,4 @@
-"""What each step asks of its run's row, put together once. Only `runs`, which writes it, uses these."""
+"""What each step asks of its run's row, put together once. Only `runs`, which writes runs and steps, uses these."""
 
 from functools import cache
 from typing import Any
@@ -20,10 +20,11 @@ from django.db.models.functions import Coalesce
 
 from agentapp import continuity
 from agentapp.due import LASTING, claimable, with_configuration, with_end
-from agentapp.models import Run
+from agentapp.models import Run, Step
 from agentapp.pauses import worked_seconds
 from approvals import ledger
 from approvals.clock import Now
+from approvals.inserting import RowInsert
 from approvals.models import ChainHead
 from approvals.prepared import Given, Prepared, PreparedUpdate
 
@@ -103,6 +104,7 @@ def _park() -> tuple[QuerySet[Run], dict[str, Any]]:
 
 
 PARK = PreparedUpdate(_park)
+ADD_STEPS = RowInsert(Step)
 
 
 @cache

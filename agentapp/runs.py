@@ -232,7 +232,7 @@ def record_step(
     if not updated:
         held(run.pk, token)
         return None
-    step = Step.objects.create(
+    step = Step(
         run=run,
         number=number,
         text=without_secrets(storable(reply.text)),
@@ -250,6 +250,7 @@ def record_step(
         finished_at=finished_at,
         **counted,
     )
+    run_statements.ADD_STEPS([step])
     data = {
         "step": number,
         "model": step.model,
@@ -330,7 +331,16 @@ def finish(
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
         if run.parent_id is not None:
             _wake_parent(run.parent_id)
+        if run.conversation_id is not None:
+            transaction.on_commit(lambda: nudge_following(run.pk), robust=True)
     return bool(changed)
+
+
+def nudge_following(run_id: uuid.UUID) -> None:
+    """When a run has ended, the next of its conversation may be due."""
+    waiting = following(run_id)
+    if waiting is not None:
+        nudges.nudge(waiting)
 
 
 def _wake_parent(parent_id: uuid.UUID) -> None:

@@ -9,17 +9,18 @@ A value that changes is `Given`; every other is the same each time the statement
 that the queryset would give, whoever changes some is told how many there were.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, cast
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Expression, Field, QuerySet
-from django.db.models.sql import UpdateQuery
+from django.db.models import Expression, Field, Model, QuerySet
+from django.db.models.sql import InsertQuery, Query, UpdateQuery
 from django.db.models.sql.compiler import SQLCompiler
 
 
@@ -45,7 +46,9 @@ class _Statement:
 
     @classmethod
     def of(cls, compiler: SQLCompiler) -> "_Statement":
-        sql, found = compiler.as_sql()
+        made = compiler.as_sql()
+        # What adds rows could be several statements; a few rows are added by one.
+        sql, found = made[0] if isinstance(made, list) else made
         params: tuple[Any, ...] = tuple(found)
         return cls(sql, params, frozenset(each.name for each in params if isinstance(each, Given)), compiler)
 
@@ -82,20 +85,23 @@ class Prepared[T]:
         self._kept = _Kept(partial(self._prepare, build))
 
     @staticmethod
-    def _prepare(build: Callable[[], "QuerySet[Any, T]"]) -> tuple["QuerySet[Any, T]", _Statement]:
+    def _prepare(build: Callable[[], "QuerySet[Any, T]"]) -> tuple["QuerySet[Any, T]", _Statement, Any]:
         found = build()
         # Locks are asked for within a transaction, and a statement that takes any can only be made there.
-        return found, _Statement.of(found.query.get_compiler(connection=_connection()))
+        compiler = found.query.get_compiler(connection=_connection())
+        statement = _Statement.of(compiler)
+        return found, statement, compiler.get_converters([each for each, *_ in compiler.select[: compiler.col_count]])
 
     def rows(self, **given: Any) -> list[T]:
         """Ask. Raises TypeError where other values are given than the statement asks for."""
-        kept, statement = self._kept.get()
+        kept, statement, converters = self._kept.get()
         if kept.query.select_for_update and _connection().get_autocommit():
             raise transaction.TransactionManagementError("Rows are locked within a transaction.")
         asked, compiler = kept.all(), copy(statement.compiler)
         compiler.connection = _connection()
         filled = statement.filled(given)
         _stand_in(compiler, "as_sql", lambda *_, **__: (statement.sql, filled))
+        _stand_in(compiler, "get_converters", lambda *_: converters)
         _stand_in(asked.query, "get_compiler", lambda *_, **__: compiler)
         return list(asked)
 
@@ -104,26 +110,50 @@ class Prepared[T]:
         return next(iter(self.rows(**given)), None)
 
 
-class PreparedUpdate:
-    """A change of all rows of a queryset, in one statement."""
+class _Change:
+    """What is asked for the sake of what it does."""
 
-    def __init__(self, build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> None:
-        self._kept = _Kept(partial(self._prepare, build))
-
-    @staticmethod
-    def _prepare(build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> _Statement:
-        among, values = build()
-        query = cast(UpdateQuery, among.query.chain(UpdateQuery))
-        query.add_update_values(dict(values))
-        return _Statement.of(query.get_compiler(connection=_connection()))
+    def __init__(self, build: Callable[[], Query]) -> None:
+        self._kept = _Kept(lambda: _Statement.of(build().get_compiler(connection=_connection())))
 
     def __call__(self, **given: Any) -> int:
-        """Change them, and say how many there were. Raises TypeError where other values are given than it asks for."""
+        """Do it, and say to how many rows. Raises TypeError where other values are given than it asks for."""
         statement = self._kept.get()
         filled = statement.filled(given)
         with transaction.mark_for_rollback_on_error(), _connection().cursor() as cursor:
             cursor.execute(statement.sql, filled)
             return int(cursor.rowcount)
+
+
+class PreparedUpdate(_Change):
+    """A change of all rows of a queryset, in one statement."""
+
+    def __init__(self, build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> None:
+        super().__init__(lambda: self._query(*build()))
+
+    @staticmethod
+    def _query(among: "QuerySet[Any]", values: Mapping[str, Any]) -> UpdateQuery:
+        query = cast(UpdateQuery, among.query.chain(UpdateQuery))
+        query.add_update_values(dict(values))
+        return query
+
+
+class PreparedInsert(_Change):
+    """New rows of a table, each told as its columns' values by the fields' names, in one statement."""
+
+    def __init__(
+        self, model: type[Model], fields: Sequence["Field[Any, Any]"], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        super().__init__(lambda: self._query(model, fields, rows))
+
+    @staticmethod
+    def _query(
+        model: type[Model], fields: Sequence["Field[Any, Any]"], rows: Sequence[Mapping[str, Any]]
+    ) -> InsertQuery:
+        query = InsertQuery(model)
+        # Raw: the values are taken as they are told, and not asked of the fields, which have seen the rows by then.
+        query.insert_values(fields, [SimpleNamespace(**row) for row in rows], raw=True)
+        return query
 
 
 def _connection() -> BaseDatabaseWrapper:

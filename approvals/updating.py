@@ -1,7 +1,7 @@
 """Writing rows that have been changed in hand."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
@@ -10,52 +10,94 @@ from django.db.models.functions import Cast
 
 from approvals.prepared import Given, PreparedUpdate
 
+MOST_PREPARED = 4
+"""More rows at once are rare, and for each number of them the statement is another."""
+MOST_KEPT = 200
+"""Statements: which columns rows share makes another one as well."""
+
 
 class RowUpdate[T: Model]:
-    """Writes some fields of rows in hand: of those that still are among some. For one row, which is nearly always what
-    there is, the statement is put together once.
+    """Writes some fields of rows in hand: of those that still are among some. For a few rows, which is nearly always
+    what there is, the statement is put together once.
     """
 
     def __init__(self, among: Callable[[], QuerySet[T]], fields: Sequence[str]) -> None:
         self._among, self._fields = among, fields
-        self._of_one: dict[tuple[tuple[str, Any], ...], PreparedUpdate] = {}
+        self._prepared: dict[tuple[Any, ...], PreparedUpdate] = {}
 
     def __call__(self, rows: Sequence[T]) -> int:
         """Write the rows, and say of how many. One statement."""
-        if len(rows) != 1:
+        if not 0 < len(rows) <= MOST_PREPARED:
             return update_rows(self._among(), rows, self._fields)
-        (row,) = rows
-        columns = {field.attname: field for field in map(partial(_field, type(row)), self._fields)}
-        values = {name: getattr(row, name) for name in columns}
-        asked = tuple((name, value) for name, value in values.items() if hasattr(value, "resolve_expression"))
-        update = self._of_one.get(asked)
+        columns = _columns(rows, self._fields)
+        asked = (len(rows), *(tuple(each if _is_asked(each) else None for each in column.told) for column in columns))
+        update = self._prepared.get(asked)
         if update is None:
-            given = {name: Given(name, field) for name, field in columns.items()} | dict(asked)
-            key = Given("pk", type(row)._meta.pk)
-            update = self._of_one.setdefault(asked, PreparedUpdate(lambda: (self._among().filter(pk=key), given)))
-        return update(pk=row.pk, **{name: values[name] for name in values.keys() - dict(asked).keys()})
+            if len(self._prepared) >= MOST_KEPT:
+                return update_rows(self._among(), rows, self._fields)
+            update = self._prepared.setdefault(asked, self._prepare(type(rows[0]), len(rows), columns))
+        given = {
+            column.place(n): each
+            for column in columns
+            for n, each in enumerate(column.told)
+            if not _is_asked(each)
+        }  # fmt: skip
+        return update(**given, **{f"pk_{n}": row.pk for n, row in enumerate(rows)})
+
+    def _prepare(self, model: type[T], count: int, columns: "Sequence[_Column]") -> PreparedUpdate:
+        keys = [Given(f"pk_{n}", model._meta.pk) for n in range(count)]
+        places = [
+            [each if _is_asked(each) else Given(column.place(n), column.field) for n, each in enumerate(column.told)]
+            for column in columns
+        ]
+        written = {
+            column.field.attname: column.written(keys, told) for column, told in zip(columns, places, strict=True)
+        }
+        return PreparedUpdate(lambda: (self._among().filter(pk__in=keys), written))
 
 
 def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequence[str]) -> int:
-    """Write these fields of the rows that still are among some, and say of how many. One statement.
-
-    Only where rows differ does it say of each which value is its own: to put that together takes longer than to run
-    it, and what several calls of a step share is most of what is written of them.
-    """
+    """Write these fields of the rows that still are among some, and say of how many. One statement."""
     if not rows:
         return 0
-    written: dict[str, Any] = {}
-    for name in fields:
-        field = _field(among.model, name)
+    keys, written = [row.pk for row in rows], {}
+    for column in _columns(rows, fields):
+        told = column.told if len(column.told) == 1 else [_valued(each, column.field) for each in column.told]
+        written[column.field.attname] = column.written(keys, told)
+    return among.filter(pk__in=keys).update(**written)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What is written of one field: one value for all rows where it is the same, else one for each.
+
+    Only where rows differ does the statement say of each which value is its own: to put that together takes longer
+    than to run it, and what several calls of a step share is most of what is written of them.
+    """
+
+    field: "Field[Any, Any]"
+    told: Sequence[Any]
+
+    def place(self, n: int) -> str:
+        return f"{self.field.attname}_{n}"
+
+    def written(self, keys: Sequence[Any], told: Sequence[Any]) -> Any:
+        """What the column is set to, where this is told, or stands for what will be."""
+        if len(told) == 1:
+            return told[0]
+        cases = (When(pk=key, then=each) for key, each in zip(keys, told, strict=True))
+        case = Case(*cases, output_field=self.field)
+        return Cast(case, output_field=self.field) if connection.features.requires_casted_case_in_updates else case
+
+
+def _columns(rows: Sequence[Model], names: Sequence[str]) -> list[_Column]:
+    found = []
+    for name in names:
+        field = rows[0]._meta.get_field(name)
+        assert isinstance(field, Field)
         values = [getattr(row, field.attname) for row in rows]
-        written[field.attname] = values[0] if _are_alike(values) else _own(field, rows, values)
-    return among.filter(pk__in=[row.pk for row in rows]).update(**written)
-
-
-def _field(model: type[Model], name: str) -> "Field[Any, Any]":
-    field = model._meta.get_field(name)
-    assert isinstance(field, Field)
-    return field
+        found.append(_Column(field, values[:1] if _are_alike(values) else values))
+    return found
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
@@ -65,10 +107,10 @@ def _are_alike(values: Sequence[Any]) -> bool:
     return len(values) == 1 or (not is_filled and all(type(each) is type(first) and each == first for each in values))
 
 
-def _own(field: "Field[Any, Any]", rows: Sequence[Model], values: Sequence[Any]) -> Expression:
-    """Each row's value of a column."""
-    told = [
-        each if hasattr(each, "resolve_expression") else Value(each, None if each is None else field) for each in values
-    ]
-    case = Case(*(When(pk=row.pk, then=each) for row, each in zip(rows, told, strict=True)), output_field=field)
-    return Cast(case, output_field=field) if connection.features.requires_casted_case_in_updates else case
+def _valued(value: Any, field: "Field[Any, Any]") -> Expression:
+    return value if _is_asked(value) else Value(value, None if value is None else field)
+
+
+def _is_asked(value: Any) -> bool:
+    """Whether the database is to find out a value."""
+    return hasattr(value, "resolve_expression")

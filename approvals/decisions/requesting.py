@@ -10,8 +10,13 @@ from django.db.models import prefetch_related_objects
 
 from approvals import approval_events, nudges, people
 from approvals.cards import Card, concerns, pending
+from approvals.inserting import RowInsert
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import marks_of
+
+_ADD = RowInsert(Approval)
+_ADD_GROUPS = RowInsert(Approval.groups.through)
+_ADD_NOTIFICATIONS = RowInsert(Notification)
 
 
 def request(
@@ -29,14 +34,14 @@ def request(
     approvals = [pending(card, now) for card in cards]
     _name_groups(approvals)
     prefetch_related_objects(list(channels), "groups")
-    Approval.objects.bulk_create(approvals)
+    _ADD(approvals)
     through = Approval.groups.through
     links = [
         through(approval_id=approval.pk, group_id=group)
         for approval, card in zip(approvals, cards, strict=True)
         for group in card.groups
     ]
-    through.objects.bulk_create(links)
+    _ADD_GROUPS(links)
     notifications = [
         Notification(approval=approval, channel=channel, created_at=now)
         for approval, card in zip(approvals, cards, strict=True)
@@ -51,7 +56,7 @@ def request(
     ]
     chat = next((channel for channel in channels if channel.personal), None)
     notifications += people.rows_for(told, chat, created_at=now)
-    Notification.objects.bulk_create(notifications)
+    _ADD_NOTIFICATIONS(notifications)
     if notifications:
         transaction.on_commit(nudges.nudge, robust=True)
     for approval in approvals:

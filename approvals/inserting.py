@@ -1,0 +1,53 @@
+"""Adding rows that have been made in hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import AutoField, Field, Model
+
+from approvals.prepared import Given, PreparedInsert
+
+MOST_PREPARED = 4
+"""More rows at once are rare, and for each number of them the statement is another."""
+
+
+class RowInsert[T: Model]:
+    """Adds rows as `bulk_create` does. For a few rows, which is nearly always what there is, the statement is put
+    together once. A key that the database gives is not read back.
+    """
+
+    def __init__(self, model: type[T]) -> None:
+        self._model = model
+        self._prepared: dict[tuple[Any, ...], PreparedInsert] = {}
+
+    def __call__(self, rows: Sequence[T]) -> None:
+        """Add them, in one statement. What a row says by an expression, as the database's time, stays one in hand."""
+        if not rows:
+            return
+        if len(rows) > MOST_PREPARED:
+            self._model._default_manager.bulk_create(rows)
+            return
+        fields = [field for field in self._model._meta.concrete_fields if not isinstance(field, AutoField)]
+        told = [{field.attname: field.pre_save(row, add=True) for field in fields} for row in rows]
+        asked = tuple(tuple((name, value) for name, value in each.items() if _is_asked(value)) for each in told)
+        insert = self._prepared.get(asked)
+        if insert is None:
+            insert = self._prepared.setdefault(asked, self._prepare(fields, asked))
+        insert(**{f"{name}_{n}": v for n, each in enumerate(told) for name, v in each.items() if not _is_asked(v)})
+        for row in rows:
+            row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+
+    def _prepare(
+        self, fields: "Sequence[Field[Any, Any]]", asked: Sequence[Sequence[tuple[str, Any]]]
+    ) -> PreparedInsert:
+        rows = [
+            {field.attname: Given(f"{field.attname}_{n}", field) for field in fields} | dict(of_row)
+            for n, of_row in enumerate(asked)
+        ]
+        return PreparedInsert(self._model, fields, rows)
+
+
+def _is_asked(value: Any) -> bool:
+    """Whether the database is to find out a value."""
+    return hasattr(value, "resolve_expression")
