@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q, UUIDField
+from django.db.models import Exists, OuterRef, Q, QuerySet, UUIDField
 
 from approvals import counting, entitlement, step_up, thresholds
 from approvals.cards import digest_of
@@ -56,7 +56,7 @@ def right_of(
         return Refusal("customer_decides", "The customer answers this, in their conversation; nobody does it for them.")
     if not user.is_active or not user.has_perm("approvals.decide_approval"):
         return Refusal("forbidden", "You can view this, not decide it: deciding needs the right to decide approvals.")
-    groups = list(approval.groups.all())
+    groups = [] if is_member else list(approval.groups.all())
     if groups and is_member is None:
         is_member = user.groups.filter(pk__in=[group.pk for group in groups]).exists()
     lender: User | None = None
@@ -75,9 +75,9 @@ def right_of(
     return Right(lender)
 
 
-def decides_themself(user: User, approval: Approval) -> bool:
-    """Whether this person may decide about this request by their own right."""
-    return isinstance(right_of(user, approval, is_lent=False), Right)
+def decides_themself(user: User, approval: Approval, is_member: bool | None = None) -> bool:
+    """Whether this person may decide about this request by their own right. `is_member`: as `refusal` has it."""
+    return isinstance(right_of(user, approval, is_member, is_lent=False), Right)
 
 
 def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
@@ -94,15 +94,21 @@ def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
     return Refusal("lender_barred", f"You would decide for {name}, who has no say in this, or has had it already.")
 
 
-_DECIDED = Prepared(
-    lambda: Decision.objects.filter(approval=Given("approval", UUIDField()), undone_at__isnull=True).select_related(
-        "user", "on_behalf_of"
-    )
-)
+def _stands() -> QuerySet[Decision]:
+    approval = Given("approval", UUIDField())
+    asked = Approval.groups.through.objects.filter(approval=approval)
+    own = User.groups.through.objects.filter(user=OuterRef("user"), group__in=asked.values("group"))
+    found = Decision.objects.filter(approval=approval, undone_at__isnull=True)
+    return found.select_related("user", "on_behalf_of").annotate(is_member=Exists(own))
+
+
+_DECIDED = Prepared(_stands)
 
 
 def decided(approval: Approval) -> list[Decision]:
-    """What has been decided about a request and not taken back, with who did. For one who asks several things of it."""
+    """What has been decided about a request and not taken back, with who did, and as `is_member` whether they are in
+    one of its groups. For one who asks several things of it.
+    """
     given = _DECIDED.rows(approval=approval.pk)
     for each in given:
         each.approval = approval
@@ -120,7 +126,7 @@ def _still_allowed(decision: Decision, approval: Approval) -> bool:
     """Whether somebody still has the very right they decided by: another one that they have by now does not do."""
     assert decision.user is not None
     if decision.on_behalf_of is None:
-        return decides_themself(decision.user, approval)
+        return decides_themself(decision.user, approval, getattr(decision, "is_member", None))
     barred = entitlement.barred(approval)
     if not decision.user.is_active or not decision.user.has_perm("approvals.decide_approval"):
         return False
