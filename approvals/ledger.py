@@ -40,6 +40,8 @@ MODEL = "model"
 type End = tuple[int, str]
 # The room for an actor in the table; a long name with a long token's name is cut.
 MAX_ACTOR = 200
+# The events that one statement adds to a chain together with its new end.
+MOST_AT_ONCE = 32
 
 _facts: ContextVar[list["Fact"] | None] = ContextVar("facts", default=None)
 _known: ContextVar[dict[str, End] | None] = ContextVar("known", default=None)
@@ -189,14 +191,16 @@ def _place(events: Sequence[Event], was: End, now: End) -> bool:
 
     False: the head is elsewhere. It stays there, and nothing is added.
     """
-    if connection.vendor != "postgresql":
+    if connection.vendor != "postgresql" or len(events) > MOST_AT_ONCE:
         moved = _move(events[0].chain, was, now)
         if moved:
             Event.objects.bulk_create(events)
         return moved
     head, params = _moving(events[0].chain, was, now)
+    fields = Event._meta.concrete_fields
+    params += [field.get_db_prep_save(getattr(each, field.attname), connection) for each in events for field in fields]
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH moved AS ({head} RETURNING chain) {_adding()}", [*params, *_columns_of(events)])
+        cursor.execute(f"WITH moved AS ({head} RETURNING chain) {_adding(len(events))}", params)
         return bool(cursor.rowcount)
 
 
@@ -220,18 +224,14 @@ def _moving(chain: str, was: End, now: End) -> tuple[str, list[Any]]:
 
 
 @cache
-def _adding() -> str:
-    """The statement that adds events once their chain's head has moved: one array for each column."""
+def _adding(count: int) -> str:
+    """The statement that adds so many events once their chain's head has moved."""
     fields = Event._meta.concrete_fields
     columns = ", ".join(str(field.column) for field in fields)
-    types = [field.db_type(connection) for field in fields]
-    arrays = ", ".join(f"%s::{type}[]" for type in types)
-    return f"INSERT INTO {Event._meta.db_table} ({columns}) SELECT added.* FROM moved, UNNEST({arrays}) AS added"  # noqa: S608
-
-
-def _columns_of(events: Sequence[Event]) -> Iterator[list[Any]]:
-    for field in Event._meta.concrete_fields:
-        yield [field.get_db_prep_save(getattr(event, field.attname), connection) for event in events]
+    # A list of values knows nothing of the columns it is for: its first row says what they are.
+    first = ", ".join(f"%s::{field.db_type(connection)}" for field in fields)
+    rows = ", ".join([f"({first})", *[f"({', '.join(['%s'] * len(fields))})"] * (count - 1)])
+    return f"INSERT INTO {Event._meta.db_table} ({columns}) SELECT added.* FROM moved, (VALUES {rows}) AS added"  # noqa: S608
 
 
 def _ends(chains: set[str]) -> dict[str, End]:
