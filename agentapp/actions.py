@@ -11,7 +11,7 @@ from typing import Literal
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import auth, deciding, executions, nudges, previews, provenance, runs, subagents, tasks
+from agentapp import auth, deciding, executions, nudges, previews, provenance, runs, subagents
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
@@ -99,7 +99,6 @@ def cancel_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("forbidden", "Cancelling this run needs the right to cancel runs.")
         signal = StopSignal(StopReason.USER_REQUESTED, "Cancelled by a person.", source="person")
         subagents.cancel(run, signal, ledger.actor_of(user))
-        transaction.on_commit(partial(tasks.nudge_following, run.pk), robust=True)
     run.refresh_from_db()
     return run
 

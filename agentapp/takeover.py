@@ -73,7 +73,7 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
         conversations.set_mode(conversation, Conversation.Mode.AUTO, run, actor)
         for each in (run, *going_on):
             transaction.on_commit(partial(tasks.nudge, each.pk), robust=True)
-        transaction.on_commit(partial(tasks.nudge_following, run.pk), robust=True)
+        transaction.on_commit(partial(runs.nudge_following, run.pk), robust=True)
     run.refresh_from_db()
     return run
 

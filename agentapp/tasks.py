@@ -4,7 +4,7 @@ import uuid
 
 from celery import shared_task
 
-from agentapp import account_changes, anchoring, insights, logs, loop, old_sessions, password_reset, runs, webhooks
+from agentapp import account_changes, anchoring, insights, logs, loop, old_sessions, password_reset, webhooks
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
@@ -23,8 +23,6 @@ def drive_run(run_id: str) -> None:
         again = loop.drive(uuid.UUID(run_id))
     if again is not None:
         nudge(uuid.UUID(run_id), again.delay)
-    else:
-        nudge_following(uuid.UUID(run_id))
 
 
 @shared_task
@@ -109,10 +107,3 @@ def verify_ledger(verification_id: str) -> None:
 def roll_up() -> None:
     """Figures of hours that are over. A pass that is lost is made up by the next."""
     insights.catch_up()
-
-
-def nudge_following(run_id: uuid.UUID) -> None:
-    """When a run has ended, the next of its conversation may be due."""
-    following = runs.following(run_id)
-    if following is not None:
-        nudge(following)
