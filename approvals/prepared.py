@@ -56,8 +56,9 @@ class _Statement:
         """Raises TypeError where other values are given than the statement asks for."""
         if given.keys() != self.names:
             raise TypeError(f"This statement is given {sorted(self.names)}, not {sorted(given)}.")
+        connection = _connection()
         return tuple(
-            each.output_field.get_db_prep_save(given[each.name], _connection()) if isinstance(each, Given) else each
+            each.output_field.get_db_prep_save(given[each.name], connection) if isinstance(each, Given) else each
             for each in self.params
         )
 
