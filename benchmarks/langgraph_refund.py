@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
@@ -168,7 +169,12 @@ def take_turns(graph: Any) -> None:
             begin: Any = (
                 Command(resume=turn["decision"]) if "decision" in turn else {"messages": [("user", turn["input"])]}
             )
-            state = graph.invoke(begin, config, durability="sync")
+            try:
+                state = graph.invoke(begin, config, durability="sync")
+            except Exception:
+                traceback.print_exc()  # into the worker's log; the turn is somebody's again
+                queue.lpush(READY, said)
+                continue
             queue.lpush(ASKED if "__interrupt__" in state else DONE, turn["run"])
 
 
