@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from approvals import conditions, step_up, thresholds, totals
@@ -261,9 +262,6 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
     terms = of_people or found
     first, reason = terms[0].rule, terms[0].reason
     rules = [one.rule for one in terms]
-    limits = [rule.expires_seconds for rule in rules if rule.expires_seconds is not None]
-    targets = [rule.target_seconds for rule in rules if rule.target_seconds is not None]
-    holds = [rule.hold_seconds for rule in rules if rule.hold_seconds is not None]
     by = thresholds.of_rules(rules)
     return Ruling(
         verdict=Verdict.ASK,
@@ -277,12 +275,12 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         terms=tuple(by.as_json()),
         about={"run": call.run, "customer": call.customer} if by.looks else {},
         starter_excluded=any(rule.starter_excluded for rule in rules),
-        expires_seconds=min(limits, default=None),
+        expires_seconds=time_to_decide(rule.expires_seconds for rule in rules),
         on_expiry=Rule.OnExpiry.STOP if any(r.on_expiry == Rule.OnExpiry.STOP for r in rules) else first.on_expiry,
         allowed_decisions=_allowed_by_all(rules),
-        hold_seconds=max(holds, default=None),
+        hold_seconds=hold(rule.hold_seconds for rule in rules),
         escalation=steps_of_all(rules),
-        target_seconds=min(targets, default=None),
+        target_seconds=target(rule.target_seconds for rule in rules),
         # Where one of them counts every hour, the time is over sooner.
         business_hours=all(rule.business_hours for rule in rules),
         # A customer shows nothing of who they are.
@@ -293,6 +291,29 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         assurance=assurance,
         **_condition(first, call),
     )
+
+
+def time_to_decide(named: Iterable[int | None]) -> int | None:
+    """The shortest of the times that people have. Who names none goes by the installation's; None: all do."""
+    return _of_all(min, named, settings.APPROVAL_EXPIRES_SECONDS)
+
+
+def target(named: Iterable[int | None]) -> int | None:
+    """The same of the times within which somebody should decide, where the installation may have none."""
+    return _of_all(min, named, settings.APPROVAL_TARGET_SECONDS or None)
+
+
+def hold(named: Iterable[int | None]) -> int | None:
+    """The longest of the times for which a decision can be undone, as above."""
+    return _of_all(max, named, settings.UNDO_HOLD_SECONDS)
+
+
+def _of_all(strictest: Callable[[list[int]], int], named: Iterable[int | None], otherwise: int | None) -> int | None:
+    every = list(named)
+    if all(one is None for one in every):
+        return None
+    asked = [otherwise if one is None else one for one in every]
+    return strictest([one for one in asked if one is not None])
 
 
 def _groups_of_all(rules: list[Rule]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from approvals import step_up
 from approvals.models import DecisionType, Rule, Verdict
-from approvals.policy import RISK_ORDER, Ruling
+from approvals.policy import RISK_ORDER, Ruling, hold, target, time_to_decide
 
 APART = "The calls are decided by different people, so no one of them can decide the plan. Plan them apart."
 # A list is approved or rejected as it stands.
@@ -28,6 +28,8 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         return replace(first, verdict=Verdict.DENY, reason=APART)
     asking = [one for one in every if one.allowed_decisions]
     allowed = tuple(d for d in AS_A_WHOLE if all(d in one.allowed_decisions for one in asking))
+    # Where no rule is about planning, nobody has said how long a plan waits: its calls do.
+    timed = asking if own.rule else [one for one in asking if one is not own]
     stops = any(one.on_expiry == Rule.OnExpiry.STOP for one in every)
     same_steps = all(one.escalation == first.escalation for one in calls)
     return Ruling(
@@ -40,13 +42,13 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         groups=shared,
         approvals_needed=max(one.approvals_needed for one in every),
         starter_excluded=any(one.starter_excluded for one in every),
-        expires_seconds=min((one.expires_seconds for one in every if one.expires_seconds), default=None),
+        expires_seconds=time_to_decide(one.expires_seconds for one in timed),
         on_expiry=Rule.OnExpiry.STOP if stops else Rule.OnExpiry.REJECT,
         allowed_decisions=allowed or (str(DecisionType.REJECT),),
-        hold_seconds=max((one.hold_seconds for one in every if one.hold_seconds is not None), default=None),
+        hold_seconds=hold(one.hold_seconds for one in timed),
         # A step lets more people decide: only where it would for every call.
         escalation=first.escalation if same_steps else (),
-        target_seconds=min((one.target_seconds for one in every if one.target_seconds), default=None),
+        target_seconds=target(one.target_seconds for one in timed),
         business_hours=all(one.business_hours for one in every),
         condition=first.condition,
         values=first.values,

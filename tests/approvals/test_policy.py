@@ -276,6 +276,19 @@ def test_terms_nobody_sets_are_left_to_the_installation():
     assert (ruling.expires_seconds, ruling.hold_seconds, ruling.groups) == (None, None, ())
 
 
+def test_a_rule_that_names_no_times_asks_for_those_of_the_installation(settings):
+    settings.APPROVAL_EXPIRES_SECONDS, settings.APPROVAL_TARGET_SECONDS, settings.UNDO_HOLD_SECONDS = 3600, 60, 5
+    silent, patient = rule("ask"), rule("ask", expires_seconds=604800, target_seconds=900, hold_seconds=0)
+    for rules in ([silent, patient], [patient, silent]):
+        ruling = evaluate(rules, call())
+        assert (ruling.expires_seconds, ruling.target_seconds, ruling.hold_seconds) == (3600, 60, 5)
+
+
+def test_an_installation_without_a_target_brings_none_into_the_comparison(settings):
+    settings.APPROVAL_TARGET_SECONDS = 0
+    assert evaluate([rule("ask"), rule("ask", target_seconds=900)], call()).target_seconds == 900
+
+
 @pytest.mark.parametrize(
     ("groups", "who"),
     [

@@ -49,6 +49,20 @@ def test_of_each_term_the_strictest_counts(name, values, strict):
     assert getattr(strictest(own, [asks(**{name: value}) for value in values]), name) == strict
 
 
+def test_a_call_that_names_no_times_goes_by_those_of_the_installation(settings):
+    settings.APPROVAL_EXPIRES_SECONDS, settings.APPROVAL_TARGET_SECONDS, settings.UNDO_HOLD_SECONDS = 3600, 60, 5
+    long = {"expires_seconds": 86400, "target_seconds": 900, "hold_seconds": 0}
+    ruling = strictest(OWN, [asks(**long), asks()])
+    assert (ruling.expires_seconds, ruling.target_seconds, ruling.hold_seconds) == (3600, 60, 5)
+    ruling = strictest(asks(rule="plans"), [asks(**long)])
+    assert (ruling.expires_seconds, ruling.target_seconds, ruling.hold_seconds) == (3600, 60, 5)
+
+
+def test_the_times_of_a_plan_are_those_of_its_calls_where_no_rule_is_about_planning():
+    ruling = strictest(OWN, [asks(expires_seconds=604800, hold_seconds=0), asks(verdict="allow", allowed_decisions=())])
+    assert (ruling.expires_seconds, ruling.hold_seconds) == (604800, 0)
+
+
 def test_only_the_groups_decide_that_every_ruling_names():
     assert strictest(OWN, [asks(groups=(1, 2)), asks(groups=(2, 3)), asks()]).groups == (2,)
 
