@@ -8,11 +8,13 @@ decided stay; the ledger is not touched, and verifies as before.
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import batched
+from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from agentapp import conversations, customer_links, drafts, executions, guidance_rows, runs
 from agentapp.evals import suites
@@ -27,6 +29,9 @@ from approvals.sealed import ERASED
 RIGHT = "agentapp.erase_content"
 MAX_REASON = 500
 MOST_LISTED = 20
+MOST_NAMED = 10
+# Databases limit how many values a statement may have; some at 32,766.
+BATCH = 5000
 _REFERENCE = re.compile(r"[0-9a-f]{6}")
 STAYS = (
     "The ledger, with its digests, times and who did what; it verifies as before.",
@@ -56,26 +61,21 @@ class Preview:
 def preview(scope: str, subject: str) -> Preview:
     """What there is to erase. Raises Refused where nothing is named so."""
     found, talks = _covered(scope, subject)
-    others = _mentioning(subject, found) if scope == Scope.CUSTOMER and subject else Run.objects.none()
-    mentions = others.count()
-    if not found and not talks and not mentions:
+    others = _mentioning(subject, set(found)) if scope == Scope.CUSTOMER and subject else []
+    if not found and not talks and not others:
         raise Refused("not_found", "There is nothing kept under this name.", "subject")
-    left = Run.objects.filter(pk__in=found, erased_at__isnull=True)
-    unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
-    active = left.filter(~Q(state__in=Run.FINAL) | unknown).distinct()
+    left = {pk for keys in _some(found) for pk in _left(Run).filter(pk__in=keys).values_list("pk", flat=True)}
     return Preview(
         {
-            "runs": left.count(),
-            "calls": ToolExecution.objects.filter(run__in=found, erased_at__isnull=True).count(),
-            "requests": Approval.objects.filter(run_id__in=found, erased_at__isnull=True).count(),
-            "messages": Message.objects.filter(Q(run__in=left) | Q(conversation__in=talks))
-            .exclude(content=ERASED)
-            .count(),
-            "conversations": Conversation.objects.filter(pk__in=talks, erased_at__isnull=True).count(),
+            "runs": len(left),
+            "calls": sum(_left(ToolExecution).filter(run__in=keys).count() for keys in _some(found)),
+            "requests": sum(_left(Approval).filter(run_id__in=keys).count() for keys in _some(found)),
+            "messages": _messages(left, talks),
+            "conversations": sum(_left(Conversation).filter(pk__in=keys).count() for keys in _some(talks)),
         },
-        active=[run.reference for run in active[:10]],
-        mentions=mentions,
-        mentioning=list(others.order_by("-pk")[:MOST_LISTED]) if mentions else (),
+        active=_active(left),
+        mentions=len(others),
+        mentioning=list(Run.objects.filter(pk__in=others[:MOST_LISTED]).order_by("-pk")),
     )
 
 
@@ -115,7 +115,7 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
             locked = Erasure.objects.select_for_update().get(pk=erasure_id)
             counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
             _count(locked, counts)
-    for talk in Conversation.objects.filter(pk__in=talks):
+    for talk in (talk for keys in _some(talks) for talk in Conversation.objects.filter(pk__in=keys)):
         with ledger.transaction():
             conversations.lock(talk)
             for link in CustomerLink.objects.filter(conversation=talk, revoked_at__isnull=True):
@@ -179,37 +179,82 @@ def _covered(scope: str, subject: str) -> tuple[list[uuid.UUID], list[uuid.UUID]
     if scope == Scope.RUN:
         found = _known(Run.objects.filter(pk=_run_id(subject)).values_list("pk", flat=True))
     elif scope == Scope.CONVERSATION:
-        talks = _with_forks([_id(subject)])
-        found = _known(Run.objects.filter(conversation__in=talks).values_list("pk", flat=True))
+        talks = _with_forks(Conversation.objects.filter(pk=_id(subject)))
+        found = _known(_in_talks(talks))
     else:
         if not subject:
             return [], []
-        talks = _with_forks(Conversation.objects.filter(customer=subject).values_list("pk", flat=True))
-        theirs = Q(customer=subject) | Q(conversation__in=talks)
-        found = _known(Run.objects.filter(theirs).values_list("pk", flat=True))
+        talks = _with_forks(Conversation.objects.filter(customer=subject))
+        found = _known({*Run.objects.filter(customer=subject).values_list("pk", flat=True), *_in_talks(talks)})
     return _with_those_below(found), talks
 
 
 def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
     """The runs with those they asked for, and with what has their words: tries again, forks, replays, and what takes
     their calls back."""
-    every, level = list(found), list(found)
+    every, level = set(found), list(found)
     while level:
-        theirs = Run.objects.filter(Q(parent__in=level) | Q(retry_of__in=level)).values_list("pk", flat=True)
-        undoing = Run.objects.filter(undoes__run__in=level).values_list("pk", flat=True)
-        level = _known({*theirs, *undoing} - set(every))
-        every += level
-    return every
+        below: set[uuid.UUID] = set()
+        for keys in _some(level):
+            theirs = Q(parent__in=keys) | Q(retry_of__in=keys)
+            below.update(Run.objects.filter(theirs).values_list("pk", flat=True))
+            below.update(Run.objects.filter(undoes__run__in=keys).values_list("pk", flat=True))
+        level = _known(below - every)
+        found = [*found, *level]
+        every.update(level)
+    return found
 
 
-def _with_forks(keys: Iterable[uuid.UUID]) -> list[uuid.UUID]:
-    """Conversations that exist, and those that began with their messages."""
-    every = level = _known(Conversation.objects.filter(pk__in=list(keys)).values_list("pk", flat=True))
+def _with_forks(begin: QuerySet[Conversation]) -> list[uuid.UUID]:
+    """Conversations, and those that began with their messages."""
+    every = level = _known(begin.values_list("pk", flat=True))
     while level:
-        forks = Conversation.objects.filter(forked_from__in=level).exclude(pk__in=every)
-        level = _known(forks.values_list("pk", flat=True))
+        forks: set[uuid.UUID] = set()
+        for some in _some(level):
+            forks.update(Conversation.objects.filter(forked_from__in=some).values_list("pk", flat=True))
+        level = _known(forks - set(every))
         every = [*every, *level]
     return every
+
+
+def _in_talks(talks: Sequence[uuid.UUID]) -> list[uuid.UUID]:
+    """The runs of conversations."""
+    return [
+        pk for keys in _some(talks) for pk in Run.objects.filter(conversation__in=keys).values_list("pk", flat=True)
+    ]
+
+
+def _some(keys: Iterable[uuid.UUID]) -> Iterator[tuple[uuid.UUID, ...]]:
+    """So many at a time as one statement may name."""
+    return batched(keys, BATCH, strict=False)
+
+
+def _left(model: type[Any]) -> QuerySet[Any]:
+    """The rows whose words are still there."""
+    rows: QuerySet[Any] = model._default_manager.filter(erased_at__isnull=True)
+    return rows
+
+
+def _messages(left: Set[uuid.UUID], talks: Sequence[uuid.UUID]) -> int:
+    """How much was said, in runs whose words are still there and beside them."""
+    said = Message.objects.exclude(content=ERASED)
+    number = sum(said.filter(run__in=keys).count() for keys in _some(left))
+    for keys in _some(talks):
+        by_run = said.filter(conversation__in=keys).order_by().values_list("run").annotate(Count("pk"))
+        number += sum(many for run, many in by_run if run not in left)
+    return number
+
+
+def _active(left: Iterable[uuid.UUID]) -> list[str]:
+    """References of some that cannot be erased now."""
+    unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
+    found: list[str] = []
+    for keys in _some(left):
+        at_work = Run.objects.filter(~Q(state__in=Run.FINAL) | unknown, pk__in=keys).distinct()
+        found += [run.reference for run in at_work[: MOST_NAMED - len(found)]]
+        if len(found) == MOST_NAMED:
+            break
+    return found
 
 
 def _known(keys: Iterable[uuid.UUID]) -> list[uuid.UUID]:
@@ -237,15 +282,15 @@ def _run_id(text: str) -> uuid.UUID:
     return found[0]
 
 
-def _mentioning(customer: str, covered: list[uuid.UUID]) -> QuerySet[Run]:
-    """Runs that do not name a customer, and whose title, messages or calls hold the name."""
+def _mentioning(customer: str, covered: Set[uuid.UUID]) -> list[uuid.UUID]:
+    """Runs that do not name a customer, and whose title, messages or calls hold the name, the latest first."""
     calls = ToolExecution.objects.filter(
         Q(arguments_text__contains=customer) | Q(executed_text__contains=customer) | Q(result_text__contains=customer),
         run=OuterRef("pk"),
     )
     said = Message.objects.filter(run=OuterRef("pk"), content__contains=customer)
     holds = Q(title__contains=customer) | Exists(calls) | Exists(said)
-    return Run.objects.filter(holds, erased_at__isnull=True).exclude(pk__in=covered)
+    return [pk for pk in _left(Run).filter(holds).order_by("-pk").values_list("pk", flat=True) if pk not in covered]
 
 
 def _refuse_active(seen: Preview) -> None:

@@ -50,6 +50,24 @@ def kept() -> str:
     return "\n".join(found)
 
 
+def copy_rows(row, differing: list[dict]) -> None:
+    columns = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    for more in differing:
+        type(row)(**{**columns, "id": uuid.uuid4(), **more}).save(force_insert=True)
+
+
+class MostNamed:
+    """The most keys that one statement has named."""
+
+    def __init__(self) -> None:
+        self.most = 0
+
+    def __call__(self, execute, sql, params, many, context):
+        if not many and sql.startswith("SELECT"):
+            self.most = max(self.most, len(params or ()))
+        return execute(sql, params, many, context)
+
+
 def test_nothing_of_a_run_is_left_and_the_ledger_holds(clerk, dana, ada):
     run = ended(clerk, dana)
     assert NAME in kept()
@@ -354,6 +372,27 @@ def test_runs_that_mention_a_customer_without_naming_one_are_listed_and_stay(cli
     assert f"?scope=run&amp;subject={about.pk}" in page
     assert named.reference not in page
     assert "Erase it for good" not in page
+
+
+def test_no_statement_names_more_rows_than_a_database_takes(clerk, ada, monkeypatch):
+    with ledger.transaction():
+        talk = conversations.find_or_open(clerk.agent, "ticket-0", NAME)
+    run = clerk.run(says(f"Good day, {NAME}."), input=TOLD, customer=NAME)
+    beside = clerk.run(says("Good day."), input=TOLD, conversation="ticket-0")
+    many = 60
+    copy_rows(talk, [{"key": f"ticket-{number + 1}"} for number in range(many)])
+    copy_rows(run, [{} for _ in range(many)])
+    twins = Run.objects.filter(customer=NAME).exclude(pk__in=[run.pk, beside.pk])
+    copy_rows(run, [{"customer": "", "parent_id": twin.pk, "depth": 1} for twin in twins])
+    monkeypatch.setattr(erasing, "BATCH", 7, raising=False)
+    with connection.execute_wrapper(named := MostNamed()):
+        seen = erasing.preview("customer", NAME)
+        done = erasing.erase("customer", NAME, "Ticket 12", ada, "x")
+    runs = 2 * many + 2
+    assert (seen.counts["runs"], seen.counts["conversations"], done.counts["runs"]) == (runs, many + 1, runs)
+    assert seen.counts["messages"] == done.counts["messages"] == Message.objects.filter(content=sealed.ERASED).count()
+    assert not Conversation.objects.filter(erased_at=None).exists()
+    assert named.most < many
 
 
 def test_bounds_of_a_grant_go_with_the_run_it_was_made_from_and_it_is_over(clerk, dana, ada):
