@@ -41,12 +41,13 @@ def is_weaker(effect_class: str, than: str) -> bool:
 def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[configuration.Change]:
     """Write the contracts of tools of one source. Inside `configuration.transaction`.
 
-    Raises NameTaken where another kind of source has a tool of that name: what it was set to was set for another.
+    Raises NameTaken where another source has a tool of that name: what it was set to was set for another. Between
+    modules of Python, which somebody here writes, a tool may move.
     """
     changes = []
     for tool in tools:
         row = Tool.objects.select_related("source").filter(name=tool.name).first()
-        if row is not None and row.source.kind != source.kind:
+        if row is not None and not _may_be_of(source, row.source):
             of = "the tool that asks an agent" if agent_tools.asks_agent(row) else f"a tool of {row.source.name}"
             raise NameTaken(f"{source.location}: {tool.name!r} is the name of {of}.")
         if row is None:
@@ -56,6 +57,11 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]
+
+
+def _may_be_of(source: ToolSource, of_now: ToolSource) -> bool:
+    both_python = source.kind == of_now.kind == ToolSource.Kind.PYTHON
+    return both_python or source.pk == of_now.pk
 
 
 def promises_the_same(row: Tool, tool: base.Tool) -> bool:

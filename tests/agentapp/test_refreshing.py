@@ -10,6 +10,7 @@ from agentapp import nudges, refreshing
 from agentapp.answers import answer
 from agentapp.models import SourceHealth, Tool, ToolSource
 from agentapp.refreshing import Outdated, refresh
+from agentapp.tools import mcp_source
 from approvals import configuration
 from approvals.models import Approval, EffectClass
 from tests.admin_pages import configuration_events
@@ -71,6 +72,28 @@ def test_a_name_that_another_source_has_is_told_apart(db: None, started: Peer) -
     assert tool("peer_note").wire["tool"] == "note"
     refresh(started.source, "test")
     assert Tool.objects.filter(source=started.source).count() == 16
+
+
+def test_a_name_that_another_server_has_got_meanwhile_stays_with_it(
+    db: None, started: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ToolSource.objects.create(name="other", kind="mcp", location="stdio:other")
+    started.source = ToolSource.objects.create(name="peer", kind="mcp", location=started.location)
+    offered = mcp_source.offered
+
+    def offered_and_overtaken(*given: Any) -> mcp_source.Offered:
+        found = offered(*given)
+        Tool.objects.create(source=other, name="note", version="1", effect_class=EffectClass.READ)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mcp_source, "offered", offered_and_overtaken)
+        assert "'note' is the name of a tool of other" in refresh(started.source, "test").problem
+    # It was undone with the rest here, where both write over one connection.
+    Tool.objects.create(source=other, name="note", version="1", effect_class=EffectClass.READ)
+    assert refresh(started.source, "test").problem == ""
+    assert tool("note").source == other
+    assert tool("peer_note").effect_class == EffectClass.IRREVERSIBLE
 
 
 # --- What changes -------------------------------------------------------------------------------
