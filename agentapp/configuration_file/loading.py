@@ -18,6 +18,7 @@ from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
 from approvals import channels, configuration, escalation, rule_versions, thresholds
+from approvals.digest import storable
 from approvals.models import Channel, EffectClass, Rule
 
 MODELS: dict[str, type[models.Model]] = {
@@ -85,11 +86,13 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # it cannot be a key, as is said below
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"The key {key.value!r} stands twice in one place.", key.start_mark
                 )
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -133,10 +136,12 @@ def _entries(data: Mapping[str, Any], section: str, problems: list[Problem]) -> 
         problems.append(Problem(section, "A section is a mapping from a name to what it is."))
         return
     for name, raw in (entries or {}).items():
-        if isinstance(name, str):
-            yield name, raw
-        else:
+        if not isinstance(name, str):
             problems.append(Problem(f"{section}.{name}", "A name is a text; put it in quotes."))
+        elif storable(name) != name:
+            problems.append(Problem(section, f"{name!r} cannot be kept as a name."))
+        else:
+            yield name, raw
 
 
 def _shaped(section: str, path: str, raw: Any, known: Known) -> tuple[Any, list[Problem]]:

@@ -341,6 +341,9 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),
         ("rules: {a: !!python/object:os.system {}}", "The file is not YAML that can be read."),
         ("rules: {a: ", "The file is not YAML that can be read."),
+        ("rules: {a: {tool: {{ tool }}}}", "The file is not YAML that can be read."),
+        ("? [rules]\n: {}", "The file is not YAML that can be read."),
+        ('groups: {"a\\0b": {}}', "'a\\x00b' cannot be kept as a name."),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, problem: str) -> None:
