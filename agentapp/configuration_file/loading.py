@@ -252,7 +252,7 @@ def _pydantic_problems(path: str, error: pydantic.ValidationError) -> list[Probl
 
 
 def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change | None]:
-    row, entry = plan.row, plan.entry
+    row, entry = _current(plan), plan.entry
     many: dict[str, Any] = {}
     if "groups" in entry:
         many["groups"] = list(Group.objects.filter(name__in=entry["groups"]))
@@ -262,7 +262,7 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
         many["permissions"] = _permissions(entry["permissions"])
     if isinstance(row, Rule):
         return [rule_versions.load(row, actor, many, "Loaded from a configuration file.")]
-    changes = [configuration.save(_current(row), actor, many)]
+    changes = [configuration.save(row, actor, many)]
     if "routes" in entry:
         changes += _write_routes(row, entry["routes"], actor)
     if "guidelines" in entry:
@@ -299,20 +299,24 @@ def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[conf
         if "overlaps" in plan.entry:
             changes += guidelines.write_overlaps(row, plan.entry["overlaps"], actor)
     for plan in plans["agents"]:  # again: their routes and guidelines may name these tools
+        agent = Agent.objects.get(name=plan.row.name)
         if "routes" in plan.entry:
-            changes += _write_routes(plan.row, plan.entry["routes"], actor)
+            changes += _write_routes(agent, plan.entry["routes"], actor)
         if "guidelines" in plan.entry:
-            changes += guidelines.write(plan.row, plan.entry["guidelines"], actor)
+            changes += guidelines.write(agent, plan.entry["guidelines"], actor)
         if "variables" in plan.entry:
-            changes += variables.write(plan.row, plan.entry["variables"], actor)
+            changes += variables.write(agent, plan.entry["variables"], actor)
     return changes
 
 
-def _current(row: models.Model) -> models.Model:
-    """The row to store: a role's group that was planned as new may have been made meanwhile."""
-    if isinstance(row, Group) and row._state.adding:
-        return Group.objects.filter(name=row.name).first() or row
-    return row
+def _current(plan: Planned) -> Any:
+    """The row to store: as it is by now, and held, with what the file says of it. It may have been made meanwhile."""
+    found = type(plan.row)._default_manager.select_for_update(of=("self",)).filter(name=plan.row.name).first()
+    if found is None or (isinstance(found, Rule) and found.version == 0):
+        return plan.row
+    for column, value in columns(plan.entry).items():
+        setattr(found, column, value)
+    return found
 
 
 def _write_routes(agent: Agent, routes: dict[str, Any], actor: str) -> list[configuration.Change | None]:

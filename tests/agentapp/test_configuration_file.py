@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 
 from agentapp import contracts, tool_sync
-from agentapp.configuration_file import ConfigurationRefused, dump, load
+from agentapp.configuration_file import ConfigurationRefused, dump, load, loading
 from agentapp.configuration_file.loading import MODELS
 from agentapp.configuration_file.shape import LINKS, SECTIONS
 from agentapp.models import Agent, Route, Tool
@@ -361,6 +361,28 @@ def test_everything_wrong_is_named_at_once_and_nothing_is_written() -> None:
 def test_an_allowing_rule_cannot_lose_its_tool_in_a_later_file() -> None:
     load(FILE, "test")
     assert "must name one tool exactly" in refused("rules: {pay-small: {tool: ''}}")[0]
+
+
+def test_what_somebody_changes_while_a_file_is_looked_at_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(FILE, "test")
+    looked_at = loading.ensure_roles
+
+    def meanwhile() -> list[str]:
+        Tool.objects.filter(name="pay_out").update(enabled=False)
+        Rule.objects.filter(name="pay-large").update(approvals_needed=3)
+        Agent.objects.update(instructions="Stop.")
+        return looked_at()
+
+    monkeypatch.setattr(loading, "ensure_roles", meanwhile)
+    name = Agent.objects.get().name
+    load(
+        f"tools: {{pay_out: {{owner: us}}}}\nrules: {{pay-large: {{order: 7}}}}\nagents: {{{name}: {{max_steps: 4}}}}",
+        "test",
+    )
+    tool, rule, agent = Tool.objects.get(name="pay_out"), Rule.objects.get(name="pay-large"), Agent.objects.get()
+    assert (tool.enabled, tool.owner) == (False, "us")
+    assert (rule.approvals_needed, rule.order) == (3, 7)
+    assert (agent.instructions, agent.max_steps) == ("Stop.", 4)
 
 
 def test_a_dry_run_names_the_difference_and_changes_nothing() -> None:
