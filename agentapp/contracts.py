@@ -46,7 +46,7 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
     """
     changes = []
     for tool in tools:
-        row = Tool.objects.select_related("source").filter(name=tool.name).first()
+        row = held(Tool.objects.filter(name=tool.name))
         if row is not None and not _may_be_of(source, row.source):
             of = "the tool that asks an agent" if agent_tools.asks_agent(row) else f"a tool of {row.source.name}"
             raise NameTaken(f"{source.location}: {tool.name!r} is the name of {of}.")
@@ -57,6 +57,11 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]
+
+
+def held(among: QuerySet[Tool]) -> Tool | None:
+    """A row as it is now, until the transaction ends: what an admin sets meanwhile is not written over."""
+    return among.select_related("source").select_for_update(of=("self",)).first()
 
 
 def _may_be_of(source: ToolSource, of_now: ToolSource) -> bool:
@@ -72,6 +77,7 @@ def promises_the_same(row: Tool, tool: base.Tool) -> bool:
 
 def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.Change | None:
     """Keep a contract that its source has changed by itself beside the one that holds. The tool is out of use."""
+    row = held(Tool.objects.filter(pk=row.pk)) or row
     row.waiting_contract = {**_promise(tool), "claims": dict(tool.claims)}
     row.missing_since = None
     return configuration.save(row, actor)
@@ -98,7 +104,10 @@ def _promise(tool: base.Tool) -> dict[str, Any]:
 def mark_missing(listed: Collection[str], among: QuerySet[Tool], actor: str) -> list[configuration.Change]:
     """Say of the tools that their source no longer lists that they are gone."""
     changes = []
-    for row in among.filter(missing_since=None).exclude(name__in=listed):
+    for key in list(among.filter(missing_since=None).exclude(name__in=listed).values_list("pk", flat=True)):
+        row = held(Tool.objects.filter(pk=key))
+        if row is None:
+            continue
         row.missing_since = timezone.now()
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from agentapp import contracts
 from agentapp.contracts import is_weaker
-from agentapp.importing.planning import Choice, Plan
+from agentapp.importing.planning import Choice, Plan, stronger
 from agentapp.models import Tool, ToolSource
 from agentapp.refused import Refused
 from agentapp.tools import base, credentials, openapi
@@ -108,7 +108,7 @@ def _raise_effects(planned: Plan, chosen: Mapping[str, Choice], actor: str) -> l
     for key, choice in chosen.items():
         row = planned.by_key[key].row
         if row is not None and is_weaker(row.effect_class, choice.effect_class):
-            stored = Tool.objects.get(pk=row.pk)
-            stored.effect_class = choice.effect_class
+            stored = contracts.held(Tool.objects.filter(pk=row.pk)) or row
+            stored.effect_class = stronger(stored.effect_class, choice.effect_class)
             raised.append(configuration.save(stored, actor))
     return raised

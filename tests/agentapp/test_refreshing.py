@@ -110,6 +110,29 @@ def test_a_changed_contract_waits_beside_the_one_that_holds(source: ToolSource, 
     assert tool("add").is_in_use
 
 
+@pytest.mark.parametrize("change", ["changed", "gone"])
+def test_what_an_admin_sets_while_a_server_is_written_stays(
+    source: ToolSource, started: Peer, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    promised = {"description": SECRETLY} if change == "changed" else None
+    started.promise(note=promised, add=promised)
+    save, saved = configuration.save, set[str]()
+
+    def meanwhile(row: Any, *given: Any) -> Any:
+        if row.name not in {"note", "add"} or saved:
+            return save(row, *given)
+        saved.add(row.name)
+        Tool.objects.exclude(name=row.name).update(enabled=False)
+        return save(row, *given)
+
+    monkeypatch.setattr(configuration, "save", meanwhile)
+    refresh(source, "test")
+    for row in (tool("note"), tool("add")):
+        assert (row.waiting_contract is not None) == (change == "changed")
+        assert (row.missing_since is not None) == (change == "gone")
+    assert set(Tool.objects.filter(enabled=True, source=source).values_list("name", flat=True)) == saved
+
+
 def test_a_server_that_takes_its_change_back_is_believed(source: ToolSource, started: Peer) -> None:
     started.promise(note={"description": SECRETLY})
     refresh(source, "test")
