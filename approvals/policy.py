@@ -294,8 +294,8 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
 
 
 def time_to_decide(named: Iterable[int | None]) -> int | None:
-    """The shortest of the times that people have. Who names none goes by the installation's; None: all do."""
-    return _of_all(min, named, settings.APPROVAL_EXPIRES_SECONDS)
+    """The shortest of the times that people have. Who names none, or 0, goes by the installation's; None: all do."""
+    return _of_all(min, (one or None for one in named), settings.APPROVAL_EXPIRES_SECONDS)
 
 
 def target(named: Iterable[int | None]) -> int | None:

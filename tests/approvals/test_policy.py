@@ -284,6 +284,12 @@ def test_a_rule_that_names_no_times_asks_for_those_of_the_installation(settings)
         assert (ruling.expires_seconds, ruling.target_seconds, ruling.hold_seconds) == (3600, 60, 5)
 
 
+def test_an_expiry_of_0_is_none_and_no_shorter_than_any_other(settings):
+    settings.APPROVAL_EXPIRES_SECONDS = 3600
+    assert evaluate([rule("ask", expires_seconds=0)], call()).expires_seconds is None
+    assert evaluate([rule("ask", expires_seconds=0), rule("ask", expires_seconds=60)], call()).expires_seconds == 60
+
+
 def test_an_installation_without_a_target_brings_none_into_the_comparison(settings):
     settings.APPROVAL_TARGET_SECONDS = 0
     assert evaluate([rule("ask"), rule("ask", target_seconds=900)], call()).target_seconds == 900
