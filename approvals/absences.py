@@ -37,10 +37,11 @@ def begin(user: User, deputy: User, since: datetime, until: datetime) -> Absence
         return Refusal("invalid", "An absence ends after it begins.")
     if not deputies(user).filter(pk=deputy.pk).exists():
         return Refusal("may_not_decide", "Only somebody else who may decide can stand in for you.")
-    away = Absence.objects.select_related("deputy").filter(user=deputy, since__lt=until, until__gt=since).first()
-    if away is not None:
-        return Refusal("away_too", f"{_name(deputy)} is away in that time too. Choose somebody else.")
     with ledger.transaction():
+        # Both are held: neither can begin another absence meanwhile, in the other's hands or by a second press.
+        list(User.objects.select_for_update(no_key=True).filter(pk__in=[user.pk, deputy.pk]).order_by("pk"))
+        if Absence.objects.filter(user=deputy, since__lt=until, until__gt=since).exists():
+            return Refusal("away_too", f"{_name(deputy)} is away in that time too. Choose somebody else.")
         # Rows that are over go first: until then a new one would be in their way.
         Absence.objects.filter(user=user).delete()
         absence: Absence = Absence.objects.create(user=user, deputy=deputy, since=since, until=until)
