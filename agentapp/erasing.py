@@ -110,11 +110,16 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
     if erasure.done_at is not None:
         return False
     found, talks = _covered(erasure.scope, erasure.subject)
-    for run_id in found:
-        with ledger.transaction():
-            locked = Erasure.objects.select_for_update().get(pk=erasure_id)
-            counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
-            _count(locked, counts)
+    gone: set[uuid.UUID] = set()
+    while left := [run_id for run_id in found if run_id not in gone]:
+        for run_id in left:
+            with ledger.transaction():
+                locked = Erasure.objects.select_for_update().get(pk=erasure_id)
+                counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
+                _count(locked, counts)
+        gone.update(left)
+        # What somebody has begun anew of these runs meanwhile has their words.
+        found = _with_those_below([*gone])
     for talk in (talk for keys in _some(talks) for talk in Conversation.objects.filter(pk__in=keys)):
         with ledger.transaction():
             conversations.lock(talk)

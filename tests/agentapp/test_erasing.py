@@ -195,6 +195,22 @@ def test_what_a_killed_worker_left_is_done_by_the_next(clerk, dana, ada):
     assert second.erased_at is not None
 
 
+def test_what_is_tried_again_while_a_customer_is_being_erased_goes_too(clerk, dana, sam, ada, monkeypatch):
+    run = ended(clerk, dana, customer=NAME)
+    look, again = erasing._covered, []
+
+    def look_and_be_overtaken(*given):
+        found = look(*given)
+        if Erasure.objects.exists():
+            again.append(clerk.drive(actions.retry_run(run.pk, sam, 2)))
+        return found
+
+    monkeypatch.setattr(erasing, "_covered", look_and_be_overtaken)
+    done = erasing.erase("customer", NAME, "Ticket 12", ada, ledger.actor_of(ada))
+    assert (len(again), done.counts["runs"]) == (1, 2)
+    assert NAME not in kept()
+
+
 def test_pages_say_who_erased_and_when(client: Client, clerk, dana, ada):
     run = ended(clerk, dana)
     erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
