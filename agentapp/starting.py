@@ -24,6 +24,7 @@ from approvals.detectors import shortened
 from approvals.digest import canonical, sha256, storable
 
 MAX_INPUT_CHARS = 100_000
+ERASED_SINCE = "What this run was asked is erased."
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def ended_run(run_id: uuid.UUID, user: User) -> Run:
     if not found.is_final:
         raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
     if found.erased_at is not None:
-        raise Refused("invalid", "What this run was asked is erased.")
+        raise Refused("invalid", ERASED_SINCE)
     if found.parent_id is not None:
         raise Refused("invalid", "Another run asked for this one: try that one again.")
     if found.undoes_id is not None:
@@ -226,6 +227,9 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         except conversations.Changed as changed:
             raise changed_meanwhile(changed) from changed
         started = Started(taken.run, kept=taken.kept)
+    # Asked last: what was read of it to begin this one may have been erased since.
+    if new.retry_of is not None and Run.objects.filter(pk=new.retry_of, erased_at__isnull=False).exists():
+        raise Refused("invalid", ERASED_SINCE)
     transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
     return started
 

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, commenting, conversations, erasing, evaluating, retention
+from agentapp import actions, commenting, conversations, erasing, evaluating, retention, starting
 from agentapp.evals import results, runner, suites
 from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, Tool, ToolExecution
 from agentapp.refused import Refused
@@ -208,6 +208,20 @@ def test_what_is_tried_again_while_a_customer_is_being_erased_goes_too(clerk, da
     monkeypatch.setattr(erasing, "_covered", look_and_be_overtaken)
     done = erasing.erase("customer", NAME, "Ticket 12", ada, ledger.actor_of(ada))
     assert (len(again), done.counts["runs"]) == (1, 2)
+    assert NAME not in kept()
+
+
+def test_nothing_is_begun_anew_of_what_is_erased_just_then(clerk, dana, sam, ada, monkeypatch):
+    run = ended(clerk, dana, customer=NAME)
+    check = starting._check_new_run
+
+    def check_and_be_overtaken(*given):
+        check(*given)
+        erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+
+    monkeypatch.setattr(starting, "_check_new_run", check_and_be_overtaken)
+    with pytest.raises(Refused, match="What this run was asked is erased"):
+        actions.retry_run(run.pk, sam, 2)
     assert NAME not in kept()
 
 
