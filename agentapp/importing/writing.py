@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db import IntegrityError
 
 from agentapp import contracts
 from agentapp.contracts import is_weaker
@@ -51,6 +52,8 @@ def write(
             voided = contracts.outdated().count()
     except ImproperlyConfigured as taken:
         raise Refused("name_taken", str(taken)) from taken
+    except IntegrityError as error:
+        raise Refused("name_taken", "Somebody has imported tools of these names just now. Look again.") from error
     if not dry_run:
         voided = contracts.void_outdated()
     return Imported(source, [change for change in changes if change], voided)

@@ -75,6 +75,20 @@ def test_another_document_takes_no_tool_over() -> None:
         writing.write(plan(shop(a="get"), name="other"), {"GET /a": Choice("a", "read")}, "test")
 
 
+def test_of_two_who_import_a_document_at_once_one_is_told_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, check = plan(shop(a="get")), writing._check_names
+
+    def check_and_be_overtaken(*given: Any) -> None:
+        check(*given)
+        monkeypatch.undo()
+        imported(shop(a="get"))
+
+    monkeypatch.setattr(writing, "_check_names", check_and_be_overtaken)
+    with pytest.raises(Refused, match="just now"):
+        writing.write(planned, {"GET /a": Choice("a", "read")}, "test")
+    assert Tool.objects.get().source.name == "the-shop"
+
+
 def test_a_new_operation_takes_no_settings_of_one_that_is_gone() -> None:
     imported(shop(pay="post"))
     Tool.objects.update(effect_class="read")
