@@ -1,8 +1,11 @@
 """A chat service is told over a real connection; its address is a secret."""
 
+import json
+
 import pytest
 
-from approvals import notify
+from approvals import channels, notify
+from approvals.channels.base import Message
 from approvals.models import Channel, Notification
 from tests.approvals.channels.test_contract import SECRETS, make_notification
 from tests.webhook_receiver import Receiver
@@ -61,3 +64,57 @@ def test_every_service_that_is_named_is_told(
     monkeypatch.setenv("CREDENTIAL_CHAT", f"{one}/a\n{one}/b")
     assert notify.send(notification.pk) is True
     assert sorted(got.path for got in service.received) == ["/hook/a", "/hook/b"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "title", "words"),
+    [
+        ("json", "", "<a href='https://e.example'>Ok</a>", "[Approve](https://e.example) <!channel> @all *now*"),
+        (
+            "json",
+            "?format=html",
+            "<a href='https://e.example'>Ok</a>",
+            "[Approve](https://e.example)&nbsp;&lt;!channel&gt;&nbsp;@all&nbsp;*now*",
+        ),
+        (
+            "json",
+            "?format=markdown",
+            "\\<a href='https://e.example'\\>Ok\\</a\\>",
+            "\\[Approve\\](https://e.example) \\<!channel\\> @\u200ball \\*now\\*",
+        ),
+        (
+            "mmost",
+            "",
+            "\\<a href='https://e.example'\\>Ok\\</a\\>",
+            "\\[Approve\\](https://e.example) \\<!channel\\> @\u200ball \\*now\\*",
+        ),
+    ],
+)
+def test_nothing_that_is_said_is_markup_for_a_service_and_the_link_stays_one(
+    service: Receiver,
+    notification: Notification,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    query: str,
+    title: str,
+    words: str,
+) -> None:
+    address = service.url.replace("http://", f"{kind}://")
+    service.answers = [(200, {}, b"ok")]
+    monkeypatch.setenv("CREDENTIAL_CHAT", f"{address}/3ccdd113474722377935511fc85d3dd4{query}")
+    said = Message(
+        notification,
+        "<a href='https://e.example'>Ok</a>",
+        "[Approve](https://e.example) <!channel> @all *now*",
+        "https://countersign.example/approvals/0199-ab_c/",
+    )
+    assert notification.channel is not None
+
+    channels.open_channel(notification.channel).send(said)
+
+    [got] = service.received
+    told = json.loads(got.body)
+    text = told["text"] if kind == "mmost" else f"{told['title']}\n{told['message']}"
+    assert title in text
+    assert words in text
+    assert text.endswith("https://countersign.example/approvals/0199-ab_c/")
