@@ -14,6 +14,7 @@ from django.template.loader import render_to_string
 from approvals import lens
 from approvals.channels.base import ChannelError
 from approvals.models import Approval
+from approvals.visible import visible
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,13 @@ def line(template: str, context: dict[str, Any]) -> str:
 
 
 def _outside(text: str, context: dict[str, Any]) -> str:
-    """What is said of requests outside of the console: whoever may see personal data sees it there, signed in."""
+    """What is said of requests outside of the console: whoever may see personal data sees it there, signed in.
+
+    What is hidden in it, or reorders it, is as visible as there.
+    """
     about = [*context.values(), *(value for item in context.get("items", ()) for value in item.values())]
     rows = [each for each in about if isinstance(each, Approval)]
-    return lens.told(text, rows) if rows else text
+    return visible(lens.told(text, rows) if rows else text)
 
 
 def _all_permanent(error: smtplib.SMTPRecipientsRefused) -> bool:

@@ -14,6 +14,7 @@ from approvals.follow_ups import WHILE_WAITING
 from approvals.manners import Manners, manners
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import Refusal, Right, may_decide, right_of
+from approvals.visible import visible
 
 Kind = Notification.Kind
 OVER = "Not sent: the request no longer waits."
@@ -154,7 +155,7 @@ def _come_after(notification: Notification) -> str:
 
 def _message(notification: Notification, words: Words, context: dict[str, Any], **more: Any) -> Message:
     body = lens.told(render_to_string(f"notifications/{words[1]}.txt", context).strip(), [notification.approval])
-    return Message(notification, mail.line(words[0], context), body, context["link"], **more)
+    return Message(notification, mail.line(words[0], context), visible(body), context["link"], **more)
 
 
 def _context(notification: Notification, one: Manners) -> dict[str, Any]:

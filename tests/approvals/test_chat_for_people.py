@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from agentapp import preferences
-from approvals import absences, claims, decisions, ledger, notify, people
+from approvals import absences, claims, comments, decisions, ledger, notify, people
 from approvals.models import Approval, Channel, Notification
 from tests import rows
 from tests.slack_api import Slack
@@ -68,6 +68,22 @@ def test_whoever_asked_for_it_reads_there_what_would_happen(slack: Slack, chat: 
 
     assert "Refund $240.00 to Ana <!channel> waits for your team" in slack.texts()[0]
     assert "&lt;!channel&gt;" in slack.asked[0][1]["text"]
+
+
+def test_what_is_hidden_in_a_text_is_visible_in_messages_as_on_pages(
+    slack: Slack, chat: Channel, dana: User, marco: User
+) -> None:
+    wants(dana, Kind.MENTIONED, ways=("mail", "chat"), shows=True)
+    approval = asked(title="Refund \u202e00.01$ to Ana\u200b")
+
+    rows.within_transaction(comments.post, approval, marco, "@dana pay \u2066later\u2069")
+
+    assert send_all() == ["sent", "sent"]
+    [told] = mail.outbox
+    for said in (str(told.body), slack.texts()[0]):
+        assert "@dana pay ⟨U+2066⟩later⟨U+2069⟩" in said
+    for title in (told.subject, slack.texts()[0]):
+        assert "Refund ⟨U+202E⟩00.01$ to Ana⟨U+200B⟩" in title
 
 
 def test_mail_and_chat_are_two_sendings_and_one_that_fails_leaves_the_other(
