@@ -196,8 +196,12 @@ def _may_answer(user: User, run: Run) -> bool:
 
 
 def may_hand_back(user: User, run: Run) -> bool:
-    """Who may let the agent speak again: the person who took over, and whoever may pause any run."""
-    return user.is_active and (run.taken_over_by_id == user.pk or user.has_perm("agentapp.pause_run"))
+    """Who may let the agent speak again: the person who took over, and whoever may pause any run.
+
+    What another run asked for is handed back with that one.
+    """
+    may = user.is_active and run.parent_id is None
+    return may and (run.taken_over_by_id == user.pk or user.has_perm("agentapp.pause_run"))
 
 
 def name_of(user: User) -> str:

@@ -61,6 +61,8 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
         run = _locked(run_id, user)
         if run.taken_over_by_id is None:
             raise Refused("not_taken_over", "Nobody has taken this run over.")
+        if run.parent_id is not None:
+            raise Refused("part_of_a_run", "Another run asked for this one: hand that one back.")
         if not auth.may_hand_back(user, run):
             raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
         actor = ledger.actor_of(user)
@@ -95,6 +97,8 @@ def write_message(
             if run.taken_over_by_id != user.pk:
                 who = f"{_who(run)} has taken this run over." if run.taken_over_by else "You have not taken this over."
                 raise Refused("not_taken_over", f"{who} Nothing was sent.")
+            if run.parent_id is not None:
+                raise Refused("part_of_a_run", "Another run asked for this one: write in that one's conversation.")
             assert run.conversation is not None
             new = conversations.NewMessage(run.conversation, run, text, user, author=user, key=key, via=via)
             return conversations.write(new, expected_version)

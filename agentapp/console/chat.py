@@ -114,7 +114,7 @@ def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
 def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]:
     user = signed_in(request)
     under_way = found.run
-    is_mine = found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
+    is_mine = run.parent_id is None and found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
     joins = found.conversation is None or auth.may_join(user, found.conversation)
     # The fragment that refreshes itself stands above the box, and leaves it alone.
     boxed = not wants_part(request)

@@ -3,6 +3,8 @@
 import uuid
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from agentapp import actions, loop
 from agentapp.actions import NewRun, Refused
@@ -108,3 +110,23 @@ def test_the_agents_below_are_put_aside_as_well_and_go_on_when_it_is_handed_back
     clerk.decide(Approval.objects.get(run_id=child.pk), marco)
     settle(child)
     assert settle(run).state == "succeeded"
+
+
+def test_what_an_agent_below_does_is_handed_back_with_the_run_that_asked_and_nobody_is_written_to_from_it(clerk, sam):
+    team = Team(clerk)
+    team.may_ask("payer", PAY, says("Paid."))
+    run = team.run(calls(call("a", "ask_payer", input="Pay.")), says("done"), conversation="ticket-7")
+    child = child_of(run)
+    actions.take_over_run(run.pk, sam)
+    for attempt in (actions.hand_back_run, lambda pk, user: actions.write_message(pk, "Hello", user)):
+        with pytest.raises(Refused) as caught:
+            attempt(child.pk, sam)
+        assert caught.value.code == "part_of_a_run"
+    client = Client()
+    client.force_login(sam)
+    for name in ("run", "run_chat"):
+        page = client.get(reverse(name, args=[child.pk])).content.decode()
+        assert reverse("run_hand_back", args=[child.pk]) not in page
+        assert 'name="text"' not in page
+    assert reverse("run_hand_back", args=[run.pk]) in client.get(reverse("run", args=[run.pk])).content.decode()
+    assert client.post(reverse("run_hand_back", args=[child.pk])).status_code < 500
