@@ -55,7 +55,7 @@ def to_person(notification: Notification) -> str:
     right = right_of(reader, approval) if notification.kind in WHILE_WAITING else Right()
     if isinstance(right, Refusal):
         raise ChannelError(f"Not sent to {reader.get_username()}: {right.message}", permanent=True)
-    if mention:
+    if notification.kind not in WHILE_WAITING:
         _needs_sight(reader, approval)
     one = _reachable(reader, notification.channel)
     context = _context(notification, one) | {

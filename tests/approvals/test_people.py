@@ -267,6 +267,19 @@ def test_whoever_approved_a_call_is_told_that_it_failed(clerk: Any, dana: User) 
     assert "A call that you approved has failed" in mail.outbox[0].body
 
 
+def test_of_a_call_that_failed_nobody_is_told_who_may_not_see_the_request_any_more(clerk: Any, dana: User) -> None:
+    wants(dana, Kind.FAILED, shows=True)
+    clerk.run(calls(call("w", "pay", account="ana", amount=1)), says("ok"))
+    approval = Approval.objects.get()
+    clerk.decide(approval, dana)
+    rows.within_transaction(people.tell_of_failures, [approval.pk])
+
+    dana.groups.clear()
+
+    assert send_all() == ["Not sent: dana may not see the request any more."]
+    assert mail.outbox == []
+
+
 def test_a_call_that_went_well_or_was_rejected_tells_nobody(clerk: Any, dana: User) -> None:
     run = clerk.run(calls(call("p", "pay", account="ana", amount=1), call("q", "pay", account="bo", amount=1)))
     first, second = clerk.open(run)
