@@ -1,5 +1,6 @@
 """The only writer of Draft: what a model has said so far in a step, for people who watch. Nothing rests on it."""
 
+import re
 import uuid
 from collections.abc import Iterable
 
@@ -9,9 +10,12 @@ from django.db.models import F
 from agentapp.models import Draft, Run
 from approvals.append_only import ANNOUNCED_ON
 from approvals.clock import Now
+from approvals.detectors import without_secrets
 from approvals.digest import storable
 
 MAX_CHARS = 100_000
+# A long word at the end may be the beginning of a secret, which is known as one only when there is more of it.
+_UNFINISHED = re.compile(r"[!-~]{12,}\Z")
 
 
 def chain(run_id: uuid.UUID) -> str:
@@ -20,12 +24,16 @@ def chain(run_id: uuid.UUID) -> str:
 
 
 def write(run: Run, token: uuid.UUID, step: int, text: str) -> bool:
-    """Keep what has come so far, in a transaction of its own. False: the run is no longer held by this lease."""
+    """Keep what has come so far, in a transaction of its own. False: the run is no longer held by this lease.
+
+    What has the shape of a secret is no more in it than in the message that it becomes.
+    """
+    shown = without_secrets(_UNFINISHED.sub("", storable(text)))[:MAX_CHARS]
     with transaction.atomic():
         if not Run.objects.filter(pk=run.pk, lease_token=token, state=Run.State.RUNNING).exists():
             return False
         Draft.objects.bulk_create(
-            [Draft(run=run, step=step, text=storable(text)[:MAX_CHARS], updated_at=Now())],
+            [Draft(run=run, step=step, text=shown, updated_at=Now())],
             update_conflicts=True, unique_fields=["run"], update_fields=["step", "text", "updated_at"],
         )  # fmt: skip
         # SQLite's listeners look at the rows.

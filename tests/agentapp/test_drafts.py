@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connections
 from django.utils import timezone
 
-from agentapp import actions, drafts, loop, runs
-from agentapp.models import Draft, Run
+from agentapp import actions, customer_view, drafts, loop, runs
+from agentapp.models import Conversation, Draft, Run
 from tests.agentapp.test_live import commit, cookie_of, listening, play, settled
 from tests.conftest import says
 from tests.wire import DIALECTS, Answer, ProviderServer
@@ -81,6 +81,22 @@ def test_people_see_the_beginning_and_it_goes_when_the_step_is_stored(chatty, pr
     assert not Draft.objects.exists()
     step = run.steps.get()
     assert 0 < step.first_token_seconds < (step.finished_at - step.started_at).total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("rest", "shown"),
+    [("7X ends", "Your key is •••••• ends"), ("", "Your key is "), ("-and-a-word", "Your key is ")],
+)
+def test_a_secret_in_a_beginning_is_masked_as_in_the_message_and_never_shown_in_parts(
+    chatty, provider: ProviderServer, rest: str, shown: str
+) -> None:
+    gate = Gate(lambda: customer_view.of(Conversation.objects.get(key="chat")).draft)
+    provider.answer(Answer(events=OPENAI.stream(f"Your key is sk-proj-4f9a8b7c6d5e4f3a2b1c{rest}", gate, " here.")))
+    run = start(chatty, conversation="chat")
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert gate.found == shown
+    assert "sk-proj" not in run.answer
 
 
 def test_only_the_draft_of_the_step_being_decided_is_shown(chatty, provider: ProviderServer) -> None:
