@@ -112,11 +112,16 @@ def write_message(
 
 
 def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
-    """The conversation a run is in; one that begins with it where it had none. Inside `ledger.transaction()`."""
-    run = _locked(run_id, user)
+    """The conversation a run is in; one that begins with it where it had none. Inside `ledger.transaction()`.
+
+    One that is there is not locked, nor is its run: whoever goes on in it locks other runs of it first.
+    """
+    run = auth.visible_runs(user).select_related("conversation").filter(pk=run_id).first()
+    if run is None:
+        raise _no_such_run()
     if run.parent_id is not None:
         raise Refused("part_of_a_run", "Another run asked for this one: go on in that one's conversation.")
-    return _conversation(run, user)
+    return run.conversation or _conversation(_locked(run_id, user), user)
 
 
 def same_message(sent: Message, text: str, run: Run | None) -> Message:
@@ -139,8 +144,12 @@ def changed_meanwhile(changed: conversations.Changed) -> Refused:
 def _locked(run_id: uuid.UUID, user: User) -> Run:
     run = runs.lock(run_id)
     if run is None or not auth.visible_runs(user).filter(pk=run_id).exists():
-        raise Refused("not_found", "There is no such run.")
+        raise _no_such_run()
     return run
+
+
+def _no_such_run() -> Refused:
+    return Refused("not_found", "There is no such run.")
 
 
 def _conversation(run: Run, user: User) -> Conversation:

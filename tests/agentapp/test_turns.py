@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentapp import actions, compilers, loop, runs, sweep, tasks, turns
+from agentapp import actions, compilers, conversations, loop, runs, sweep, tasks, turns
 from agentapp.compilers import said_before
 from agentapp.messages import AssistantMessage, ToolCall
 from agentapp.models import Agent, Run, ToolExecution
@@ -244,6 +244,32 @@ def test_a_run_being_driven_and_a_new_message_do_not_lock_each_other_out(replaci
         assert not [result for result in results if isinstance(result, Exception)]
         assert replacing.drive(first).is_final
         assert replacing.drive(results[1]).is_final
+
+
+@pytest.mark.postgresql
+def test_a_message_on_the_page_of_an_earlier_run_and_the_end_of_the_one_under_way_do_not_either(replacing, monkeypatch):
+    earlier = started(replacing, says("Answer."))
+    replacing.drive(earlier)
+    under_way = started(replacing)
+    looks, holds, find = threading.Event(), threading.Event(), turns._replaceable
+
+    def replaceable(conversation: Any) -> list[Run]:
+        looks.set()
+        assert holds.wait(20)
+        return find(conversation)
+
+    def end() -> None:
+        with ledger.transaction():
+            run = runs.lock(under_way.pk)
+            holds.set()
+            assert looks.wait(20)
+            conversations.add(run.conversation, run, "assistant", "Answer.")
+
+    monkeypatch.setattr(turns, "_replaceable", replaceable)
+    new = actions.NewRun("clerk", "And?", follows=earlier.pk)
+    ended, answering = race(end, lambda: actions.start_run(new, replacing.starter))
+    assert ended is None
+    assert answering.conversation_id == earlier.conversation_id
 
 
 # --- A run ends once ------------------------------------------------------------------------------------
