@@ -195,9 +195,9 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     if new.follows is not None:
         conversation = conversation_of(new.follows, user)
     elif new.conversation:
-        conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
-    if conversation is not None and not auth.may_join(user, conversation):
-        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
+        conversation = conversations.find_or_open(agent, storable(new.conversation), storable(new.customer))
+    if conversation is not None:
+        _check_goes_on_in(conversation, new, user)
     start = runs.Start(
         agent=agent,
         agent_snapshot=dict(new.branch.snapshot) if new.branch else snapshot_of(agent),
@@ -232,6 +232,16 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         raise Refused("invalid", ERASED_SINCE)
     transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
     return started
+
+
+def _check_goes_on_in(conversation: Conversation, new: NewRun, user: User) -> None:
+    if not auth.may_join(user, conversation):
+        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
+    # Else one customer would be answered from what another has said, and asked to confirm what is done for them.
+    if new.customer and conversation.customer not in ("", storable(new.customer)):
+        raise Refused(
+            "conversation_exists", "There is a conversation of this name with another customer.", "conversation"
+        )
 
 
 def _request(new: NewRun) -> dict[str, Any]:

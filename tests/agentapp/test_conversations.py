@@ -36,6 +36,22 @@ def new(clerk, **more):
     return actions.NewRun(agent="clerk", input="And?", script=[says("So.")], conversation="ticket-1", **more)
 
 
+# --- Whose they are -------------------------------------------------------------------------------------
+
+
+def test_a_run_about_another_customer_begins_in_no_conversation_of_this_one(clerk):
+    conversation = talk(clerk, ("Hello?", "Hello."), customer="Ana")
+    raised = refused(actions.start_run, new(clerk, customer="Bob"), clerk.starter)
+    assert (raised.code, raised.field) == ("conversation_exists", "conversation")
+    assert said(conversation) == [(1, "user", "Hello?"), (2, "assistant", "Hello.")]
+    for named in ("Ana", ""):
+        assert actions.start_run(new(clerk, customer=named), clerk.starter).conversation == conversation
+
+
+def test_a_customer_with_a_character_that_no_database_keeps_is_kept_as_one_that_can_be(clerk):
+    assert talk(clerk, ("Hello?", "Hello."), customer="A\0na").customer == Run.objects.get().customer
+
+
 # --- Versions ---------------------------------------------------------------------------------------
 
 
