@@ -41,6 +41,8 @@ _WORDS = {
     "action_changed": "This question has changed meanwhile. Look at it again, then answer.",
     "expired": "Time ran out before your answer. Nothing was done.",
     "already_decided": "This question has been answered or taken back already.",
+    "decision_id_reused": "This question has been answered or taken back already.",
+    "idempotency_key_reused": "This was sent from a page you had sent another message from. Send it again.",
     "nothing_said": "Write first what it is about; then you can ask for a person.",
 }
 
@@ -149,7 +151,8 @@ def _page(request: HttpRequest, signed: str, access: Access, refused: actions.Re
         "agent": access.conversation.agent.name,
         "signed": signed,
         "request_key": uuid.uuid4(),
-        "answer_id": uuid.uuid4(),
+        # One for each question: the page may be gone back to, and another one answered from it.
+        "answer_id": uuid.uuid4,
         "refused": _WORDS.get(refused.code, refused.message) if refused else "",
         "text": request.POST.get("text", "") if refused else "",
         "max_chars": actions.MAX_INPUT_CHARS,

@@ -89,6 +89,25 @@ def test_yes_runs_what_the_card_shows(clerk: Clerk, page: str, customer: Client)
     assert (late.status_code, "has been answered or taken back already" in late.text) == (409, True)
 
 
+def test_of_two_questions_each_is_answered_from_a_page_that_is_gone_back_to(
+    clerk: Clerk, page: str, customer: Client
+) -> None:
+    customer_rule()
+    script(clerk, calls(call("p", "pay", account="ana", amount=5), call("q", "pay", account="ben", amount=6)))
+    customer.post(page, {"do": "say", "text": "Pay us.", "request_key": "k"})
+    drive(clerk)
+    _, first, second = customer.get(page).text.split("<section")
+
+    assert customer.post(page, answer(first, "yes")).status_code == 302
+    assert customer.post(page, answer(second, "no")).status_code == 302
+    assert [one.state for one in Approval.objects.order_by("execution__index")] == ["approved", "rejected"]
+
+    otherwise = customer.post(page, answer(first, "no"))
+    assert (otherwise.status_code, "has been answered or taken back already" in otherwise.text) == (409, True)
+    again = customer.post(page, {"do": "say", "text": "And me.", "request_key": "k"})
+    assert (again.status_code, "Send it again." in again.text, "And me.</textarea>" in again.text) == (409, True, True)
+
+
 def test_no_is_no(clerk: Clerk, page: str, customer: Client) -> None:
     customer_rule()
     script(clerk, PAY, says("Then not."))
