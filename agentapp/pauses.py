@@ -104,5 +104,5 @@ def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
     """Make runs that wait for a kill switch due: it was released."""
     waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
     # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
-    free = list(waiting.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True))
+    free = list(waiting.select_for_update(skip_locked=True, no_key=True).order_by("pk").values_list("pk", flat=True))
     waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())

@@ -37,14 +37,15 @@ LEASE_ENDS = Now() + Given("lease", DurationField())
 
 
 def _held() -> QuerySet[Run]:
-    return with_configuration().select_for_update(of=("self",)).filter(pk=RUN, lease_token=TOKEN).order_by()
+    held = with_configuration().filter(pk=RUN, lease_token=TOKEN).order_by()
+    return held.select_for_update(of=("self",), no_key=True)
 
 
 HELD = Prepared(_held)
 HELD_AGAIN = Prepared(lambda: _held().defer(*LASTING))
 """Without what nothing changes, for who has read that."""
 
-LOCKED = Prepared(lambda: with_end(CHAIN).filter(pk=RUN).select_for_update(of=("self",)).order_by())
+LOCKED = Prepared(lambda: with_end(CHAIN).filter(pk=RUN).select_for_update(of=("self",), no_key=True).order_by())
 
 CLAIMED = Prepared(lambda: with_end(CHAIN).filter(pk=RUN).select_related("agent", "conversation", "starter").order_by())
 

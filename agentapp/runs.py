@@ -171,7 +171,11 @@ def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
 
 
 def lock(run_id: uuid.UUID) -> Run | None:
-    """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this."""
+    """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this.
+
+    Rows that name the run can be added meanwhile: whoever keeps a message under it holds the conversation's lock, which
+    who holds this may be waiting for.
+    """
     run = run_statements.LOCKED.first(run=run_id, chain=ledger.run_chain(run_id))
     return run and _known_end(run)
 
@@ -186,7 +190,7 @@ def lock_parent(run_id: uuid.UUID) -> None:
     row, since its end wakes the other. Rows of several runs are locked from the root down.
     """
     parents = Run.objects.filter(pk__in=Run.objects.filter(pk=run_id).values("parent"))
-    parents.select_for_update().values_list("pk", flat=True).first()
+    parents.select_for_update(no_key=True).values_list("pk", flat=True).first()
 
 
 def held(run_id: uuid.UUID, token: uuid.UUID, known: Run | None = None) -> Run:

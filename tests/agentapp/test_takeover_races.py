@@ -1,12 +1,13 @@
 """Taking over meets what happens at the same moment: another person, the worker, an agent below."""
 
+import threading
 import uuid
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agentapp import actions, loop
+from agentapp import actions, conversations, loop
 from agentapp.actions import NewRun, Refused
 from agentapp.models import Conversation, Message, Run
 from approvals import ledger
@@ -130,3 +131,27 @@ def test_what_an_agent_below_does_is_handed_back_with_the_run_that_asked_and_nob
         assert 'name="text"' not in page
     assert reverse("run_hand_back", args=[run.pk]) in client.get(reverse("run", args=[run.pk])).content.decode()
     assert client.post(reverse("run_hand_back", args=[child.pk])).status_code < 500
+
+
+@pytest.mark.postgresql
+def test_a_person_and_their_customer_who_write_at_the_same_moment_do_not_lock_each_other_out(clerk, sam, monkeypatch):
+    run = clerk.run(PAY, says("done"), conversation="ticket-7")
+    actions.take_over_run(run.pk, sam)
+    holds_run, holds_conversation, add = threading.Event(), threading.Event(), conversations.add
+
+    def person_or_customer(conversation, run, role, *arguments, **more):
+        if role == Message.Role.USER:
+            conversations.lock(conversation)
+            holds_conversation.set()
+            assert holds_run.wait(20)
+        else:
+            holds_run.set()
+            assert holds_conversation.wait(20)
+        return add(conversation, run, role, *arguments, **more)
+
+    monkeypatch.setattr(conversations, "add", person_or_customer)
+    new = NewRun("clerk", "Are you there?", conversation="ticket-7")
+    results = race(lambda: actions.write_message(run.pk, "I am.", sam), lambda: actions.start_run(new, clerk.starter))
+    assert not [result for result in results if isinstance(result, Exception)]
+    said = run.conversation.messages.filter(seq__gt=1).values_list("content", flat=True)
+    assert list(said) == ["Are you there?", "I am."]
