@@ -7,11 +7,15 @@ import hashlib
 import secrets
 from contextlib import suppress
 from datetime import datetime, timedelta
+from importlib import import_module
 
+from django.conf import settings
+from django.contrib.auth import get_user
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 
 from agentapp.models import ApiToken, Conversation, Message, Run
@@ -38,6 +42,17 @@ _NOTE_USE_EVERY = timedelta(minutes=1)
 
 class TokenRefused(ValidationError):
     """A token cannot be made as asked; `message` says why, and a form shows it at the field."""
+
+
+def person_of(session_key: str) -> User | None:
+    """Whose session this is, as long as it goes on. One that does not hold any more is deleted."""
+    request = HttpRequest()
+    session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    # One that an earlier SECRET_KEY has signed would be replaced, and only an answer with a cookie can tell of the new.
+    session.cycle_key = lambda: None
+    request.session = session
+    user = get_user(request)
+    return user if isinstance(user, User) and user.is_active else None
 
 
 def issue_token(

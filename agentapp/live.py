@@ -11,18 +11,16 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from types import FrameType
 from typing import Any
 from urllib.parse import parse_qs
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.contrib.auth import get_user
 from django.contrib.auth.models import User
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
 from django.db.models import Q
-from django.http import HttpRequest, parse_cookie
+from django.http import parse_cookie
 
 from agentapp import auth, release, wakeups
 from agentapp.models import Run
@@ -329,12 +327,4 @@ def _person(scope: Scope) -> User | None:
     """Who is signed in, by the cookie of Django's session."""
     cookies = b"; ".join(value for name, value in scope["headers"] if name == b"cookie").decode("latin-1")
     key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
-    if not key:
-        return None
-    request = HttpRequest()
-    session = import_module(settings.SESSION_ENGINE).SessionStore(key)
-    # One that an earlier SECRET_KEY has signed would be replaced, and only an answer with a cookie can tell of the new.
-    session.cycle_key = lambda: None
-    request.session = session
-    user = get_user(request)
-    return user if isinstance(user, User) and user.is_active else None
+    return auth.person_of(key) if key else None

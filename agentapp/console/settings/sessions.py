@@ -1,12 +1,15 @@
 """Where somebody is signed in, and how they end it there."""
 
 import re
+from collections.abc import Iterator
 
 from allauth.usersessions.models import UserSession
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST, require_safe
 
+from agentapp import auth
 from agentapp.console.settings.sections import SESSIONS, page, saved
 from agentapp.console.shell import signed_in
 from approvals import ledger
@@ -37,9 +40,10 @@ def known_device(user_agent: str) -> str:
 
 @require_safe
 def sessions(request: HttpRequest) -> HttpResponse:
+    own = _own_keys(request)
     listed = [
-        {"session": session, "device": device(session.user_agent), "is_this": _is_this(request, session)}
-        for session in UserSession.objects.purge_and_list(signed_in(request))
+        {"session": session, "device": device(session.user_agent), "is_this": session.session_key in own}
+        for session in _going_on(signed_in(request), own)
     ]
     listed.sort(key=lambda one: (not one["is_this"], -one["session"].last_seen_at.timestamp()))
     return page(request, SESSIONS, {"listed": listed})
@@ -49,7 +53,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
 def end(request: HttpRequest, session_id: int) -> HttpResponse:
     """End one of one's sessions. One that is gone is as good as ended."""
     user = signed_in(request)
-    found = UserSession.objects.filter(user=user, pk=session_id).exclude(session_key=request.session.session_key)
+    found = UserSession.objects.filter(user=user, pk=session_id).exclude(session_key__in=_own_keys(request))
     return saved(request, SESSIONS, "Ended" if _end(user, list(found)) else "It had ended before")
 
 
@@ -57,7 +61,7 @@ def end(request: HttpRequest, session_id: int) -> HttpResponse:
 def end_others(request: HttpRequest) -> HttpResponse:
     """End every session of one's own but this."""
     user = signed_in(request)
-    others = UserSession.objects.filter(user=user).exclude(session_key=request.session.session_key)
+    others = UserSession.objects.filter(user=user).exclude(session_key__in=_own_keys(request))
     number = _end(user, list(others))
     return saved(request, SESSIONS, f"{number} ended" if number else "There was no other")
 
@@ -72,5 +76,14 @@ def _end(user: User, ending: list[UserSession]) -> int:
     return len(ending)
 
 
-def _is_this(request: HttpRequest, session: UserSession) -> bool:
-    return bool(session.session_key == request.session.session_key)
+def _going_on(user: User, own: list[str]) -> Iterator[UserSession]:
+    """Those that still hold. What is over is forgotten in time, and nothing is ended by being looked at."""
+    for session in UserSession.objects.filter(user=user):
+        if session.session_key in own or auth.person_of(session.session_key) == user:
+            yield session
+
+
+def _own_keys(request: HttpRequest) -> list[str]:
+    """Of this session, also while it is listed by a key that this very request has replaced."""
+    keys = (request.session.session_key, request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+    return [key for key in keys if key]

@@ -10,6 +10,7 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import SECRET_SESSION_KEY, format_hotp_value, hotp_value
 from allauth.usersessions.models import UserSession
+from django.contrib.auth import HASH_SESSION_KEY
 from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.test import Client
@@ -397,6 +398,48 @@ def test_one_session_or_all_others_can_be_ended(client: Client, dana: User) -> N
     assert [other.get("/settings/").status_code for other in others] == [302, 302, 302]
     assert client.get("/settings/").status_code == 200
     assert [data["number"] for _, _, data in events("signin.sessions_ended")] == [1, 2]
+
+
+def test_looking_at_sessions_ends_none_that_an_earlier_key_has_signed(client: Client, settings: Any) -> None:
+    others = [Client() for _ in range(2)]
+    for other in others:
+        other.post("/login/", {"username": "dana", "password": PASSWORD})
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "the key of today, which is longer than it needs to be"
+
+    pages = [client.get("/settings/sessions/").content.decode() for _ in range(2)]
+
+    assert [page.count("This one") for page in pages] == [1, 1]
+    assert [page.count("/end/") for page in pages] == [2, 2]
+    assert [other.get("/settings/").status_code for other in others] == [200, 200]
+    assert UserSession.objects.count() == 3
+
+
+def test_sessions_that_have_ended_are_not_shown(client: Client, dana: User) -> None:
+    gone, past = Client(), Client()
+    for other in (gone, past):
+        other.post("/login/", {"username": "dana", "password": PASSWORD})
+    gone.session.flush()
+    session = past.session
+    session[HASH_SESSION_KEY] = "of a password that is not theirs any more"
+    session.save()
+
+    page = client.get("/settings/sessions/").content.decode()
+
+    assert page.count("This one") == 1
+    assert "/end/" not in page
+
+
+def test_the_others_are_ended_by_who_has_just_got_another_key(client: Client, settings: Any) -> None:
+    other = Client()
+    other.post("/login/", {"username": "dana", "password": PASSWORD})
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "the key of today, which is longer than it needs to be"
+
+    assert said(client, "/settings/sessions/end-others/").startswith("1 ended ")
+
+    assert other.get("/settings/").status_code == 302
+    assert [row.session_key for row in UserSession.objects.all()] == [client.session.session_key]
 
 
 def test_nobody_ends_the_session_of_somebody_else(client: Client, marco: User) -> None:
