@@ -27,7 +27,7 @@ class Command(BaseCommand):
         found = verifying.look(Scope(chain) if chain else None)
         signed, forged = signatures.verify_all(chain)
         if options["json"]:
-            said = {"holds": found.broken is None, "events": found.events, "first_broken": found.broken}
+            said = {"holds": not found.broken and not forged, "events": found.events, "first_broken": found.broken}
             said |= {"checkpoints": found.checkpoints, "signed": signed, "first_unsigned": _named(forged)}
             self.stdout.write(json.dumps(said))
         else:

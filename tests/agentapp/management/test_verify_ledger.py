@@ -142,7 +142,9 @@ def test_it_names_the_first_signed_decision_that_does_not_hold(signed: list[Deci
         f"The signed decision {signed[1].pk} about {signed[1].approval.reference} does not hold: "
         "it is not the decision that was signed. Besides, 1 signed decision verified." in said
     )
-    assert json.loads(verify("--json")[1])["first_unsigned"] == {
+    said = json.loads(verify("--json")[1])
+    assert (said["holds"], said["first_broken"]) == (False, None)
+    assert said["first_unsigned"] == {
         "decision": str(signed[1].pk),
         "reference": signed[1].approval.reference,
         "problem": "it is not the decision that was signed",
