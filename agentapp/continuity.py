@@ -36,6 +36,7 @@ ELSEWHERE = (
 )
 BEHIND = "This database was put back to an earlier state: {} sweeps that were made are not on record in it."
 UNKNOWN = "This database does not say whether it is the one that was worked in last."
+UNREAD = "What was noted outside of this database of how far it is cannot be read ({}): {}."
 
 # Of server, database and table: each is given once, by the server that makes it.
 _TABLES = (
@@ -51,6 +52,7 @@ class Witnessed:
 
     mark: uuid.UUID | None = None
     sweeps: int | None = 0
+    problem: str = ""
 
 
 def intact() -> Exists:
@@ -108,7 +110,7 @@ def _why(row: Continuity, here: str, seen: Witnessed) -> str:
     if row.tables != here:
         return ELSEWHERE
     if seen.sweeps is None:
-        return UNKNOWN
+        return UNREAD.format(path(), seen.problem)
     if seen.mark == row.mark and seen.sweeps > row.sweeps:
         return BEHIND.format(seen.sweeps - row.sweeps)
     return ""
@@ -150,12 +152,24 @@ def path() -> Path:
 
 def witnessed() -> Witnessed:
     try:
-        told = json.loads(path().read_text())
+        told = json.loads(_read())
         return Witnessed(uuid.UUID(told["mark"]), int(told["sweeps"]))
-    except OSError:
+    except FileNotFoundError:
         return Witnessed()
+    except OSError as error:
+        return Witnessed(None, None, error.strerror or type(error).__name__)
     except (ValueError, KeyError, TypeError):
-        return Witnessed(None, None)
+        return Witnessed(None, None, "it does not hold what is written there")
+
+
+def _read() -> str:
+    """What stands in the file. On a disk of the network one that is replaced at this moment fails, once."""
+    try:
+        return path().read_text()
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return path().read_text()
 
 
 def note() -> None:

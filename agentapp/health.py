@@ -174,7 +174,8 @@ def _restored(row: dict[str, Any]) -> Problem | None:
         return None
     return Problem(
         "restored",
-        "The database was restored, copied or moved, so that it may not know what was done last. Everything is held.",
+        "The database was restored, copied or moved, or what was noted of it outside cannot be read: it may not know "
+        "what was done last. Everything is held.",
         "No run makes a call. Requests can be decided. Who may engage kill switches looks at what was under way, and "
         "then releases the switch for everything on the page Controls.",
     )

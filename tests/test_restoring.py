@@ -1,5 +1,6 @@
 """A backup does not know what was done after it was taken: once it is restored, nothing runs until a person says so."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -161,6 +162,31 @@ def test_a_file_that_cannot_be_understood_holds_everything(clerk, beside):
     sweep()
     assert KillSwitch.objects.get().engaged_by is None
     assert continuity.witnessed().sweeps == Continuity.objects.get().sweeps
+
+
+def test_a_file_that_cannot_be_read_holds_everything_and_is_named(clerk, beside):
+    sweep()
+    beside.unlink()
+    beside.mkdir()
+    assert loop.drive(clerk.start(says("done")).pk) is None
+    assert [problem.code for problem in health.look()] == ["restored"]
+    sweep()
+    assert f"cannot be read ({beside}): Is a directory" in KillSwitch.objects.get().reason
+
+
+def test_a_file_that_is_replaced_while_it_is_read_holds_nothing(clerk, beside, monkeypatch):
+    sweep()
+    fails = [OSError(errno.ESTALE, "Stale file handle")]
+    read = Path.read_text
+
+    def once(file: Path, *given: Any, **more: Any) -> str:
+        if file == beside and fails:
+            raise fails.pop()
+        return read(file, *given, **more)
+
+    monkeypatch.setattr(Path, "read_text", once)
+    sweep()
+    assert (fails, KillSwitch.objects.exists()) == ([], False)
 
 
 def test_what_cannot_be_noted_leaves_nothing_behind(beside):
