@@ -194,7 +194,7 @@ def mailer(server: str) -> dict[str, object]:
         return {"BACKEND": "django.core.mail.backends.console.EmailBackend"}
     security = env("EMAIL_SECURITY", "starttls", read_choice("starttls", "tls", "none"), "the mail server's security")
     return {
-        "BACKEND": "django.core.mail.backends.smtp.EmailBackend",
+        "BACKEND": "approvals.smtp.EmailBackend",
         "OPTIONS": {
             "host": server,
             "port": env_count("EMAIL_PORT", 587),

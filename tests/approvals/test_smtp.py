@@ -1,0 +1,98 @@
+"""A mail is sent in good time or not at all, however slow its server is."""
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.mail import EmailMessage
+from django.utils.module_loading import import_string
+
+from agentapp.settings import mailer
+from approvals import mail, smtp
+from approvals.channels.base import ChannelError
+
+ADDRESSES = [f"person{number}@example.test" for number in range(60)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Slow(socketserver.ThreadingTCPServer):
+    """A mail server for which each address takes so many seconds of the clock."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.clock = clock
+        self.takes = 0.0
+        self.addresses: list[str] = []
+        self.mails = 0
+
+
+class _Answers(socketserver.StreamRequestHandler):
+    server: Slow
+
+    def handle(self) -> None:
+        self.say("220 here")
+        for line in self.rfile:
+            verb = line.split()[0].decode().upper()
+            if verb == "DATA":
+                self.say("354 go on")
+                while self.rfile.readline() != b".\r\n":
+                    pass
+                self.server.mails += 1
+            elif verb == "RCPT":
+                self.server.addresses.append(line.decode())
+                self.server.clock.now += self.server.takes
+            self.say("221 bye" if verb == "QUIT" else "250 ok")
+
+    def say(self, answer: str) -> None:
+        self.wfile.write(f"{answer}\r\n".encode())
+
+
+@pytest.fixture
+def slow(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    clock = Clock()
+    monkeypatch.setattr(smtp, "monotonic", clock, raising=False)
+    with Slow(clock) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = {"host": "127.0.0.1", "port": server.server_address[1], "timeout": 5}
+        settings.MAILERS = {"default": {"BACKEND": mailer("there")["BACKEND"], "OPTIONS": options}}
+        yield server
+        server.shutdown()
+
+
+def test_a_mail_to_many_at_a_server_that_takes_its_time_is_given_up_before_another_worker_sends_it(slow: Slow) -> None:
+    slow.takes = 11
+    with pytest.raises(ChannelError, match="not within 240 s") as caught:
+        mail.send("test", {"person": User(username="mia")}, ["desk@example.test"], ADDRESSES)
+    assert not caught.value.permanent
+    assert slow.mails == 0
+    assert slow.clock.now < 300
+
+
+def test_a_mail_to_many_arrives_in_time(slow: Slow) -> None:
+    slow.takes = 3
+    mail.send("test", {"person": User(username="mia")}, ["desk@example.test"], ADDRESSES)
+    assert (slow.mails, len(slow.addresses)) == (1, 61)
+
+
+def test_what_was_taken_at_the_last_moment_was_sent(slow: Slow) -> None:
+    slow.takes = smtp.SEND_WITHIN_SECONDS - 1
+    message = EmailMessage("Subject", "Text", "from@example.test", ["desk@example.test"])
+    assert message.send() == 1
+    assert slow.mails == 1
+
+
+def test_an_encrypted_connection_is_given_up_as_well() -> None:
+    backend = import_string(str(mailer("there")["BACKEND"]))(host="there", use_ssl=True, alias="default")
+    assert issubclass(backend.connection_class, smtp._InTime)
