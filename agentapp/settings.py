@@ -297,6 +297,7 @@ ACCOUNT_RATE_LIMITS = {
     "login_failed": "20/m/ip,5/5m/key",
     "reset_password": "20/10m/ip,3/10m/key",
     "passkey_options": "30/m/ip",  # each is kept in a session, of whoever asks
+    "other_ways": "120/m/ip",
 }
 # A new password by mail. Where mail is only written to the console, the link would be for whoever reads that.
 PASSWORD_RESET = env_bool("PASSWORD_RESET", True) and bool(_MAIL_SERVER)

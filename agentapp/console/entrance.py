@@ -197,6 +197,17 @@ def may_ask_for_passkey(request: HttpRequest) -> bool:
     return bool(ratelimit.consume(request, app="allauth.account", action="passkey_options", limit_get=True))
 
 
+def too_many(request: HttpRequest) -> HttpResponse | None:
+    """The answer to an address that comes too often by a way other than a password. Counts it.
+
+    Each way through a provider begins a session, and what fails is on record: of whoever asks.
+    """
+    answer: HttpResponse | None = ratelimit.consume_or_429(
+        request, app="allauth.account", action="other_ways", limit_get=True
+    )
+    return answer
+
+
 def is_locked(errors: list[ValidationError]) -> bool:
     """Whether a form was refused because too many tries had failed."""
     return any(error.code in ("too_many_login_attempts", "rate_limited") for error in errors)

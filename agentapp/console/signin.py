@@ -105,6 +105,9 @@ class Passkey(LoginWebAuthnView):
             response["Cache-Control"] = "no-store"
         return response
 
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        return entrance.too_many(request) or super().post(request, *args, **kwargs)
+
     def form_invalid(self, form: Any) -> HttpResponse:
         entrance.record_failure("", "passkey")
         context = {"why": "passkey", "next": self.request.POST.get("next", "")}
@@ -151,7 +154,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 
 def _through_provider(view: Callable[[HttpRequest, str], HttpResponse], request: HttpRequest, id: str) -> HttpResponse:
     try:
-        return view(request, id)
+        return entrance.too_many(request) or view(request, id)
     except (requests.RequestException, ValueError, LookupError):
         logger.warning("The provider %s could not be used.", id, exc_info=True)
         entrance.record_failure("", f"sso:{id}", reason="unreachable")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from approvals import ledger
@@ -153,3 +154,23 @@ def test_a_provider_that_cannot_be_reached_is_said_so(client: Client, provider: 
     assert response.status_code == 502
     assert "Corp could not be reached." in response.content.decode()
     assert "127.0.0.1" not in response.content.decode()
+
+
+def test_an_address_begins_only_so_many_sessions_a_minute_on_its_way_to_the_provider(provider: Provider) -> None:
+    answers = [Client().get("/login/sso/corp/", REMOTE_ADDR="203.0.113.7") for _ in range(122)]
+    assert [answer.status_code for answer in answers] == [302] * 120 + [429] * 2
+    assert "Too many tries" in answers[-1].text
+    assert Session.objects.count() == 120
+    assert Client().get("/login/sso/corp/", REMOTE_ADDR="203.0.113.8").status_code == 302
+
+
+def test_an_address_puts_only_so_many_failures_a_minute_on_record(client: Client, provider: Provider) -> None:
+    url = "/login/sso/corp/callback/?error=access_denied&state=made-up"
+    answers = {client.get(url, REMOTE_ADDR="203.0.113.7").status_code for _ in range(122)}
+    assert 429 in answers
+    assert len(events()) <= 120
+    before = len(events())
+    given = {"credential": "{}"}
+    assert client.post("/login/passkey/", given, REMOTE_ADDR="203.0.113.7").status_code == 429
+    assert len(events()) == before
+    assert client.post("/login/passkey/", given, REMOTE_ADDR="203.0.113.8").status_code == 401
