@@ -9,7 +9,6 @@ import signal
 import socket
 import threading
 import warnings
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -17,7 +16,6 @@ from celery import beat
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from agentapp import live
 from agentapp.celery import app
 
 logger = logging.getLogger(__name__)
@@ -99,15 +97,7 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class WebServer(uvicorn.Server):
-    """A server that lets go of the live streams when it is told to stop, instead of waiting for them."""
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        live.close_streams()
-        super().handle_exit(sig, frame)
-
-
-def web_server() -> WebServer:
+def web_server() -> uvicorn.Server:
     """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)
     # WhiteNoise reads its files in plain loops, which is harmless: they are small and local.
@@ -119,7 +109,7 @@ def web_server() -> WebServer:
         access_log=False,
         timeout_graceful_shutdown=WEB_CLOSES_WITHIN,
     )
-    return WebServer(config)
+    return uvicorn.Server(config)
 
 
 def run(listener: socket.socket, worker: Worker | None) -> int:
