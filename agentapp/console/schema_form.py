@@ -23,6 +23,8 @@ from approvals.masking import MASK, STILL_MASKED, masked, unmasked, with_masks
 # What a form posts beside its fields: which stood on the page, and what was pressed in it.
 SHOWN, ROWS = "shown", "rows"
 RESTORE, ADD, REMOVE = "restore", "add", "remove"
+# Of a list: the entry that is not in it yet.
+NEW = "new"
 
 
 class Fixed(NamedTuple):
@@ -133,7 +135,7 @@ def _compare(item: Field, proposed: Field | None) -> None:
             count = len(proposed.children)
             item.was = f"{count} entr{'y' if count == 1 else 'ies'}"
     elif item.kind in ("list", "checks"):
-        before, now = [v for v in proposed.values if v], [v for v in item.values if v]
+        before, now = proposed.values, item.values
         item.was = (", ".join(before) or "nothing") if before != now else None
     elif not _same_text(item, proposed.value):
         item.was = next((c.label for c in proposed.choices if c.selected), proposed.value) or "nothing"
@@ -228,20 +230,27 @@ class _Reader:
         return typed_text.read(raw, item.schema)
 
     def _several(self, item: Field) -> Any:
-        before = [value for value in item.values if value]
+        before = list(item.values)
         typed = [typed_text.lines(entry) for entry in self.posted.getlist(item.name)]
         removed = (self.posted.get(REMOVE) or "").removeprefix(f"{item.name}.")
         if removed.isdecimal() and int(removed) < len(typed):
             del typed[int(removed)]
+        typed += [added for each in self.posted.getlist(f"{item.name}.{NEW}") if (added := typed_text.lines(each))]
         if item.kind == "checks":
             # Boxes stand in the order of the schema; what was chosen before stays in its own, and as often.
             ticked = set(typed)
             typed = [*(value for value in before if value in ticked), *(each for each in typed if each not in before)]
         # What stood there stays as it is, blanks and all.
-        if [each for each in typed if each] == [typed_text.lines(lens.in_words(value)) for value in before]:
+        if typed == [typed_text.lines(lens.in_words(value)) for value in before]:
             return item.original
         kept = {typed_text.lines(value): value for value in before}
-        item.values = [entry for entry in (kept.get(each, each.strip()) for each in typed) if entry]
+        # An entry that was emptied is taken out, unless it stood there empty.
+        blanks = before.count("")
+        item.values = []
+        for entry in (kept.get(each, each.strip()) for each in typed):
+            blanks -= not entry
+            if entry or blanks >= 0:
+                item.values.append(entry)
         item.choices = [Choice(c.value, c.label, c.value in item.values) for c in item.choices]
         if item.values == before:
             return item.original

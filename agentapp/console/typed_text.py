@@ -6,6 +6,8 @@ from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
+from approvals.digest import MAX_EXACT
+
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 _BLANKS = re.compile(r"[\s\u00a0\u202f'\u2019_]")
 _GROUPED = re.compile(r"[+-]?\d{1,3}([.,])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?")
@@ -112,8 +114,10 @@ def decimal(text: str) -> Decimal:
         number = Decimal(typed)
     except InvalidOperation as error:
         raise Unreadable("Enter a number, like 184.50.") from error
-    if not number.is_finite() or len(number.as_tuple().digits) > 30 or abs(number) > Decimal(10) ** 15:
+    if not number.is_finite() or len(number.as_tuple().digits) > 30:
         raise Unreadable("Enter a number, like 184.50.")
+    if abs(number) > MAX_EXACT:
+        raise Unreadable("This number is too large to be exact.")
     return number
 
 

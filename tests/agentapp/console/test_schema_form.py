@@ -68,6 +68,8 @@ def test_a_reference_to_a_definition_is_followed() -> None:
     [
         ({"type": "integer"}, 1, "2", 2),
         ({"type": "integer"}, 1, " 1 000 ", 1000),
+        ({"type": "integer"}, 1, "9007199254740991", 9007199254740991),
+        ({"type": "integer"}, 1, "-1 234 567 890 123 456", -1234567890123456),
         ({"type": "number"}, 1.5, "184.50", 184.5),
         ({"type": "number"}, 1.5, "184,50", 184.5),
         ({"type": "number"}, 1.5, "1,234.50", 1234.5),
@@ -82,6 +84,9 @@ def test_a_reference_to_a_definition_is_followed() -> None:
         ({"type": "boolean"}, False, "on", True),
         ({"enum": [1, "1"]}, "1", "1", 1),
         ({"type": "array", "items": {"type": "integer"}}, [1], ["1", "2", ""], [1, 2]),
+        ({"type": "array", "items": {"type": "string"}}, ["", "a"], ["", "b"], ["", "b"]),
+        ({"type": "array", "items": {"type": "string"}}, ["a", "", "c", ""], ["a", "", "d", ""], ["a", "", "d", ""]),
+        ({"type": "array", "items": {"type": "string"}}, ["a", "b"], ["", "b"], ["b"]),
         ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}, ["a"], ["b"], ["b"]),
         ({}, {"a": 1}, '{"a": 2}', {"a": 2}),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "x", "", None),
@@ -98,6 +103,19 @@ def test_what_is_typed_keeps_the_type_of_the_schema(
     assert built.changes == 1
 
 
+def test_what_is_added_to_a_list_comes_last_and_an_empty_text_is_removed_by_its_button_alone() -> None:
+    tags = {"tags": {"type": "array", "items": {"type": "string"}}}
+
+    added = form(tags, {"tags": ["", "a"]}, {"tags": ["", "a"], "tags.new": "b"})
+    none_added = form(tags, {"tags": ["", "a"]}, {"tags": ["", "a"], "tags.new": ""})
+    posted = query({"shown": ["arg.tags"], "arg.tags": ["", "a"], "arg.tags.new": "", "remove": "arg.tags.0"})
+    removed = schema_form.build({"properties": tags}, {"tags": ["", "a"]}, {"tags": ["", "a"]}, posted=posted)
+
+    assert added.arguments == {"tags": ["", "a", "b"]}
+    assert (none_added.arguments, none_added.changes) == ({"tags": ["", "a"]}, 0)
+    assert (removed.arguments, removed.changes) == ({"tags": ["a"]}, 1)
+
+
 @pytest.mark.parametrize(
     ("schema", "before", "typed", "message"),
     [
@@ -105,8 +123,9 @@ def test_what_is_typed_keeps_the_type_of_the_schema(
         ({"type": "integer"}, 1, "many", "Enter a number"),
         ({"type": "number"}, 1.5, "1,234", "can be read as 1234 and as 1.234"),
         ({"type": "number"}, 1.5, "1,23,4", "Enter a number"),
+        ({"type": "integer"}, 1, "9007199254740992", "too large to be exact"),
         ({"type": "number"}, 1.5, "NaN", "Enter a number"),
-        ({"type": "number"}, 1.5, "1e999", "Enter a number"),
+        ({"type": "number"}, 1.5, "1e999", "too large to be exact"),
         ({"type": "string", "format": "date"}, "2026-11-20", "tomorrow", "Enter it like 2026-11-20"),
         ({"enum": ["a"]}, "a", '"z"', "Choose one"),
         ({}, {"a": 1}, '{"a": 1, "a": 2}', "stands twice"),
