@@ -16,6 +16,7 @@ from agentapp.messages import StopSignal
 from agentapp.models import Agent, Run, Spending, ToolExecution
 from agentapp.reasons import StopReason
 from agentapp.transcript import StepRows
+from approvals.clock import Now
 
 NOTHING = Decimal(0)
 
@@ -72,7 +73,9 @@ def spend(run: Run, cost: Decimal | None) -> None:
     """
     if not cost or run.is_mocked or run.agent_snapshot["max_daily_cost"] is None:
         return
-    today = datetime.now(UTC).date()
+    # By the clock that `breach` asks, however far off this server's is.
+    now: datetime = Agent.objects.values_list(Now(), flat=True).get(pk=run.agent_id)
+    today = now.astimezone(UTC).date()
     if not Spending.objects.filter(agent=run.agent_id, day=today).update(cost=F("cost") + cost):
         row, made = Spending.objects.get_or_create(agent_id=run.agent_id, day=today, defaults={"cost": cost})
         if not made:

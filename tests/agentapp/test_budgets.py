@@ -7,12 +7,14 @@ from decimal import Decimal
 import pytest
 from django.apps import apps
 from django.db.models import F
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from agentapp import actions, budgets
 from agentapp.actions import Refused
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
 from agentapp.sweep import sweep
+from approvals.clock import Now
 from approvals.models import Event, Rule
 from tests.conftest import call, calls, says
 
@@ -206,3 +208,18 @@ def test_the_calls_of_one_step_are_paid_from_one_budget(clerk):
     run = clerk.run(both, says("One was enough."))
     assert [clerk.execution(run, c).reason for c in "ab"] == ["", "budget_exhausted"]
     assert run.cost == Decimal("0.6")
+
+
+def test_what_is_spent_counts_into_the_day_of_the_databases_clock(clerk, monkeypatch):
+    class Fast(datetime):
+        """The clock of a server that is a day ahead."""
+
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=1)
+
+    monkeypatch.setattr(budgets, "datetime", Fast)
+    Agent.objects.update(max_daily_cost=Decimal("0.02"))
+    stopped = clerk.run(look(1, 0.02), says("done"))
+    assert stopped.stop_source == "max_daily_cost"
+    assert Spending.objects.annotate(today=TruncDate(Now(), tzinfo=UTC)).get(day=F("today")).cost == Decimal("0.02")
