@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentapp import isolation, loop, nudges, runs, subagents
+from agentapp import isolation, loop, nudges, runs, subagents, switches
 from agentapp.considered import GUIDED
 from agentapp.evals import results
 from agentapp.evals.cases import Case
@@ -16,8 +16,8 @@ from agentapp.evals.observed import Observed
 from agentapp.evals.observing import family_of, observe
 from agentapp.evals.people import NotTaken, People
 from agentapp.messages import StopSignal
-from agentapp.models import Agent, EvalRun, Run
-from agentapp.reasons import StopReason
+from agentapp.models import Agent, EvalRun, KillSwitch, Run, ToolExecution
+from agentapp.reasons import Reason, StopReason
 from agentapp.script import ScriptError, check_script
 from agentapp.toolset import snapshot_of
 from approvals import ledger, supposing
@@ -56,8 +56,11 @@ def run_case(eval_run: EvalRun, case: Case, agents: Agents) -> tuple[Run, Observ
     with isolation.isolated(), nudges.quiet():
         run = _start(eval_run, case, agents)
         notes = _drive(run, case, partial(results.renew, eval_run))
+        held = _held(run)
         observed = observe(run)
         _end(run)
+    if held:
+        raise CannotRun(held)
     return run, observed, notes
 
 
@@ -145,6 +148,16 @@ def _pause(run: Run) -> float:
 _GOING = (Run.State.QUEUED, Run.State.RUNNING)
 # While a run waits for one of these, runs that it has asked may go on.
 _BELOW = (Run.WaitingFor.SUBAGENT, Run.WaitingFor.APPROVAL, Run.WaitingFor.OUTCOME)
+
+
+def _held(run: Run) -> str:
+    """Which kill switch kept the run, or one that it has asked, from going on: that says nothing of the case."""
+    family = family_of(run)
+    stopped = [] if run.is_final else [each for each in family if each.waiting_for == Run.WaitingFor.SWITCH]
+    found = [switch for each in stopped for switch in switches.holding(each)]
+    refused = ToolExecution.objects.filter(run__in=family, reason=Reason.TOOL_DISABLED).values("name")
+    found += KillSwitch.objects.filter(scope=KillSwitch.Scope.TOOL, key__in=refused).select_related("engaged_by")
+    return switches.describe(found[0]) if found else ""
 
 
 def _end(run: Run) -> None:

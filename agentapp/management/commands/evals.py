@@ -1,6 +1,7 @@
 """Load suites of evals, run them, and compare what came of them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentapp import evaluating
 from agentapp.evals import files, reporting, results, runner, suites
+from agentapp.evals.cases import Case
 from agentapp.evals.comparing import Comparison, check_baseline, compare
 from agentapp.models import EvalRun, EvalSuite
 from agentapp.refused import Refused
@@ -86,7 +88,7 @@ class Command(BaseCommand):
         evaluating.check_agent(options["agent"])
         rules = evaluating.supposed(options["with_draft"], options["without_rule"])
         cases = evaluating.chosen(suite, options["case"])
-        baseline = self._baseline(suite, options["baseline"])
+        baseline = self._baseline(suite, cases, options["baseline"])
         made = results.create(
             suite, cases, agent=options["agent"], model=options["model"], baseline=baseline, rules=rules,
             actor=ledger.actor_of(None, "evals run"),
@@ -129,15 +131,14 @@ class Command(BaseCommand):
         if compared is not None:
             self.stdout.write(f"\n{reporting.comparison(compared)}")
 
-    def _baseline(self, suite: EvalSuite, named: str | None) -> EvalRun | None:
+    def _baseline(self, suite: EvalSuite, cases: Sequence[Case], named: str | None) -> EvalRun | None:
         if not named:
             return None
         if named != LATEST:
             named_run = evaluating.find_eval(named)
             check_baseline(suite, named_run)
             return named_run
-        # One by rules that are not in force is what others are held against by its reference alone.
-        found = suite.runs.filter(state=EvalRun.State.FINISHED, rules={}).select_related("suite").first()
+        found = results.latest(suite, cases)
         if found is None:
             raise CommandError(f"{suite.name} has not been run before, so that there is nothing to compare with.")
         return found

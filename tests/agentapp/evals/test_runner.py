@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from agentapp import evaluating, loop, tasks
+from agentapp import actions, evaluating, loop, tasks
 from agentapp.evals import driving, reporting, results, runner, suites
 from agentapp.evals.cases import Case
 from agentapp.evals.comparing import compare
@@ -201,6 +201,20 @@ def test_a_case_that_cannot_be_run_is_skipped_and_a_gate_that_is_skipped_fails_t
     assert result(made, "two").reasons == ["the agent clerk has no route named nowhere"]
     assert {r.verdict for r in made.results.exclude(case="three")} == {"skipped"}
     assert ran(suite, a_case("soft", agent="nobody", severity="soft")).verdict == "passed"
+
+
+@pytest.mark.parametrize(("scope", "key"), [("all", ""), ("agent", "clerk"), ("tool", "pay")])
+def test_a_case_that_a_kill_switch_stops_is_skipped(suite, mia, scope, key):
+    actions.engage_switch(scope, key, "We move.", mia)
+    script = [calls(call("p", "pay", account="ana", amount=20)), says("Paid.")]
+    people = [{"tool": "pay", "decide": "approve"}]
+    tools = {"pay": [{"result": "Paid."}]}
+    case = a_case(script=script, people=people, tools=tools)
+    kept = result(ran(suite, case))
+    assert kept.verdict == "skipped"
+    assert "was stopped by" in kept.reasons[0]
+    assert kept.reasons[0].endswith("We move.")
+    assert not Run.objects.exclude(state__in=Run.FINAL).exists()
 
 
 def test_a_case_that_breaks_does_not_take_the_others_along(suite, monkeypatch):
@@ -532,6 +546,14 @@ def test_the_command_runs_single_cases_and_lists_and_compares(directory):
         command("run", "elsewhere")
     with pytest.raises(CommandError, match="no agent named"):
         command("run", "shop", "--agent", "nobody")
+
+
+def test_the_latest_eval_is_the_latest_of_the_same_cases(directory):
+    command("run", directory)
+    whole = EvalRun.objects.get()
+    command("run", "shop", "--case", "pays")
+    assert "1 new" not in command("run", "shop", "--baseline", "latest")
+    assert EvalRun.objects.first().baseline == whole
 
 
 def test_files_that_are_wrong_change_nothing(directory):
