@@ -1,13 +1,15 @@
 """Known values taken out of free text, however they are spelled there: other capitals, escapes of JSON, HTML and
-addresses, other white space.
+addresses, other white space. Where a text was cut, what it has left of a value goes too.
 
 One expression for all of them, made for one text: of the values only those whose letters stand in it take part. They
 are told apart by their first letters, so that what it takes to look hardly grows with how many are known.
 """
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Iterator
+from html import escape
 from urllib.parse import quote
 
 from approvals.detectors import MASK
@@ -21,6 +23,8 @@ _QUOTED = "\"'<>&/"
 # Nothing here can be read in two ways that differ in length alone: what was taken is not given back.
 _SPACE = r"(?:(?:\s|\\{1,4}+[nrt]|%20|%0a|%09|<br>){1,8}+|\+)"
 _BACKSLASHES = r"(?:(?:\\|%5c){1,64}+)"
+# Where something was cut, in a text, in JSON and in HTML.
+_CUT = re.compile(r"…|\\u2026|&hellip;")
 _PARTS = re.compile(r"\s+|\\+|.", re.DOTALL)
 
 
@@ -28,19 +32,51 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
     """What replaces every mention of these values in a text, and in parts of it."""
     low = lowered(text)
     grams = {low[at : at + _HEAD] for at in range(len(low) - _HEAD + 1)} if values else set()
-    present = [value for value in {lowered(each.strip()) for each in values} if _may_stand_in(value, low, grams)]
-    if not present:
+    stripped = {lowered(each.strip()) for each in values}
+    present = [value for value in stripped if _may_stand_in(value, low, grams)]
+    begun = _begun(stripped, low)
+    if not present and not begun:
         return lambda part: part
-    wanted = re.compile(_any_of(present))
+    wanted = re.compile(_any_of(present)) if present else None
 
     def blot(part: str) -> str:
+        small = lowered(part)
+        spans = [found.span() for found in wanted.finditer(small)] if wanted is not None else []
+        if begun:
+            spans = sorted([*spans, *_left_by_cuts(small, begun)])
         kept, at = [], 0
-        for found in wanted.finditer(lowered(part)):
-            kept += [part[at : found.start()], MASK]
-            at = found.end()
+        for start, end in spans:
+            if start >= at:
+                kept += [part[at:start], MASK]
+            at = max(at, end)
         return "".join([*kept, part[at:]]) if kept else part
 
     return blot
+
+
+def _begun(values: Collection[str], low: str) -> dict[str, list[str]]:
+    """The beginnings of values by which a text may have been cut, by the letters that stand right before the cut."""
+    before = {low[cut.start() - _HEAD : cut.start()] for cut in _CUT.finditer(low) if cut.start() >= _HEAD}
+    found: dict[str, list[str]] = defaultdict(list)
+    if not before:
+        return found
+    for value in values:
+        if len(value) < MIN_BLOTTED_CHARS or not value.strip("•"):
+            continue
+        as_json = json.dumps(value, ensure_ascii=False)[1:-1]
+        for spelled in {value, as_json, json.dumps(value)[1:-1], escape(value), escape(as_json)}:
+            for end in range(_HEAD, len(spelled)):
+                if (last := spelled[end - _HEAD : end]) in before:
+                    found[last].append(spelled[:end])
+    return found
+
+
+def _left_by_cuts(low: str, begun: dict[str, list[str]]) -> Iterator[tuple[int, int]]:
+    """Where the beginnings of values stand that cuts have left of them, the longest of each."""
+    for end in (cut.start() for cut in _CUT.finditer(low)):
+        lengths = [len(each) for each in begun.get(low[max(0, end - _HEAD) : end], ()) if low.endswith(each, 0, end)]
+        if lengths:
+            yield end - max(lengths), end
 
 
 def lowered(text: str) -> str:

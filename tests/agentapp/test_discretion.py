@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
-from agentapp import auth, discretion
+from agentapp import auth, cards, discretion
 from agentapp.models import Tool
 from approvals.models import Approval
 from tests.conftest import call, calls, make_user, says
@@ -47,6 +47,21 @@ def test_a_card_that_answers_a_post_is_masked_as_one_that_is_read(client, manage
     answers = [client.get(f"/approvals/{about_her.pk}/")]
     answers += [client.post(f"/approvals/{about_her.pk}/{part}/") for part in ("draft", "decide", "comments", "ask")]
     assert [leaks(shown(answer)) for answer in answers] == [[]] * 5
+
+
+def test_what_a_card_cut_in_the_middle_of_a_value_is_masked(client, manager, clerk):
+    Tool.objects.filter(name="pay").update(pii_fields=["memo"])
+    said = f"{'She wrote. ' * 750}"[: cards.MAX_EXPLANATION_CHARS - len("Mirabel")] + NAME
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo=NAME), text=said))
+    [approval] = clerk.open(run)
+    assert approval.explanation.endswith("Mirabel…")
+    _, secret = auth.issue_token(manager, "reading", ["approvals:read"], "test")
+    token = {"Authorization": f"Bearer {secret}"}
+    client.force_login(manager)
+    page = shown(client.get(f"/approvals/{approval.pk}/"))
+    told = Client().get(f"/api/v1/approvals/{approval.pk}", headers=token).content.decode()
+    assert ("She wrote." in page, leaks(page)) == (True, [])
+    assert ("She wrote." in told, leaks(told)) == (True, [])
 
 
 def test_a_value_is_masked_in_each_spelling_and_where_it_is_a_number(client, manager, about_her, clerk):

@@ -49,6 +49,40 @@ def test_short_values_and_masks_themselves_leave_the_words_alone() -> None:
     assert blotting(["a", "", "in", MASK], text)(text) == text
 
 
+@pytest.mark.parametrize("mark", ["…", "\\u2026", "&hellip;"])
+@pytest.mark.parametrize("value", VALUES)
+def test_what_a_cut_has_left_of_a_value_is_taken_out(value: str, mark: str) -> None:
+    for left in range(4, len(value)):
+        text = f"{mark} pay {value[:left]}{mark} (300 characters), {value[: left - 1]}"
+        said = blotting(VALUES, text)(text)
+        assert said.startswith(f"{mark} pay {MASK}{mark} (300 characters), "), said
+
+
+def test_what_a_cut_has_left_is_found_as_json_and_html_have_it() -> None:
+    value = 'Mara "Quo" Vance'
+    for spelled in (json.dumps(value[:12])[1:], escape(value[:12]), escape(json.dumps(value[:12])[1:])):
+        text = f"of {spelled.removesuffix('"').removesuffix('&quot;')}…"
+        assert blotting([value], text)(text) == f"of {MASK}…"
+
+
+def test_words_before_a_cut_that_begin_no_value_stay() -> None:
+    for text in ("Vance…", "Mar…", "Mara Vance…", "Mara “Quo”", "…", "abc…"):
+        assert blotting(['Mara "Quo" Vance'], text)(text) == text
+
+
+def test_of_values_that_overlap_before_a_cut_no_part_stays() -> None:
+    for values, text in (
+        (["Mara Alexandra", "andrax"], "of Mara Alexandra…"),
+        (["Alexandra", "Mara Alexandra Smith"], "of Mara Alexandra Smi…"),
+    ):
+        assert blotting(values, text)(text) == f"of {MASK}…"
+
+
+def test_a_text_of_nothing_but_cuts_is_read_once() -> None:
+    text = "aaaa…" * 50_000
+    assert blotting(["a" * 300, "bbbb"], text)(text) == f"{MASK}…" * 50_000
+
+
 def test_what_could_be_read_in_many_ways_is_read_in_one() -> None:
     """Where a space may be a plus and a backslash may be several, a hostile pair would take for ever otherwise."""
     for value, text in ((" +" * 40 + " x1234", "+" * 4000), ('\\"' * 60 + "x1234", "\\" * 4000 + '\\\\\\\\"' * 100)):
