@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,9 @@ from agentapp.refused import Refused
 _BY_TOKEN = re.compile(r"^/api/v1/conversations/([0-9a-f-]{36})/events/?$")
 _BY_LINK = re.compile(r"^/talk/([^/]{1,300})/events/$")
 CLOSED = b"event: closed\ndata: {}\n\n"
+# Of one conversation in one process: each looks at the rows with every change, for whoever has the link.
+MAX_STREAMS = 20
+_open: Counter[uuid.UUID] = Counter()
 
 
 @dataclass
@@ -73,12 +77,24 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     try:
         conversation = await _in_thread(_conversation, scope)
+        if _open[conversation] >= MAX_STREAMS:
+            raise errors.ApiProblem("too_many_streams", f"{MAX_STREAMS} streams follow this conversation already.")
     except (errors.ApiProblem, DatabaseError, InterfaceError) as error:
         response = errors.respond(error if isinstance(error, errors.ApiProblem) else errors.unavailable())
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})
         return
+    _open[conversation] += 1
+    try:
+        await _follow(scope, conversation, receive, send)
+    finally:
+        _open[conversation] -= 1
+        if not _open[conversation]:
+            del _open[conversation]
+
+
+async def _follow(scope: Scope, conversation: uuid.UUID, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": live.HEADERS})
     subscriber = live.Subscriber(())
     live.hub().join(subscriber)

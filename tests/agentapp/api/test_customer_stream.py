@@ -198,6 +198,27 @@ def test_a_link_opens_its_conversation_until_it_is_taken_back(clerk, access, sam
     play(scene)
 
 
+def test_a_conversation_is_followed_by_only_so_many_streams(clerk, access, sam, bearer, monkeypatch):
+    monkeypatch.setattr(customer_stream, "MAX_STREAMS", 2, raising=False)
+    link = customer_links.make(access.conversation, sam, timezone.now() + timedelta(hours=1), "test")
+    path = f"/talk/{customer_links.signed(link)}/events/"
+
+    async def scene() -> None:
+        async with listening(path) as first:
+            await first.until(lambda s: "status" in s.latest)
+            async with listening(path) as second:
+                await second.until(lambda s: "status" in s.latest)
+                for other, headers in ((path, {}), (path_of(access), {"authorization": bearer})):
+                    async with listening(other, **headers) as refused:
+                        await refused.until(lambda s: s.ended or "status" in s.latest)
+                        assert refused.status == 429
+            async with listening(path_of(access), authorization=bearer) as instead:
+                await instead.until(lambda s: "status" in s.latest)
+                assert instead.status == 200
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"authorization": "Bearer cs_no"}, 401)])
 def test_without_a_token_there_is_no_stream(clerk, access, headers, status):
     async def scene() -> None:
