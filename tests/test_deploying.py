@@ -4,12 +4,14 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.conf import settings
 from django.db import models
 from django.db.migrations import operations
 from django.db.migrations.loader import MigrationLoader
@@ -97,6 +99,28 @@ def test_what_watches_beat_looks_at_what_beat_touches():
     assert {"name": "BEAT_FILE", "value": file} in container["env"]
     assert container["livenessProbe"]["exec"]["command"] == ["sh", "-c", asked]
     assert file in asked
+
+
+def probed(folder, answers, redis_url):
+    """Whether the probe of a worker lets it live."""
+    celery = folder / "celery"
+    celery.write_text(f"#!/bin/sh\nexit {0 if answers else 69}\n")
+    celery.chmod(0o755)
+    [container] = PODS["countersign-worker"]["containers"]
+    environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}", "REDIS_URL": redis_url}
+    asked = container["livenessProbe"]["exec"]["command"]
+    return subprocess.run(asked, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def test_a_worker_that_cannot_answer_because_redis_is_away_is_not_ended(tmp_path):
+    assert probed(tmp_path, answers=True, redis_url="redis://127.0.0.1:1/0")
+    assert probed(tmp_path, answers=False, redis_url="redis://127.0.0.1:1/0")
+
+
+@pytest.mark.redis
+def test_a_worker_that_does_not_answer_while_redis_does_is_ended(tmp_path):
+    assert probed(tmp_path, answers=True, redis_url=settings.REDIS_URL)
+    assert not probed(tmp_path, answers=False, redis_url=settings.REDIS_URL)
 
 
 def test_what_watches_beat_tells_one_that_goes_round_from_one_that_has_stopped(tmp_path):
