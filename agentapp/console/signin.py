@@ -122,6 +122,10 @@ passkey = Passkey.as_view()
 @login_not_required
 def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send somebody to their provider."""
+    # allauth knows other ends of that than to sign in, which have no pages here.
+    asked = request.GET.copy()
+    asked.pop("process", None)
+    request.GET = asked
     return _through_provider(openid.login, request, provider_id)
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import requests
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
@@ -174,3 +176,15 @@ def test_an_address_puts_only_so_many_failures_a_minute_on_record(client: Client
     assert client.post("/login/passkey/", given, REMOTE_ADDR="203.0.113.7").status_code == 429
     assert len(events()) == before
     assert client.post("/login/passkey/", given, REMOTE_ADDR="203.0.113.8").status_code == 401
+
+
+@pytest.mark.parametrize("process", ["connect", "redirect"])
+def test_whoever_comes_back_from_the_provider_is_signed_in_and_nothing_else(
+    client: Client, provider: Provider, dana: User, process: str
+) -> None:
+    client.force_login(User.objects.create_user("marco", "marco@example.test"))
+    begun = client.get("/login/sso/corp/", {"process": process})
+    back = urlsplit(requests.get(begun["Location"], allow_redirects=False, timeout=5).headers["Location"])
+    assert client.get(f"{back.path}?{back.query}")["Location"] == "/"
+    assert client.session["_auth_user_id"] == str(dana.pk)
+    assert SocialAccount.objects.get().user == dana
