@@ -125,7 +125,7 @@ def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse
     # allauth knows other ends of that than to sign in, which have no pages here.
     asked = request.GET.copy()
     asked.pop("process", None)
-    request.GET = asked
+    request.GET = asked  # type: ignore[assignment]
     return _through_provider(openid.login, request, provider_id)
 
 
