@@ -7,6 +7,8 @@ import select
 from typing import Any
 
 import dj_database_url
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 # A server that does not take a connection, or says nothing, in this time is taken to be away.
 DATABASE_CONNECTS_WITHIN_SECONDS = 5
@@ -24,10 +26,11 @@ _KEEPALIVE = {
 _PREPARED = {"server_side_binding": True, "prepare_threshold": 2}
 
 
-def database(url: str, pool_size: int, prepares: bool = False) -> dict[str, object]:
+def database(url: str, pool_size: int, prepares: bool = False, by_transaction: bool = False) -> dict[str, object]:
     """One database from a URL. SQLite gets WAL and immediate transactions, PostgreSQL a pool.
 
-    `prepares`: PostgreSQL plans what it is asked often once for each connection, and not each time.
+    `prepares`: PostgreSQL plans what it is asked often once for each connection, and not each time. `by_transaction`:
+    what is in between gives each transaction another connection, so that nothing may be left open for the next.
 
     What the URL says after its question mark, as in `?sslmode=verify-full`, goes before what is said here.
     """
@@ -48,9 +51,21 @@ def database(url: str, pool_size: int, prepares: bool = False) -> dict[str, obje
             **asked,
             "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10, "check": nothing_was_said},
         }
+        config["DISABLE_SERVER_SIDE_CURSORS"] = by_transaction
     else:
         raise ValueError("Only sqlite:// and postgres:// are supported.")
     return config
+
+
+def listening(url: str) -> dict[str, Any]:
+    """How what the ledger announces is listened for at an address of its own. Raises ValueError."""
+    if not url.startswith(("postgres://", "postgresql://")):
+        raise ValueError("It starts with postgres://.")
+    try:
+        asked = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ValueError("PostgreSQL's library does not understand it.") from error
+    return {"connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS, **_KEEPALIVE, **asked}
 
 
 def nothing_was_said(connection: Any) -> None:

@@ -222,10 +222,12 @@ _POOL_SIZE = env_count("DATABASE_POOL_SIZE", 16)
 
 # For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
 PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)
+# Where web processes listen, while DATABASE_URL is what gives each transaction another connection.
+DATABASE_LISTENED_TO = env("DATABASE_LISTEN_URL", None, connections.listening, "the URL of PostgreSQL itself")
 
 
 def database(url: str) -> dict[str, object]:
-    return connections.database(url, _POOL_SIZE, PREPARED_STATEMENTS)
+    return connections.database(url, _POOL_SIZE, PREPARED_STATEMENTS, DATABASE_LISTENED_TO is not None)
 
 
 DATA_DIR.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder

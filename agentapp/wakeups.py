@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 from django.utils import timezone
@@ -57,10 +58,7 @@ async def listen(publish: Publish) -> None:
 
 
 async def _follow_postgresql(publish: Publish) -> None:
-    parameters = connections["default"].get_connection_params()
-    wanted = {name: parameters[name] for name in parameters if name not in ("cursor_factory", "context", "pool")}
-    wanted.pop("prepare_threshold", None)
-    connection = await psycopg.AsyncConnection.connect(**wanted, autocommit=True)
+    connection = await psycopg.AsyncConnection.connect(**_server(), autocommit=True)
     async with connection:
         await connection.execute(f"LISTEN {ANNOUNCED_ON}")
         # Anything committed while nobody listened.
@@ -74,6 +72,15 @@ async def _follow_postgresql(publish: Publish) -> None:
             publish(Fact(chain, "draft") for chain in written)
             if chains - written:
                 publish(await sync_to_async(_recent, thread_sensitive=False)(chains - written))
+
+
+def _server() -> dict[str, Any]:
+    """PostgreSQL itself: who stands between and gives each transaction another connection, passes nothing on."""
+    if settings.DATABASE_LISTENED_TO is not None:
+        return dict(settings.DATABASE_LISTENED_TO)
+    left_out = ("cursor_factory", "context", "pool", "prepare_threshold")
+    parameters = connections["default"].get_connection_params()
+    return {name: parameters[name] for name in parameters if name not in left_out}
 
 
 def _recent(chains: set[str]) -> list[Fact]:

@@ -147,3 +147,46 @@ with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as other:
     assert outside == changed == "1 1 1 1"
     assert within == "OperationalError 1 1 1"  # what is under way is given up, as when the database was away
     assert state == "1 OK"
+
+
+LISTENS_ELSEWHERE = """
+import asyncio, os
+import django; django.setup()
+import psycopg
+from django.db import connection
+from agentapp import wakeups
+from approvals.append_only import ANNOUNCED_ON
+
+async def heard():
+    told, listens = [], asyncio.Event()
+    def publish(facts):
+        told.extend(fact.type for fact in facts)
+        listens.set()
+    follow = asyncio.create_task(wakeups.listen(publish))
+    await asyncio.wait_for(listens.wait(), 10)
+    listens.clear()
+    with psycopg.connect(os.environ["DATABASE_LISTEN_URL"], autocommit=True) as server:
+        server.execute(f"NOTIFY {ANNOUNCED_ON}, 'draft:1'")
+        await asyncio.wait_for(listens.wait(), 10)
+    follow.cancel()
+    return told
+
+print(connection.settings_dict["DISABLE_SERVER_SIDE_CURSORS"])
+connection.settings_dict["PORT"] = "1"  # whoever stands between passes nothing on
+print(*asyncio.run(heard()))
+"""
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_behind_what_pools_transactions_pages_are_told_by_postgresql_itself_and_no_cursor_is_left_open() -> None:
+    database = connection.settings_dict
+    server = f"{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
+    listened_to = f"postgres://{server}/{database['NAME']}"
+    assert of_a_process(LISTENS_ELSEWHERE, DATABASE_LISTEN_URL=listened_to) == ["True", " draft"]
+
+
+@pytest.mark.parametrize("url", ["mysql://db.example/name", "postgres://db.example/name?colour=red"])
+def test_an_address_that_cannot_be_listened_at_stops_the_start(url: str) -> None:
+    with pytest.raises(ValueError, match=r"postgres|library"):
+        connections.listening(url)
