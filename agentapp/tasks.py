@@ -1,20 +1,27 @@
 """Celery: claim, call, return. A message is a nudge; losing or doubling one changes nothing."""
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from celery import shared_task
+from celery import Task, shared_task
 
 from agentapp import account_changes, anchoring, insights, logs, loop, old_sessions, password_reset, webhooks
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
-from approvals import broker
+from approvals import broker, outgoing
 from approvals.proof import anchors, checkpoints, verifying
 
 __all__ = [
     "drive_run", "forget_sessions", "forget_webhooks", "look_after_ledger", "mail_account_change", "mail_reset_links",
     "nudge", "nudge_eval", "roll_up", "run_eval", "send_to_endpoint", "send_webhooks", "sweep", "verify_ledger",
 ]  # fmt: skip
+
+# Mail about accounts goes its own way: it does not wait for what is sent about requests.
+ACCOUNTS = "accounts"
+MAIL_AGAIN_SECONDS = 5
+MAIL_TRIES = 60
 
 
 @shared_task
@@ -51,15 +58,30 @@ def nudge_eval(eval_run_id: uuid.UUID) -> None:
     )
 
 
-@shared_task
-def mail_reset_links(address: str, asking: dict[str, str]) -> None:
+@shared_task(bind=True, max_retries=MAIL_TRIES)
+def mail_reset_links(self: "Task[..., None]", address: str, asking: dict[str, str]) -> None:
     """Nothing repeats this when it is lost: the page says to ask again."""
-    password_reset.mail_links(address, password_reset.Asking(**asking))
+    with _turn_to_mail(self):
+        password_reset.mail_links(address, password_reset.Asking(**asking))
 
 
-@shared_task
-def mail_account_change(user_id: int, event: str, kind: str, moment: str) -> None:
-    account_changes.mail_change(user_id, event, kind, moment)
+@shared_task(bind=True, max_retries=MAIL_TRIES)
+def mail_account_change(self: "Task[..., None]", user_id: int, event: str, kind: str, moment: str) -> None:
+    with _turn_to_mail(self):
+        account_changes.mail_change(user_id, event, kind, moment)
+
+
+@contextmanager
+def _turn_to_mail(task: "Task[..., None]") -> Iterator[None]:
+    """One thread of a worker mails about accounts, and the others do the work: anybody can ask for a new password.
+
+    Who has no turn comes back for some minutes.
+    """
+    with outgoing.turn(ACCOUNTS) as mine:
+        if mine:
+            yield
+            return
+    raise task.retry(countdown=MAIL_AGAIN_SECONDS)
 
 
 @shared_task

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from allauth.mfa.models import Authenticator
 from celery import current_app
+from celery.exceptions import Retry
 from django.contrib.auth.models import User
 from django.core.mail.backends.locmem import EmailBackend
 
 from agentapp import account_changes, factors, nudges, tasks
-from approvals import ledger
+from approvals import ledger, outgoing
 
 pytestmark = pytest.mark.django_db
 NOW = "2026-03-02T09:30:00+00:00"
@@ -125,3 +126,30 @@ def test_a_broker_that_is_down_keeps_nobody_from_changing_a_password(
     monkeypatch.setattr(current_app, "send_task", down)
     nudges.account_changed(dana.pk, account_changes.PASSWORD_CHANGED, "", NOW)
     assert "No worker could be told to mail user" in caplog.text
+
+
+def test_mail_about_accounts_takes_one_thread_and_comes_back_for_its_turn(
+    dana: User, mailoutbox: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come_back: list[float] = []
+
+    def retry(countdown: float) -> Retry:
+        come_back.append(countdown)
+        return Retry()
+
+    for task in (tasks.mail_account_change, tasks.mail_reset_links):
+        monkeypatch.setattr(task, "retry", retry)
+    asks = lambda: tasks.mail_reset_links("dana@example.test", {})  # noqa: E731
+    changes = lambda: mailed(dana, account_changes.PASSWORD_CHANGED)  # noqa: E731
+    # Another thread waits for a mail server that says nothing.
+    with outgoing.turn(tasks.ACCOUNTS) as its:
+        assert its
+        for mails in (asks, changes):
+            with pytest.raises(Retry):
+                mails()
+    assert come_back == [tasks.MAIL_AGAIN_SECONDS] * 2
+    assert mailoutbox == []
+
+    asks()
+    changes()
+    assert len(mailoutbox) == 2
