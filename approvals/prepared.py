@@ -153,7 +153,8 @@ class PreparedInsert(_Change):
     ) -> InsertQuery:
         query = InsertQuery(model)
         # Raw: the values are taken as they are told, and not asked of the fields, which have seen the rows by then.
-        query.insert_values(fields, [SimpleNamespace(**row) for row in rows], raw=True)
+        objects = [cast(Model, SimpleNamespace(**row)) for row in rows]
+        query.insert_values(fields, objects, raw=True)
         return query
 
 
