@@ -140,7 +140,7 @@ def _asked(open_runs: Sequence[Run]) -> list[Asked]:
             str(row.pk), row.shown_title, row.sentence, row.effects, row.button, row.version, row.action_digest,
             row.expires_at,
         )
-        for row in waits.order_by("created_at", "pk")
+        for row in waits.order_by("created_at", "execution__index", "pk")  # those of one step in its order
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentapp import actions, compilers, conversations, loop, runs, sweep, tasks, turns
+from agentapp import actions, compilers, conversations, loop, nudges, runs, sweep, tasks, turns
 from agentapp.compilers import said_before
 from agentapp.messages import AssistantMessage, ToolCall
 from agentapp.models import Agent, Run, ToolExecution
@@ -26,7 +26,8 @@ PAY = calls(call("p", "pay", account="ana", amount=1))
 def nudged(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     """The runs workers were told about."""
     told: list[uuid.UUID] = []
-    monkeypatch.setattr(tasks, "nudge", lambda run_id, delay=0: told.append(run_id))
+    for module in (tasks, nudges):
+        monkeypatch.setattr(module, "nudge", lambda run_id, delay=0: told.append(run_id))
     return told
 
 
