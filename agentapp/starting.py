@@ -191,6 +191,11 @@ def _check_mocks(new: NewRun) -> None:
 
 def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Started:
     text = storable(new.input)
+    # Held until this run is there: who erases that one then finds what was begun anew of it, or was first. Runs are
+    # locked before conversations.
+    source = runs.lock(new.retry_of) if new.retry_of is not None else None
+    if new.retry_of is not None and (source is None or source.erased_at is not None):
+        raise Refused("invalid", ERASED_SINCE)
     conversation = None
     if new.follows is not None:
         conversation = conversation_of(new.follows, user)
@@ -214,7 +219,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         request_key=new.request_key,
         request_digest=digest,
         traceparent=read_traceparent(new.traceparent),
-        retry_of=Run.objects.get(pk=new.retry_of) if new.retry_of else None,
+        retry_of=source,
         steps_kept=new.steps_kept,
         branch=new.branch,
     )
@@ -227,9 +232,6 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         except conversations.Changed as changed:
             raise changed_meanwhile(changed) from changed
         started = Started(taken.run, kept=taken.kept)
-    # Asked last: what was read of it to begin this one may have been erased since.
-    if new.retry_of is not None and Run.objects.filter(pk=new.retry_of, erased_at__isnull=False).exists():
-        raise Refused("invalid", ERASED_SINCE)
     transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
     return started
 

@@ -1,0 +1,46 @@
+"""Erasing meets what is begun at the same moment of what is erased: either it goes too, or it does not begin."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from agentapp import actions, erasing, forking, retention
+from agentapp.models import Erasure
+from agentapp.refused import Refused
+from approvals import ledger
+from tests.agentapp.test_erasing import NAME, ended, kept
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def beside(what: Callable[[], Any]) -> threading.Thread:
+    """Somebody else's thread, whose refusal is theirs to read."""
+
+    def act() -> None:
+        try:
+            what()
+        except Refused:
+            pass
+        finally:
+            connection.close()
+
+    return threading.Thread(target=act)
+
+
+@pytest.mark.postgresql  # SQLite lets one writer in at a time
+@pytest.mark.parametrize("branch", [False, True], ids=["try again", "fork"])
+def test_what_is_begun_anew_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, sam, ada, branch):
+    run = ended(clerk, dana)
+    other = beside(lambda: erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada)))
+    with ledger.transaction():
+        again = forking.fork_run(run.pk, forking.Fork(2), sam) if branch else actions.retry_run(run.pk, sam, 2)
+        other.start()
+        other.join(2)  # it waits for what is begun to be there; if it does not, it is done by now
+    other.join(20)
+    clerk.drive(again)
+    retention.apply_due()
+    assert Erasure.objects.get().done_at is not None
+    assert NAME not in kept()
