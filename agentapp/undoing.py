@@ -22,6 +22,7 @@ from approvals import ledger
 from approvals.digest import MalformedJSON, canonical, load, storable
 
 MAX_WHY_CHARS = 2000
+ERASED = "What this call did is erased."
 
 
 def may_undo(user: User, execution: ToolExecution) -> bool:
@@ -61,7 +62,10 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, via: str = "") -> R
     tool, arguments = _way_back(execution)
     try:
         with ledger.transaction():
-            runs.lock(execution.run_id)
+            run = runs.lock(execution.run_id)
+            # The arguments were read before: who erased the run since did not see them.
+            if run is None or run.erased_at is not None:
+                raise Refused("cannot_undo", ERASED)
             return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, via)
     except IntegrityError as error:
         if not Run.objects.filter(undoes=execution).exists():
@@ -74,7 +78,7 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     done = execution.tool
     assert done is not None
     if execution.erased_at is not None:
-        raise Refused("cannot_undo", "What this call did is erased.")
+        raise Refused("cannot_undo", ERASED)
     implementation = implementation_of(done)
     tool = Tool.objects.select_related("source").filter(name=done.undone_by).first()
     if tool is None or not tool.is_in_use:

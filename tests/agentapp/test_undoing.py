@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import IntegrityError, connection
 
-from agentapp import actions, undoing
+from agentapp import actions, erasing, undoing
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools.base import ToolError, tool
 from approvals.models import Approval, Event, Rule
@@ -152,6 +152,20 @@ def test_it_is_asked_for_once(clerk, lent, dana, marco):
         actions.undo_call(done.pk, "Wrong account.", marco)
     assert refused.value.code == "already_asked"
     assert Run.objects.filter(undoes=done).count() == 1
+
+
+def test_it_is_not_asked_for_when_the_run_is_erased_as_the_tool_says_how(lent, dana, ada, monkeypatch):
+    done, way_back = lent(), undoing._way_back
+
+    def say_and_be_overtaken(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
+        said = way_back(execution)
+        erasing.erase("run", str(done.run_id), "Ticket 12", ada, "ada")
+        return said
+
+    monkeypatch.setattr(undoing, "_way_back", say_and_be_overtaken)
+    with pytest.raises(actions.Refused, match="What this call did is erased"):
+        actions.undo_call(done.pk, "Wrong account.", dana)
+    assert not Run.objects.filter(undoes=done).exists()
 
 
 def test_the_database_itself_refuses_a_second(clerk, lent, dana):
