@@ -109,27 +109,40 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
     erasure = Erasure.objects.get(pk=erasure_id)
     if erasure.done_at is not None:
         return False
-    found, talks = _covered(erasure.scope, erasure.subject)
     gone: set[uuid.UUID] = set()
-    while left := [run_id for run_id in found if run_id not in gone]:
-        for run_id in left:
-            with ledger.transaction():
-                locked = Erasure.objects.select_for_update().get(pk=erasure_id)
-                counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
-                _count(locked, counts)
-        gone.update(left)
-        # What somebody has begun anew of these runs meanwhile has their words.
-        found = _with_those_below([*gone])
-    for talk in (talk for keys in _some(talks) for talk in Conversation.objects.filter(pk__in=keys)):
-        with ledger.transaction():
-            conversations.lock(talk)
-            for link in CustomerLink.objects.filter(conversation=talk, revoked_at__isnull=True):
-                customer_links.revoke(link, erasure.actor)
-            conversations.erase(talk, erasure.actor, erasure.actor)
+    over: set[uuid.UUID] = set()
+    while True:
+        # Looked at again: what somebody has begun of these meanwhile has their words.
+        found, talks = _covered(erasure.scope, erasure.subject, gone, over)
+        if left := [run_id for run_id in found if run_id not in gone]:
+            for run_id in left:
+                with ledger.transaction():
+                    locked = Erasure.objects.select_for_update().get(pk=erasure_id)
+                    counts = take_away(run_id, erasure.actor, {"erasure": str(erasure_id)})
+                    _count(locked, counts)
+            gone.update(left)
+        elif apart := [talk_id for talk_id in talks if talk_id not in over]:
+            for talk in (talk for keys in _some(apart) for talk in Conversation.objects.filter(pk__in=keys)):
+                if _end_talk(talk, erasure.actor):
+                    over.add(talk.pk)
+        else:
+            break
     with ledger.transaction():
         locked = Erasure.objects.select_for_update().get(pk=erasure_id)
         if Erasure.objects.filter(pk=erasure_id, done_at__isnull=True).update(done_at=Now(), subject=""):
             _note(locked, "done", {"counts": locked.counts})
+    return True
+
+
+def _end_talk(talk: Conversation, actor: str) -> bool:
+    """Erase a conversation whose runs are erased. False: another has begun in it since, and goes first."""
+    with ledger.transaction():
+        conversations.lock(talk)
+        if _left(Run).filter(conversation=talk).exists():
+            return False
+        for link in CustomerLink.objects.filter(conversation=talk, revoked_at__isnull=True):
+            customer_links.revoke(link, actor)
+        conversations.erase(talk, actor, actor)
     return True
 
 
@@ -178,20 +191,23 @@ def take_tried_away(tried: list[uuid.UUID], by: str, facts: dict[str, str]) -> C
     return counts
 
 
-def _covered(scope: str, subject: str) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
-    """The runs and the conversations that an erasure is about, with what they began."""
-    talks: list[uuid.UUID] = []
+def _covered(
+    scope: str, subject: str, gone: Iterable[uuid.UUID] = (), over: Iterable[uuid.UUID] = ()
+) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
+    """The runs and the conversations that an erasure is about, with what they began.
+
+    `gone`, `over`: runs and conversations that it has erased, which name no customer any more.
+    """
+    found, talks = set(gone), set(over)
     if scope == Scope.RUN:
-        found = _known(Run.objects.filter(pk=_run_id(subject)).values_list("pk", flat=True))
+        found.update(Run.objects.filter(pk=_run_id(subject)).values_list("pk", flat=True))
     elif scope == Scope.CONVERSATION:
-        talks = _with_forks(Conversation.objects.filter(pk=_id(subject)))
-        found = _known(_in_talks(talks))
-    else:
-        if not subject:
-            return [], []
-        talks = _with_forks(Conversation.objects.filter(customer=subject))
-        found = _known({*Run.objects.filter(customer=subject).values_list("pk", flat=True), *_in_talks(talks)})
-    return _with_those_below(found), talks
+        talks.update(Conversation.objects.filter(pk=_id(subject)).values_list("pk", flat=True))
+    elif subject:
+        found.update(Run.objects.filter(customer=subject).values_list("pk", flat=True))
+        talks.update(Conversation.objects.filter(customer=subject).values_list("pk", flat=True))
+    every = _with_forks(talks)
+    return _with_those_below(_known({*found, *_in_talks(every)})), every
 
 
 def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
@@ -210,9 +226,9 @@ def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
     return found
 
 
-def _with_forks(begin: QuerySet[Conversation]) -> list[uuid.UUID]:
+def _with_forks(begin: Iterable[uuid.UUID]) -> list[uuid.UUID]:
     """Conversations, and those that began with their messages."""
-    every = level = _known(begin.values_list("pk", flat=True))
+    every = level = _known(begin)
     while level:
         forks: set[uuid.UUID] = set()
         for some in _some(level):
