@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from pydantic import ValidationError
 
-from agentapp import auth, erasing, tasks
+from agentapp import auth, erasing, runs, tasks
 from agentapp.evals import files, judged, results, suites
 from agentapp.evals.cases import Case
 from agentapp.evals.comparing import check_baseline
@@ -126,6 +126,11 @@ def save_case(
     """Keep a case that somebody has written: a new one, or what becomes of `row`. Files are changed where they are."""
     _check_may_write(suite, user)
     with ledger.transaction():
+        if made_of is not None:
+            # Held until the case is there: who erases the run then finds it, or was first.
+            run = runs.lock(made_of.pk)
+            if run is None or run.erased_at is not None:
+                raise Refused("invalid", ERASED)
         # Two who give one name at once come one after the other.
         EvalSuite.objects.select_for_update().filter(pk=suite.pk).first()
         _check_name(suite, case, row, made_of)
@@ -181,10 +186,13 @@ def save_judged(run: Run, judgement: Judgement, user: User) -> EvalCase:
     return save_case(suite or EvalSuite(name=JUDGED), case, user, made_of=run, judgement=judgement)
 
 
+ERASED = "What this run was given is erased."
+
+
 def hindrance_of(run: Run) -> str:
     """Why no case can be made of a run; empty when one can."""
     if run.erased_at is not None:
-        return "What this run was given is erased."
+        return ERASED
     if not run.is_final:
         return "The run has not ended, so nobody knows how its case is to end."
     return "Another run asked for this one: make a case of that." if run.parent_id is not None else ""
@@ -200,12 +208,12 @@ def find_suite(name: str) -> EvalSuite:
 def find_eval(reference: str | uuid.UUID) -> EvalRun:
     """An eval by its key or the reference that people read."""
     text = str(reference)
-    runs = EvalRun.objects.select_related("suite", "starter", "baseline")
+    evals = EvalRun.objects.select_related("suite", "starter", "baseline")
     try:
-        return runs.get(pk=uuid.UUID(text))
+        return evals.get(pk=uuid.UUID(text))
     except (ValueError, EvalRun.DoesNotExist):
         end = text.removeprefix("eval_")
-        found = list(runs.filter(pk__iendswith=end)[:2]) if len(end) == 6 else []
+        found = list(evals.filter(pk__iendswith=end)[:2]) if len(end) == 6 else []
     if len(found) != 1:
         raise Refused("not_found", f"There is no eval {text!r}, or more than one.")
     return found[0]

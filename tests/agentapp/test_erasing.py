@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentapp import actions, commenting, conversations, erasing, evaluating, retention, starting
-from agentapp.evals import results, runner, suites
+from agentapp.evals import files, recording, results, runner, suites
 from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from approvals import grants, ledger, sealed
@@ -245,6 +245,24 @@ def test_nothing_is_begun_anew_of_what_is_erased_just_then(clerk, dana, sam, ada
     with pytest.raises(Refused, match="What this run was asked is erased"):
         actions.retry_run(run.pk, sam, 2)
     assert NAME not in kept()
+
+
+def test_no_case_is_kept_of_a_run_that_is_erased_just_then(client: Client, clerk, dana, ada, monkeypatch):
+    run, suite = ended(clerk, dana), suites.create("desk", "", "test")
+    text = files.written(recording.document_of(run, "pays-back"))
+    look = evaluating.hindrance_of
+
+    def look_and_be_overtaken(run):
+        found = look(run)
+        erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+        return found
+
+    monkeypatch.setattr(evaluating, "hindrance_of", look_and_be_overtaken)
+    client.force_login(ada)
+    shown = client.post(f"/runs/{run.pk}/case/", {"suite": "desk", "text": text})
+    assert shown.status_code == 422
+    assert "What this run was given is erased" in shown.content.decode()
+    assert not suite.cases.exists()
 
 
 def test_pages_say_who_erased_and_when(client: Client, clerk, dana, ada):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentapp import actions, erasing, forking, retention
+from agentapp import actions, erasing, evaluating, forking, retention
+from agentapp.evals import recording, suites
 from agentapp.models import Erasure
 from agentapp.refused import Refused
 from approvals import ledger
@@ -42,5 +43,19 @@ def test_what_is_begun_anew_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, s
     other.join(20)
     clerk.drive(again)
     retention.apply_due()
+    assert Erasure.objects.get().done_at is not None
+    assert NAME not in kept()
+
+
+@pytest.mark.postgresql
+def test_a_case_that_is_made_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, ada):
+    run, suite = ended(clerk, dana), suites.create("desk", "", "test")
+    other = beside(lambda: erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada)))
+    case = suites.read_case(recording.document_of(run, "pays-back"))
+    with ledger.transaction():
+        evaluating.save_case(suite, case, ada, made_of=run)
+        other.start()
+        other.join(2)
+    other.join(20)
     assert Erasure.objects.get().done_at is not None
     assert NAME not in kept()
