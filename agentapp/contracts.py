@@ -76,8 +76,10 @@ def promises_the_same(row: Tool, tool: base.Tool) -> bool:
 
 
 def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.Change | None:
-    """Keep a contract that its source has changed by itself beside the one that holds. The tool is out of use."""
-    row = held(Tool.objects.filter(pk=row.pk)) or row
+    """Keep a contract that its source has changed by itself beside the one that holds. The tool is out of use.
+
+    The row is one that is `held`.
+    """
     row.waiting_contract = {**_promise(tool), "claims": dict(tool.claims)}
     row.missing_since = None
     return configuration.save(row, actor)

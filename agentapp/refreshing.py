@@ -105,7 +105,9 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
         found = mcp_source.offered(source, listing.tools, names, taken)
         agreed, changes, waiting = [], [], []
         for tool in found.tools:
-            row = rows.get(tool.wire["tool"])
+            known = rows.get(tool.wire["tool"])
+            # As it is by now: an admin may have accepted what was waiting.
+            row = contracts.held(Tool.objects.filter(pk=known.pk)) if known is not None else None
             if row is None or contracts.promises_the_same(row, tool):
                 agreed.append(tool)
             else:

@@ -154,6 +154,24 @@ def test_accepting_makes_a_new_version(source: ToolSource, started: Peer) -> Non
     assert "ada" in {event.actor for event in configuration_events()}
 
 
+def test_what_an_admin_accepts_while_a_server_is_written_is_not_put_before_people_again(
+    source: ToolSource, started: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started.promise(note={"description": SECRETLY})
+    refresh(source, "test")
+    offered = mcp_source.offered
+
+    def offered_and_overtaken(*given: Any) -> mcp_source.Offered:
+        found = offered(*given)
+        refreshing.accept(tool("note"), refreshing.seen(tool("note")), "ada")
+        return found
+
+    monkeypatch.setattr(mcp_source, "offered", offered_and_overtaken)
+    refreshed = refresh(source, "test")
+    assert (refreshed.problem, refreshed.waiting) == ("", [])
+    assert (tool("note").description, tool("note").is_in_use) == (SECRETLY, True)
+
+
 def test_only_what_was_looked_at_can_be_accepted(source: ToolSource, started: Peer) -> None:
     started.promise(note={"description": "Write a longer note."})
     refresh(source, "test")
