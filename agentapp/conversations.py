@@ -247,8 +247,13 @@ def _last(conversation: Conversation) -> int:
 
 
 def erase_said(runs: Iterable[Run]) -> int:
-    """Take away what was said in some runs. Returns how many messages that were."""
+    """Take away what was said in some runs. Returns how many messages that were.
+
+    A conversation in which it was said is locked first: a fork that copies from there is then made before, or after.
+    """
     said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
+    in_them = Conversation.objects.filter(pk__in=said.values("conversation")).order_by("pk")
+    list(in_them.select_for_update().values_list("pk", flat=True))
     return said.update(content=ERASED)
 
 

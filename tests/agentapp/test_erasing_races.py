@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agentapp import actions, erasing, evaluating, forking, retention
+from agentapp import actions, conversations, erasing, evaluating, forking, retention
 from agentapp.evals import recording, suites
 from agentapp.models import Erasure
 from agentapp.refused import Refused
@@ -54,6 +54,19 @@ def test_a_case_that_is_made_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, 
     case = suites.read_case(recording.document_of(run, "pays-back"))
     with ledger.transaction():
         evaluating.save_case(suite, case, ada, made_of=run)
+        other.start()
+        other.join(2)
+    other.join(20)
+    assert Erasure.objects.get().done_at is not None
+    assert NAME not in kept()
+
+
+@pytest.mark.postgresql
+def test_a_fork_of_a_conversation_that_copies_what_is_erased_just_then_has_nothing_of_it(clerk, dana, ada):
+    run = ended(clerk, dana, conversation="ticket-1")
+    other = beside(lambda: erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada)))
+    with ledger.transaction():
+        conversations.fork(run.conversation, None, "ticket-1b")
         other.start()
         other.join(2)
     other.join(20)
