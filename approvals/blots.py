@@ -34,16 +34,16 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
     grams = {low[at : at + _HEAD] for at in range(len(low) - _HEAD + 1)} if values else set()
     stripped = {lowered(each.strip()) for each in values}
     present = [value for value in stripped if _may_stand_in(value, low, grams)]
-    begun = _begun(stripped, low)
-    if not present and not begun:
+    begun = _begun(stripped, low, grams)
+    if not present and begun is None:
         return lambda part: part
     wanted = re.compile(_any_of(present)) if present else None
 
     def blot(part: str) -> str:
         small = lowered(part)
         spans = [found.span() for found in wanted.finditer(small)] if wanted is not None else []
-        if begun:
-            spans = sorted([*spans, *_left_by_cuts(small, begun)])
+        if begun is not None:
+            spans = sorted([*spans, *begun.left_by_cuts(small)])
         kept, at = [], 0
         for start, end in spans:
             if start >= at:
@@ -54,29 +54,63 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
     return blot
 
 
-def _begun(values: Collection[str], low: str) -> dict[str, list[str]]:
-    """The beginnings of values by which a text may have been cut, by the letters that stand right before the cut."""
-    before = {low[cut.start() - _HEAD : cut.start()] for cut in _CUT.finditer(low) if cut.start() >= _HEAD}
-    found: dict[str, list[str]] = defaultdict(list)
-    if not before:
-        return found
-    for value in values:
+class _Begun:
+    """The beginnings of values by which a text may have been cut: of each its letters, one by one, and where the
+    longest beginning goes on that also ends there (Aho and Corasick), so that each letter of a text is read once.
+    """
+
+    def __init__(self, beginnings: Collection[str]) -> None:
+        self._after: dict[tuple[int, str], int] = {}
+        self._shorter, self._length = [0], [0]
+        under_way = [(each, 0) for each in beginnings]
+        read = 0
+        # All of them letter by letter: what is shorter is known by then.
+        while under_way:
+            under_way = [(each, self._added(place, each[read])) for each, place in under_way if len(each) > read]
+            read += 1
+
+    def _added(self, place: int, letter: str) -> int:
+        there = self._after.get((place, letter))
+        if there is None:
+            there = len(self._length)
+            self._shorter.append(self._next(self._shorter[place], letter) if place else 0)
+            self._length.append(self._length[place] + 1)
+            self._after[place, letter] = there
+        return there
+
+    def _next(self, place: int, letter: str) -> int:
+        while (there := self._after.get((place, letter))) is None and place:
+            place = self._shorter[place]
+        return there or 0
+
+    def left_by_cuts(self, low: str) -> Iterator[tuple[int, int]]:
+        """Where the beginnings of values stand that cuts have left of them, the longest of each."""
+        place = read = 0
+        for cut in _CUT.finditer(low):
+            for letter in low[read : cut.start()]:
+                place = self._next(place, letter)
+            read = cut.start()
+            if (length := self._length[place]) >= _HEAD:
+                yield read - length, read
+
+
+def _begun(values: Collection[str], low: str, grams: Container[str]) -> _Begun | None:
+    """What may begin before the cuts of a text of these letters. Of each value no more than could stand there."""
+    cuts = [cut.start() for cut in _CUT.finditer(low) if cut.start() >= _HEAD]
+    before = {low[cut - _HEAD : cut] for cut in cuts}
+    found = set()
+    for value in values if cuts else ():
         if len(value) < MIN_BLOTTED_CHARS or not value.strip("•"):
             continue
         as_json = json.dumps(value, ensure_ascii=False)[1:-1]
-        for spelled in {value, as_json, json.dumps(value)[1:-1], escape(value), escape(as_json)}:
-            for end in range(_HEAD, len(spelled)):
-                if (last := spelled[end - _HEAD : end]) in before:
-                    found[last].append(spelled[:end])
-    return found
-
-
-def _left_by_cuts(low: str, begun: dict[str, list[str]]) -> Iterator[tuple[int, int]]:
-    """Where the beginnings of values stand that cuts have left of them, the longest of each."""
-    for end in (cut.start() for cut in _CUT.finditer(low)):
-        lengths = [len(each) for each in begun.get(low[max(0, end - _HEAD) : end], ()) if low.endswith(each, 0, end)]
-        if lengths:
-            yield end - max(lengths), end
+        spellings = {value, as_json, json.dumps(value)[1:-1], escape(value), escape(as_json)}
+        if all(each[:_HEAD] not in grams for each in spellings):
+            continue
+        for spelled in spellings:
+            ends = range(min(len(spelled) - 1, cuts[-1]), _HEAD - 1, -1)
+            found.add(spelled[: next((end for end in ends if spelled[end - _HEAD : end] in before), 0)])
+    found.discard("")
+    return _Begun(found) if found else None
 
 
 def lowered(text: str) -> str:

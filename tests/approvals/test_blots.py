@@ -1,6 +1,7 @@
 """Known values are found in free text however they are spelled there, and nothing else is."""
 
 import json
+import tracemalloc
 from html import escape
 from urllib.parse import quote, quote_plus
 
@@ -81,6 +82,35 @@ def test_of_values_that_overlap_before_a_cut_no_part_stays() -> None:
 def test_a_text_of_nothing_but_cuts_is_read_once() -> None:
     text = "aaaa…" * 50_000
     assert blotting(["a" * 300, "bbbb"], text)(text) == f"{MASK}…" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "shown"),
+    [
+        (["a" * 50_000], "a" * 60 + "…", f"{MASK}…"),
+        (["a" * 50_000], "b" + "aaaa…" * 20_000, "b" + f"{MASK}…" * 20_000),
+        (["ab" * 20_000], "ab" * 15_000 + "…", f"{MASK}…"),
+        ([f"aaaa{number}x" for number in range(5_000)], "aaaa…" * 5_000, f"{MASK}…" * 5_000),
+    ],
+)
+def test_what_cuts_have_left_takes_no_more_than_there_is_to_read(values: list[str], text: str, shown: str) -> None:
+    """What is one letter repeated begins at each of its letters: beginnings of it that are copied fill the memory."""
+    tracemalloc.start()
+    try:
+        assert blotting(values, text)(text) == shown
+        assert tracemalloc.get_traced_memory()[1] < 1000 * (sum(map(len, values)) + len(text))
+    finally:
+        tracemalloc.stop()
+
+
+@given(st.lists(st.text('aB"<\n\u00e9…', min_size=4, max_size=12), max_size=5), st.text('aB"<\n\u00e9…', max_size=60))
+def test_a_cut_leaves_no_beginning_of_any_value(values: list[str], text: str) -> None:
+    low = text.lower()
+    for value in {each.strip().lower() for each in values}:
+        for end in range(4, len(value)):
+            if low.endswith(value[:end]):
+                cut = f"{text}…"
+                assert blotting(values, cut)(cut).endswith(f"{MASK}…")
 
 
 def test_what_could_be_read_in_many_ways_is_read_in_one() -> None:
