@@ -14,8 +14,10 @@ from approvals.detectors import without_secrets
 from approvals.digest import storable
 
 MAX_CHARS = 100_000
-# A long word at the end may be the beginning of a secret, which is known as one only when there is more of it.
-_UNFINISHED = re.compile(r"[!-~]{12,}\Z")
+# What is written without spaces between its words: Thai, Lao, Burmese, Khmer, Chinese and Japanese. No key is of it.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
+# The word at the end may be the beginning of a secret, which is known as one only when there is more of it.
+_UNFINISHED = re.compile(rf"(?<![^\s{_UNSPACED}])[^\s{_UNSPACED}]+\Z")
 
 
 def chain(run_id: uuid.UUID) -> str:

@@ -85,7 +85,7 @@ def test_people_see_the_beginning_and_it_goes_when_the_step_is_stored(chatty, pr
 
 @pytest.mark.parametrize(
     ("rest", "shown"),
-    [("7X ends", "Your key is •••••• ends"), ("", "Your key is "), ("-and-a-word", "Your key is ")],
+    [("7X ends ", "Your key is •••••• ends "), ("", "Your key is "), ("-and-a-word", "Your key is ")],
 )
 def test_a_secret_in_a_beginning_is_masked_as_in_the_message_and_never_shown_in_parts(
     chatty, provider: ProviderServer, rest: str, shown: str
@@ -97,6 +97,33 @@ def test_a_secret_in_a_beginning_is_masked_as_in_the_message_and_never_shown_in_
     run.refresh_from_db()
     assert gate.found == shown
     assert "sk-proj" not in run.answer
+
+
+def drafted(run: Run, *texts: str) -> list[str | None]:
+    """What people see of a reply that has come so far."""
+    claimed = runs.claim(run.pk)
+    assert claimed is not None
+    assert claimed.lease_token is not None
+    shown = []
+    for text in texts:
+        assert drafts.write(claimed, claimed.lease_token, 1, text)
+        shown.append(a_draft())
+    return shown
+
+
+@pytest.mark.parametrize("word", ["Sommernacht7x", "Sömmernächte7x", "abc7"])
+def test_no_part_of_a_password_is_shown_before_it_is_known_as_one(chatty, word: str) -> None:
+    text = f"The password: {word} is new"
+    grown = drafted(start(chatty), *(text[:end] for end in range(len(text) + 1)))
+    parts = [shown for shown in grown if shown and not "The password: •••••• is ".startswith(shown)]
+    assert parts == []
+    assert grown[-1] == "The password: •••••• is "
+
+
+@pytest.mark.parametrize("text", ["お客様の返金は本日", "您的退款已于今天处理", "คืนเงินให้ลูกค้าแล้ว"])
+def test_what_is_written_without_spaces_is_shown_as_it_grows(chatty, text: str) -> None:
+    ends = range(1, len(text) + 1)
+    assert drafted(start(chatty), *(text[:end] for end in ends)) == [text[:end] for end in ends]
 
 
 def test_only_the_draft_of_the_step_being_decided_is_shown(chatty, provider: ProviderServer) -> None:
