@@ -1,10 +1,13 @@
 """Django's mail over SMTP, given up as a whole in good time.
 
-A time-out alone is for one answer: a server that takes its time with each of many addresses would be waited for until
-another worker takes the same mail for one that nobody sends, and sends it as well.
+A time-out alone is for what comes next: a server that takes its time with each of many addresses, or with each line of
+an answer, would be waited for until another worker takes the same mail for one that nobody sends, and sends it as well.
 """
 
+import io
 import smtplib
+import socket
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -14,18 +17,50 @@ from django.core.mail.backends import smtp
 SEND_WITHIN_SECONDS = 240.0
 
 
+class _Answers(io.RawIOBase):
+    """What a server sends, as long as there is time for it."""
+
+    def __init__(self, sent: io.RawIOBase, look: Callable[[], None]) -> None:
+        self._sent, self._look = sent, look
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int | None:
+        self._look()
+        return self._sent.readinto(room)
+
+    def close(self) -> None:
+        self._sent.close()
+        super().close()
+
+
 class _InTime:
-    """A connection that asks nothing more once its time is over."""
+    """A connection that asks and hears nothing more once its time is over."""
+
+    sock: socket.socket | None
+    file: io.BufferedReader | None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._until = monotonic() + SEND_WITHIN_SECONDS
         super().__init__(*args, **options)
 
     def putcmd(self, cmd: str, args: str = "") -> None:
-        if monotonic() >= self._until:
+        try:
+            self._look()
+        except TimeoutError as error:
             self.close()  # type: ignore[attr-defined]
-            raise smtplib.SMTPServerDisconnected(f"not within {SEND_WITHIN_SECONDS:.0f} s")
+            raise smtplib.SMTPServerDisconnected(str(error)) from error
         super().putcmd(cmd, args)  # type: ignore[misc]
+
+    def getreply(self) -> tuple[int, bytes]:
+        if self.file is None and self.sock is not None:
+            self.file = io.BufferedReader(_Answers(self.sock.makefile("rb", buffering=0), self._look))
+        return super().getreply()  # type: ignore[misc,no-any-return]
+
+    def _look(self) -> None:
+        if monotonic() >= self._until:
+            raise TimeoutError(f"not within {SEND_WITHIN_SECONDS:.0f} s")
 
 
 class _Plain(_InTime, smtplib.SMTP):

@@ -3,6 +3,7 @@
 import socketserver
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ class Slow(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Answers)
         self.clock = clock
         self.takes = 0.0
+        self.drips = b""
         self.addresses: list[str] = []
         self.mails = 0
 
@@ -53,7 +55,18 @@ class _Answers(socketserver.StreamRequestHandler):
             elif verb == "RCPT":
                 self.server.addresses.append(line.decode())
                 self.server.clock.now += self.server.takes
+                if self.server.drips:
+                    self.drip()
+                    return
             self.say("221 bye" if verb == "QUIT" else "250 ok")
+
+    def drip(self) -> None:
+        """More than anybody reads at once, bit by bit, to the end or until nobody listens any more."""
+        with suppress(OSError):
+            for _ in range(20_000 // len(self.server.drips)):
+                self.server.clock.now += 5
+                self.wfile.write(self.server.drips)
+            self.say("250 ok")
 
     def say(self, answer: str) -> None:
         self.wfile.write(f"{answer}\r\n".encode())
@@ -78,6 +91,15 @@ def test_a_mail_to_many_at_a_server_that_takes_its_time_is_given_up_before_anoth
     assert not caught.value.permanent
     assert slow.mails == 0
     assert slow.clock.now < 300
+
+
+@pytest.mark.parametrize("drips", [b"250-still at it\r\n", b"2"])
+def test_an_answer_that_does_not_end_is_given_up_like_many_slow_ones(slow: Slow, drips: bytes) -> None:
+    slow.drips = drips
+    with pytest.raises(ChannelError, match="closed: not within 240 s") as caught:
+        mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
+    assert not caught.value.permanent
+    assert slow.mails == 0
 
 
 def test_a_mail_to_many_arrives_in_time(slow: Slow) -> None:
