@@ -184,6 +184,11 @@ def note() -> None:
     try:
         with open(handle, "w") as written:
             json.dump({"mark": str(row.mark), "sweeps": row.sweeps}, written)
+            # Nothing in it is secret, and web processes look at it, which may run as another user.
+            os.fchmod(handle, 0o644)
+            # Or it may be there and empty when the power comes back, which holds everything.
+            written.flush()
+            os.fsync(handle)
         os.replace(draft, file)
     except OSError:
         # On a full disk each sweep would leave one behind.

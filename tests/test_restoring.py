@@ -164,6 +164,34 @@ def test_a_file_that_cannot_be_understood_holds_everything(clerk, beside):
     assert continuity.witnessed().sweeps == Continuity.objects.get().sweeps
 
 
+def test_what_holds_everything_is_written_anew_and_a_release_lasts(clerk, mia, beside):
+    beside.write_text("")
+    sweep()
+    actions.release_switch(KillSwitch.objects.get().pk, mia, "The file was empty.")
+    sweep()
+    assert clerk.run(says("done")).state == "succeeded"
+    assert not KillSwitch.objects.exists()
+
+
+def test_web_processes_of_another_user_may_read_the_file(beside):
+    sweep()
+    assert beside.stat().st_mode & 0o777 == 0o644
+
+
+def test_the_file_is_on_the_disk_before_it_takes_the_place_of_the_one_of_before(beside, monkeypatch):
+    sweep()
+    before, synced, replace_with = beside.read_text(), [], os.replace
+
+    def replaced(draft: str, file: Path) -> None:
+        assert synced == [Path(draft).read_text()]
+        replace_with(draft, file)
+
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.pread(handle, 1000, 0).decode()))
+    monkeypatch.setattr(os, "replace", replaced)
+    continuity.note()
+    assert synced == [before] == [beside.read_text()]
+
+
 def test_a_file_that_cannot_be_read_holds_everything_and_is_named(clerk, beside):
     sweep()
     beside.unlink()
