@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -101,26 +102,42 @@ def test_what_watches_beat_looks_at_what_beat_touches():
     assert file in asked
 
 
-def probed(folder, answers, redis_url):
+def probed(folder, answers, **redis):
     """Whether the probe of a worker lets it live."""
     celery = folder / "celery"
     celery.write_text(f"#!/bin/sh\nexit {0 if answers else 69}\n")
     celery.chmod(0o755)
     [container] = PODS["countersign-worker"]["containers"]
-    environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}", "REDIS_URL": redis_url}
+    environment = {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}", **redis}
     asked = container["livenessProbe"]["exec"]["command"]
-    return subprocess.run(asked, env=environment, capture_output=True, check=False).returncode == 0
+    return subprocess.run(asked, env=environment, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
 def test_a_worker_that_cannot_answer_because_redis_is_away_is_not_ended(tmp_path):
-    assert probed(tmp_path, answers=True, redis_url="redis://127.0.0.1:1/0")
-    assert probed(tmp_path, answers=False, redis_url="redis://127.0.0.1:1/0")
+    assert probed(tmp_path, answers=True, REDIS_URL="redis://127.0.0.1:1/0")
+    assert probed(tmp_path, answers=False, REDIS_URL="redis://127.0.0.1:1/0")
 
 
 @pytest.mark.redis
 def test_a_worker_that_does_not_answer_while_redis_does_is_ended(tmp_path):
-    assert probed(tmp_path, answers=True, redis_url=settings.REDIS_URL)
-    assert not probed(tmp_path, answers=False, redis_url=settings.REDIS_URL)
+    assert probed(tmp_path, answers=True, REDIS_URL=settings.REDIS_URL)
+    assert not probed(tmp_path, answers=False, REDIS_URL=settings.REDIS_URL)
+    file = tmp_path / "redis-url"
+    file.write_text(f"{settings.REDIS_URL}\n")
+    assert not probed(tmp_path, answers=False, REDIS_URL_FILE=str(file))
+
+
+def test_a_worker_whose_redis_is_looked_up_for_ever_is_not_ended(tmp_path):
+    programs = {"python": "sleep 5", "timeout": f'shift; exec {shutil.which("timeout")} 0.2 "$@"'}
+    for name, does in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    assert probed(tmp_path, answers=False)
+    [container] = PODS["countersign-worker"]["containers"]
+    probe = container["livenessProbe"]
+    limits = re.findall(r"\btimeout (\d+) (\w+)", probe["exec"]["command"][-1])
+    assert [program for _, program in limits] == ["celery", "python"]
+    assert sum(int(seconds) for seconds, _ in limits) < probe["timeoutSeconds"]
 
 
 def test_what_watches_beat_tells_one_that_goes_round_from_one_that_has_stopped(tmp_path):
