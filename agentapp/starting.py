@@ -232,6 +232,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         except conversations.Changed as changed:
             raise changed_meanwhile(changed) from changed
         started = Started(taken.run, kept=taken.kept)
+        _check_nobody_elses(conversation, new)
     transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
     return started
 
@@ -241,9 +242,20 @@ def _check_goes_on_in(conversation: Conversation, new: NewRun, user: User) -> No
         raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
     # Else one customer would be answered from what another has said, and asked to confirm what is done for them.
     if new.customer and conversation.customer not in ("", storable(new.customer)):
-        raise Refused(
-            "conversation_exists", "There is a conversation of this name with another customer.", "conversation"
-        )
+        raise _with_another_customer()
+
+
+def _check_nobody_elses(conversation: Conversation, new: NewRun) -> None:
+    """The same where the conversation names no customer, by whose words stand in it. The caller holds its lock."""
+    if not new.customer or conversation.customer:
+        return
+    own = ("", storable(new.customer))
+    if Run.objects.filter(messages__conversation=conversation).exclude(customer__in=own).exists():
+        raise _with_another_customer()
+
+
+def _with_another_customer() -> Refused:
+    return Refused("conversation_exists", "There is a conversation of this name with another customer.", "conversation")
 
 
 def _request(new: NewRun) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Versions, summaries and forks."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from django.db import IntegrityError
 
@@ -46,6 +49,30 @@ def test_a_run_about_another_customer_begins_in_no_conversation_of_this_one(cler
     assert said(conversation) == [(1, "user", "Hello?"), (2, "assistant", "Hello.")]
     for named in ("Ana", ""):
         assert actions.start_run(new(clerk, customer=named), clerk.starter).conversation == conversation
+
+
+def test_a_conversation_that_names_no_customer_is_gone_on_in_with_one_of_them(clerk, sam):
+    conversation = talk(clerk, ("Hello?", "Hello."))
+    assert conversation.customer == ""
+    talk(clerk, ("It is Ana.", "Hello, Ana."), customer="Ana")
+    forked = actions.fork_conversation(conversation.pk, None, "ticket-2", sam)
+    for key in ("ticket-1", "ticket-2"):
+        bobs = replace(new(clerk, customer="Bob"), conversation=key)
+        raised = refused(actions.start_run, bobs, sam)
+        assert (raised.code, raised.field) == ("conversation_exists", "conversation")
+    assert said(conversation) == said(forked)
+    assert not Run.objects.filter(customer="Bob").exists()
+    for named in ("Ana", ""):
+        assert actions.start_run(new(clerk, customer=named), clerk.starter).conversation == conversation
+
+
+def test_of_two_customers_who_come_at_once_one_gets_in(clerk, sam):
+    for number in range(5):
+        key = f"ticket-{number}"
+        conversations.find_or_open(clerk.agent, key, "")
+        starts = [replace(new(clerk, customer=named), conversation=key) for named in ("Ana", "Bob")]
+        results = race(*[partial(actions.start_run, start, sam) for start in starts])
+        assert sorted(type(result).__name__ for result in results) == ["Refused", "Run"], results
 
 
 def test_a_customer_with_a_character_that_no_database_keeps_is_kept_as_one_that_can_be(clerk):
