@@ -8,7 +8,7 @@ class AgentAppConfig(AppConfig):
     verbose_name = "Agents"
 
     def ready(self) -> None:
-        from agentapp import checks  # noqa: F401  (registers the system checks)
+        from agentapp import checks, old_sessions  # noqa: F401  (the checks register themselves)
         from agentapp.audit import missing
         from agentapp.telemetry import beginning
         from approvals import database
@@ -16,5 +16,6 @@ class AgentAppConfig(AppConfig):
 
         verifying.told_of.append(missing.runs)
         beginning.begin()
+        old_sessions.end_none_at_sign_in()
         if settings.PREPARED_STATEMENTS:
             connection_created.connect(database.renew_plans)

@@ -1,10 +1,14 @@
 """Sessions that are over: nothing else deletes them, and anybody who opens the sign-in page can begin one."""
 
 from datetime import timedelta
+from typing import Any
 
+from allauth.account.signals import user_logged_in
+from allauth.usersessions import signals
 from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db.models import Exists, OuterRef
+from django.http import HttpRequest
 from django.utils import timezone
 
 # One statement deletes no more, and one pass makes no more of them than this; the next goes on.
@@ -12,6 +16,20 @@ BATCH = 1000
 MOST = 200 * BATCH
 # Whoever is signing in right now has one of the two rows before the other.
 _SETTLES = timedelta(hours=1)
+
+
+def end_none_at_sign_in() -> None:
+    """Let a sign-in list its own session and look into no other.
+
+    allauth loads each other session of the person to find out whether it is over, and whoever loads one that an
+    earlier SECRET_KEY has signed replaces it: its browser would never learn by what. What is over is forgotten here.
+    """
+    user_logged_in.disconnect(signals.on_user_logged_in)
+    user_logged_in.connect(_list_own)
+
+
+def _list_own(request: HttpRequest, **_: Any) -> None:
+    UserSession.objects.create_from_request(request)
 
 
 def forget() -> int:

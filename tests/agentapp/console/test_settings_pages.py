@@ -415,6 +415,17 @@ def test_looking_at_sessions_ends_none_that_an_earlier_key_has_signed(client: Cl
     assert UserSession.objects.count() == 3
 
 
+def test_signing_in_ends_no_session_that_an_earlier_key_has_signed(client: Client, settings: Any) -> None:
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "the key of today, which is longer than it needs to be"
+    phone = Client()
+
+    assert phone.post("/login/", {"username": "dana", "password": PASSWORD}).status_code == 302
+
+    assert UserSession.objects.count() == 2
+    assert [one.get("/settings/").status_code for one in (client, phone)] == [200, 200]
+
+
 def test_sessions_that_have_ended_are_not_shown(client: Client, dana: User) -> None:
     gone, past = Client(), Client()
     for other in (gone, past):
