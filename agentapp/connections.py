@@ -63,8 +63,12 @@ def listening(url: str) -> dict[str, Any]:
         raise ValueError("It starts with postgres://.")
     try:
         asked = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise ValueError("PostgreSQL's library does not understand it.") from error
+    except psycopg.ProgrammingError:
+        # What the library says of it can quote the password.
+        raise ValueError("PostgreSQL's library does not understand it.") from None
+    ports = str(asked.get("port", "")).split(",")
+    if not all(port == "" or (port.isdecimal() and 0 < int(port) < 65536) for port in ports):
+        raise ValueError("Its port is a number up to 65535.")
     return {"connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS, **_KEEPALIVE, **asked}
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 
 import psycopg
@@ -186,7 +187,24 @@ def test_behind_what_pools_transactions_pages_are_told_by_postgresql_itself_and_
     assert of_a_process(LISTENS_ELSEWHERE, DATABASE_LISTEN_URL=listened_to) == ["True", " draft"]
 
 
-@pytest.mark.parametrize("url", ["mysql://db.example/name", "postgres://db.example/name?colour=red"])
-def test_an_address_that_cannot_be_listened_at_stops_the_start(url: str) -> None:
-    with pytest.raises(ValueError, match=r"postgres|library"):
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://db.example/name",
+        "postgres://db.example/name?colour=red",
+        "postgres://anna:hunter3%@db.example/name",
+        "postgres://anna:hunter3@db.example:port/name",
+        "postgres://anna:hunter3@db.example:65536/name",
+    ],
+)
+def test_an_address_that_cannot_be_listened_at_stops_the_start_and_is_not_quoted(url: str) -> None:
+    with pytest.raises(ValueError, match=r"postgres|library|port") as refused:
         connections.listening(url)
+    assert "hunter3" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(
+    "url", ["postgres://db.example/name", "postgres://[::1]:6432/name", "postgres://a.example:1,b.example/name"]
+)
+def test_an_address_of_postgresql_is_listened_at_with_its_port_or_without(url: str) -> None:
+    assert connections.listening(url)["dbname"] == "name"
