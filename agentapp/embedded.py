@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 WEB_CLOSES_WITHIN = 1
 WORKER_STOPS_WITHIN = 2.0
-CONCURRENCY = 4
+CONCURRENCY = 5
 
 
 class CannotListen(Exception):

@@ -4,7 +4,9 @@ A link opens the choice of a password and nothing else: whoever has a second fac
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from allauth.account.utils import user_pk_to_url_str
@@ -19,6 +21,8 @@ from approvals import ledger, mail
 from approvals.channels.base import ChannelError
 
 logger = logging.getLogger(__name__)
+
+_MAIL_FAILED = "mail_failed"
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,19 @@ class Links(PasswordResetTokenGenerator):
 
 def mail_links(address: str, asking: Asking) -> None:
     """Mail a link to each account that has this address and a password to forget. Every asking is in the ledger."""
+    _answer(address, partial(_mail_link, asking=asking))
+
+
+def give_up(address: str) -> None:
+    """Note that nobody came to mail the links in time."""
+    _answer(address, lambda _: _MAIL_FAILED)
+
+
+def _answer(address: str, mail_link: Callable[[User], str]) -> None:
     found = [user for user in User.objects.filter(email__iexact=address).order_by("pk") if _has(user, address)]
     facts: list[dict[str, Any]] = []
     for user in found:
-        reason = _refusal(user) or _mail_link(user, asking)
+        reason = _refusal(user) or mail_link(user)
         why = {"reason": reason} if reason else {}
         facts.append({"user": user.get_username(), "known": True, "mailed": not reason, **why})
     with ledger.transaction():
@@ -97,5 +110,5 @@ def _mail_link(user: User, asking: Asking) -> str:
         mail.send("reset", context, [user.email])
     except ChannelError as error:
         logger.warning("No link for a new password could be mailed to user %s: %s", user.pk, error)
-        return "mail_failed"
+        return _MAIL_FAILED
     return ""

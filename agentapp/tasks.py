@@ -1,8 +1,9 @@
 """Celery: claim, call, return. A message is a nudge; losing or doubling one changes nothing."""
 
+import logging
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
 from celery import Task, shared_task
 
@@ -17,6 +18,8 @@ __all__ = [
     "drive_run", "forget_sessions", "forget_webhooks", "look_after_ledger", "mail_account_change", "mail_reset_links",
     "nudge", "nudge_eval", "roll_up", "run_eval", "send_to_endpoint", "send_webhooks", "sweep", "verify_ledger",
 ]  # fmt: skip
+
+logger = logging.getLogger(__name__)
 
 # Mail about accounts goes its own way: it does not wait for what is sent about requests.
 ACCOUNTS = "accounts"
@@ -61,27 +64,30 @@ def nudge_eval(eval_run_id: uuid.UUID) -> None:
 @shared_task(bind=True, max_retries=MAIL_TRIES)
 def mail_reset_links(self: "Task[..., None]", address: str, asking: dict[str, str]) -> None:
     """Nothing repeats this when it is lost: the page says to ask again."""
-    with _turn_to_mail(self):
-        password_reset.mail_links(address, password_reset.Asking(**asking))
+    mail = partial(password_reset.mail_links, address, password_reset.Asking(**asking))
+    if not _mailed_in_turn(self, mail):
+        password_reset.give_up(address)
 
 
 @shared_task(bind=True, max_retries=MAIL_TRIES)
 def mail_account_change(self: "Task[..., None]", user_id: int, event: str, kind: str, moment: str) -> None:
-    with _turn_to_mail(self):
-        account_changes.mail_change(user_id, event, kind, moment)
+    _mailed_in_turn(self, partial(account_changes.mail_change, user_id, event, kind, moment))
 
 
-@contextmanager
-def _turn_to_mail(task: "Task[..., None]") -> Iterator[None]:
+def _mailed_in_turn(task: "Task[..., None]", mail: Callable[[], None]) -> bool:
     """One thread of a worker mails about accounts, and the others do the work: anybody can ask for a new password.
 
-    Who has no turn comes back for some minutes.
+    Who has no turn comes back for some minutes. False: there was none in all that time.
     """
-    with outgoing.turn(ACCOUNTS) as mine:
+    with outgoing.turn(ACCOUNTS, apart=True) as mine:
         if mine:
-            yield
-            return
-    raise task.retry(countdown=MAIL_AGAIN_SECONDS)
+            mail()
+            return True
+    if task.request.retries < MAIL_TRIES:
+        raise task.retry(countdown=MAIL_AGAIN_SECONDS)
+    # What Celery would say of it quotes the address.
+    logger.warning("A mail about an account is given up: others were mailed all the while.")
+    return False
 
 
 @shared_task

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from approvals import nudges
 
-# Of one process: a worker has 16 threads, the one beside the web server 4.
+# Of one process, and one more that is counted apart: a worker has 16 threads, the one beside the web server 5.
 AT_ONCE = 3
 # A server that failed after so long is left to the next pass. One that refuses at once costs nothing, as the others do
 # that go over it.
@@ -24,32 +24,35 @@ class _Turns:
 
     lock = threading.Lock()
     taken: set[str] = set()
+    apart: set[str] = set()
     turned_away = False
 
 
 @contextmanager
-def turn(to: str) -> Iterator[bool]:
+def turn(to: str, apart: bool = False) -> Iterator[bool]:
     """Whether this thread may send there: no other of its process does, and few send anywhere.
 
+    `apart`: these few are not waited for. For what is sent by one thread alone, as mail about accounts.
     Whoever is turned away need not come back: when a turn ends, a worker is told to look again.
     """
     with _Turns.lock:
-        mine = to not in _Turns.taken and len(_Turns.taken) < AT_ONCE
+        taken = _Turns.apart if apart else _Turns.taken
+        mine = to not in taken and (apart or len(taken) < AT_ONCE)
         if mine:
-            _Turns.taken.add(to)
+            taken.add(to)
         else:
             _Turns.turned_away = True
     try:
         yield mine
     finally:
-        if mine and _ended(to):
+        if mine and _ended(to, taken):
             nudges.nudge()
 
 
-def _ended(to: str) -> bool:
+def _ended(to: str, taken: set[str]) -> bool:
     """Whether anybody was turned away meanwhile."""
     with _Turns.lock:
-        _Turns.taken.discard(to)
+        taken.discard(to)
         turned_away, _Turns.turned_away = _Turns.turned_away, False
     return turned_away
 

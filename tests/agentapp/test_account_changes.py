@@ -11,6 +11,7 @@ from django.core.mail.backends.locmem import EmailBackend
 
 from agentapp import account_changes, factors, nudges, tasks
 from approvals import ledger, outgoing
+from approvals.models import Event
 
 pytestmark = pytest.mark.django_db
 NOW = "2026-03-02T09:30:00+00:00"
@@ -142,7 +143,7 @@ def test_mail_about_accounts_takes_one_thread_and_comes_back_for_its_turn(
     asks = lambda: tasks.mail_reset_links("dana@example.test", {})  # noqa: E731
     changes = lambda: mailed(dana, account_changes.PASSWORD_CHANGED)  # noqa: E731
     # Another thread waits for a mail server that says nothing.
-    with outgoing.turn(tasks.ACCOUNTS) as its:
+    with outgoing.turn(tasks.ACCOUNTS, apart=True) as its:
         assert its
         for mails in (asks, changes):
             with pytest.raises(Retry):
@@ -153,3 +154,24 @@ def test_mail_about_accounts_takes_one_thread_and_comes_back_for_its_turn(
     asks()
     changes()
     assert len(mailoutbox) == 2
+
+
+def test_mail_about_accounts_does_not_wait_for_receivers_that_hang(dana: User, mailoutbox: Any) -> None:
+    with outgoing.turn("webhook 1"), outgoing.turn("webhook 2"), outgoing.turn("webhook 3"):
+        mailed(dana, account_changes.PASSWORD_CHANGED)
+
+    assert len(mailoutbox) == 1
+
+
+def test_mail_about_accounts_that_never_had_its_turn_is_noted_and_the_log_does_not_say_whose_it_was(
+    dana: User, mailoutbox: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with outgoing.turn(tasks.ACCOUNTS, apart=True):
+        tasks.mail_reset_links.apply(("dana@example.test", {}), retries=tasks.MAIL_TRIES)
+        tasks.mail_account_change.apply((dana.pk, account_changes.PASSWORD_CHANGED, "", NOW), retries=tasks.MAIL_TRIES)
+
+    assert mailoutbox == []
+    assert caplog.text.count("A mail about an account is given up") == 2
+    assert "dana@example.test" not in caplog.text
+    [asked] = Event.objects.filter(type="signin.reset_asked")
+    assert asked.data == {"user": "dana", "known": True, "mailed": False, "reason": "mail_failed"}

@@ -24,6 +24,15 @@ def test_one_thread_of_a_process_sends_over_one_way_and_few_over_any(told: list[
         assert pager
 
 
+def test_what_is_counted_apart_waits_for_no_other_and_takes_nobodys_turn(told: list[Any]) -> None:
+    with outgoing.turn("accounts", apart=True), outgoing.turn("a"), outgoing.turn("b"), outgoing.turn("c") as third:
+        assert third
+    with outgoing.turn("accounts", apart=True), outgoing.turn("accounts", apart=True) as again:
+        assert not again
+    with outgoing.turn("a"), outgoing.turn("b"), outgoing.turn("c"), outgoing.turn("accounts", apart=True) as accounts:
+        assert accounts
+
+
 def test_when_a_turn_ends_a_worker_looks_for_whoever_was_turned_away(told: list[Any]) -> None:
     with outgoing.turn("mail"):
         with outgoing.turn("mail"):
