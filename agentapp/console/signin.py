@@ -122,10 +122,11 @@ passkey = Passkey.as_view()
 @login_not_required
 def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send somebody to their provider."""
-    # allauth knows other ends of that than to sign in, which have no pages here.
-    asked = request.GET.copy()
-    asked.pop("process", None)
-    request.GET = asked  # type: ignore[assignment]
+    # allauth knows other ends of that than to sign in, which have no pages here; it reads what is posted, too.
+    asked, posted = request.GET.copy(), request.POST.copy()
+    for form in (asked, posted):
+        form.pop("process", None)
+    request.GET, request.POST = asked, posted  # type: ignore[assignment]
     return _through_provider(openid.login, request, provider_id)
 
 

@@ -178,12 +178,13 @@ def test_an_address_puts_only_so_many_failures_a_minute_on_record(client: Client
     assert client.post("/login/passkey/", given, REMOTE_ADDR="203.0.113.8").status_code == 401
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
 @pytest.mark.parametrize("process", ["connect", "redirect"])
 def test_whoever_comes_back_from_the_provider_is_signed_in_and_nothing_else(
-    client: Client, provider: Provider, dana: User, process: str
+    client: Client, provider: Provider, dana: User, process: str, method: str
 ) -> None:
     client.force_login(User.objects.create_user("marco", "marco@example.test"))
-    begun = client.get("/login/sso/corp/", {"process": process})
+    begun = getattr(client, method)("/login/sso/corp/", {"process": process})
     back = urlsplit(requests.get(begun["Location"], allow_redirects=False, timeout=5).headers["Location"])
     assert client.get(f"{back.path}?{back.query}")["Location"] == "/"
     assert client.session["_auth_user_id"] == str(dana.pk)
