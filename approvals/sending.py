@@ -172,7 +172,7 @@ def _context(notification: Notification, one: Manners) -> dict[str, Any]:
 
 def _said(became: outcomes.Became) -> str:
     at = f", {written(timezone.localtime(became.at), 'Y-m-d H:i e')}" if became.at else ""
-    return f"{became.words}{at}"
+    return visible(f"{became.words}{at}")
 
 
 def _is_edited(notification: Notification) -> bool:

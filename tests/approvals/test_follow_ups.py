@@ -151,6 +151,17 @@ def test_a_message_that_can_be_changed_says_what_became_of_its_request(
     assert all(said == "sent" for _, said in followed())
 
 
+def test_what_is_hidden_in_the_name_of_who_decided_is_visible_in_chat(slack: Slack, room: Channel, dana: User) -> None:
+    User.objects.filter(pk=dana.pk).update(first_name="Dana\u202e", last_name="dleiftihW\u200b")
+    approval = asked()
+    send_all()
+
+    rows.take(approval, User.objects.get(pk=dana.pk))
+    send_all()
+
+    assert "Approved by Dana⟨U+202E⟩ dleiftihW⟨U+200B⟩, " in slack.texts()[0]
+
+
 @every_outcome
 def test_a_message_that_cannot_be_changed_is_followed_in_its_thread(
     desk: Channel, dana: User, become: Any, words: str
