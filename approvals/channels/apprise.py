@@ -16,7 +16,7 @@ from approvals.channels.base import ChannelConfig, ChannelError, Message
 # Where the address names the person, in a channel for single people.
 PERSON = "{to}"
 # Read Markdown in what Apprise hands over as plain text.
-_MARKDOWN_ALWAYS = frozenset({"Discord", "Mattermost", "Zulip"})
+_MARKDOWN_ALWAYS = frozenset({"Discord", "Fluxer", "Guilded", "Mattermost", "Ryver", "Zulip"})
 _MARKS = re.compile(r"([\\`*_\[\]<>~|])")
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from apprise import Apprise
 
 from approvals import channels, notify
 from approvals.channels.base import Message
@@ -118,3 +119,34 @@ def test_nothing_that_is_said_is_markup_for_a_service_and_the_link_stays_one(
     assert title in text
     assert words in text
     assert text.endswith("https://countersign.example/approvals/0199-ab_c/")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"discord://123456789012345678/{'c' * 64}",
+        f"fluxer://123456789012345678/{'c' * 64}",
+        f"guilded://123456789012345678/{'c' * 64}",
+        "mmost://chat.example/3ccdd113474722377935511fc85d3dd4",
+        "ryver://team/ckhrjW8w672m6HG",
+        f"zulip://desk@team/{'c' * 32}/desk",
+    ],
+)
+def test_services_that_read_markdown_in_plain_text_are_told_none(
+    notification: Notification, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    told: list[str] = []
+
+    def send(self: object, body: str, title: str = "", **more: object) -> bool:
+        told.append(f"{title} {body}")
+        return True
+
+    monkeypatch.setattr(type(Apprise.instantiate(address)), "send", send)
+    monkeypatch.setenv("CREDENTIAL_CHAT", address)
+    assert notification.channel is not None
+    link = "https://countersign.example/approvals/0199-ab_c/"
+    said = Message(notification, "*Ok*", "[Approve](https://e.example)", link)
+
+    channels.open_channel(notification.channel).send(said)
+
+    assert [" ".join(each.split()) for each in told] == [rf"\*Ok\* \[Approve\](https://e.example) {link}"]
