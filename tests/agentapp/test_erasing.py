@@ -131,12 +131,12 @@ def test_it_needs_the_right_a_reason_and_something_to_erase(clerk, dana, mia, ad
 
 
 def test_all_of_a_customer_goes_and_nothing_of_another(clerk, dana, ada):
-    ended(clerk, dana, conversation="ticket-1", customer="40117")
-    ended(clerk, dana, customer="40117")
-    other = ended(clerk, dana, conversation="ticket-2", customer="40118")
-    erasing.erase("customer", "40117", "Ticket 12", ada, ledger.actor_of(ada))
+    ended(clerk, dana, conversation="ticket-1", customer="customer-40117")
+    ended(clerk, dana, customer="customer-40117")
+    other = ended(clerk, dana, conversation="ticket-2", customer="customer-40118")
+    erasing.erase("customer", "customer-40117", "Ticket 12", ada, ledger.actor_of(ada))
     assert list(Run.objects.filter(erased_at=None)) == [other]
-    assert "40117" not in kept()
+    assert "customer-40117" not in kept()
     assert not Conversation.objects.filter(key="ticket-1").exists()
     said = Message.objects.filter(conversation__erased_at__isnull=False).values_list("content", flat=True)
     assert set(said) == {"(erased)"}
