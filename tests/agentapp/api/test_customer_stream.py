@@ -148,8 +148,8 @@ def test_what_the_agent_has_written_so_far_is_told(clerk, access, bearer):
     async def scene() -> None:
         async with listening(path_of(access), authorization=bearer) as stream:
             await stream.until(lambda s: s.latest.get("status", {}).get("status") == "working")
-            await beside(drafts.write, claimed, claimed.lease_token, 1, "It is on\nits way")
-            await stream.until(lambda s: s.latest["draft"] == {"text": "It is on\nits way"})
+            await beside(drafts.write, claimed, claimed.lease_token, 1, "It is on\nits way to")
+            await stream.until(lambda s: s.latest["draft"] == {"text": "It is on\nits way "})
 
     play(scene)
 
