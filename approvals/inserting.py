@@ -6,10 +6,7 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS
 from django.db.models import AutoField, Field, Model
 
-from approvals.prepared import Given, PreparedInsert
-
-MOST_PREPARED = 4
-"""More rows at once are rare, and for each number of them the statement is another."""
+from approvals.prepared import MOST_PREPARED, Given, PreparedInsert, is_asked
 
 
 class RowInsert[T: Model]:
@@ -30,11 +27,11 @@ class RowInsert[T: Model]:
             return
         fields = [field for field in self._model._meta.concrete_fields if not isinstance(field, AutoField)]
         told = [{field.attname: field.pre_save(row, add=True) for field in fields} for row in rows]
-        asked = tuple(tuple((name, value) for name, value in each.items() if _is_asked(value)) for each in told)
+        asked = tuple(tuple((name, value) for name, value in each.items() if is_asked(value)) for each in told)
         insert = self._prepared.get(asked)
         if insert is None:
             insert = self._prepared.setdefault(asked, self._prepare(fields, asked))
-        insert(**{f"{name}_{n}": v for n, each in enumerate(told) for name, v in each.items() if not _is_asked(v)})
+        insert(**{f"{name}_{n}": v for n, each in enumerate(told) for name, v in each.items() if not is_asked(v)})
         for row in rows:
             row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
@@ -46,8 +43,3 @@ class RowInsert[T: Model]:
             for n, of_row in enumerate(asked)
         ]
         return PreparedInsert(self._model, fields, rows)
-
-
-def _is_asked(value: Any) -> bool:
-    """Whether the database is to find out a value."""
-    return hasattr(value, "resolve_expression")

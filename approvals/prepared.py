@@ -23,6 +23,9 @@ from django.db.models import Expression, Field, Model, QuerySet
 from django.db.models.sql import InsertQuery, Query, UpdateQuery
 from django.db.models.sql.compiler import SQLCompiler
 
+MOST_PREPARED = 4
+"""Rows that one statement writes: more at once are rare, and for each number of them it is another."""
+
 
 class Given(Expression):
     """A value that is told when the statement is asked, in the form of a field. None is compared as NULL."""
@@ -156,6 +159,11 @@ class PreparedInsert(_Change):
         objects = [cast(Model, SimpleNamespace(**row)) for row in rows]
         query.insert_values(fields, objects, raw=True)
         return query
+
+
+def is_asked(value: Any) -> bool:
+    """Whether the database is to find out a value."""
+    return hasattr(value, "resolve_expression")
 
 
 def _connection() -> BaseDatabaseWrapper:

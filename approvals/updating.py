@@ -8,10 +8,8 @@ from django.db import connection
 from django.db.models import Case, Expression, Field, Model, QuerySet, Value, When
 from django.db.models.functions import Cast
 
-from approvals.prepared import Given, PreparedUpdate
+from approvals.prepared import MOST_PREPARED, Given, PreparedUpdate, is_asked
 
-MOST_PREPARED = 4
-"""More rows at once are rare, and for each number of them the statement is another."""
 MOST_KEPT = 200
 """Statements: which columns rows share makes another one as well."""
 
@@ -30,7 +28,7 @@ class RowUpdate[T: Model]:
         if not 0 < len(rows) <= MOST_PREPARED:
             return update_rows(self._among(), rows, self._fields)
         columns = _columns(rows, self._fields)
-        asked = (len(rows), *(tuple(each if _is_asked(each) else None for each in column.told) for column in columns))
+        asked = (len(rows), *(tuple(each if is_asked(each) else None for each in column.told) for column in columns))
         update = self._prepared.get(asked)
         if update is None:
             if len(self._prepared) >= MOST_KEPT:
@@ -40,14 +38,14 @@ class RowUpdate[T: Model]:
             column.place(n): each
             for column in columns
             for n, each in enumerate(column.told)
-            if not _is_asked(each)
+            if not is_asked(each)
         }  # fmt: skip
         return update(**given, **{f"pk_{n}": row.pk for n, row in enumerate(rows)})
 
     def _prepare(self, model: type[T], count: int, columns: "Sequence[_Column]") -> PreparedUpdate:
         keys = [Given(f"pk_{n}", model._meta.pk) for n in range(count)]
         places = [
-            [each if _is_asked(each) else Given(column.place(n), column.field) for n, each in enumerate(column.told)]
+            [each if is_asked(each) else Given(column.place(n), column.field) for n, each in enumerate(column.told)]
             for column in columns
         ]
         written = {
@@ -108,9 +106,4 @@ def _are_alike(values: Sequence[Any]) -> bool:
 
 
 def _valued(value: Any, field: "Field[Any, Any]") -> Expression:
-    return value if _is_asked(value) else Value(value, None if value is None else field)
-
-
-def _is_asked(value: Any) -> bool:
-    """Whether the database is to find out a value."""
-    return hasattr(value, "resolve_expression")
+    return value if is_asked(value) else Value(value, None if value is None else field)

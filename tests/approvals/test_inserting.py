@@ -10,7 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from agentapp.models import Step, ToolExecution
 from approvals.clock import Now
 from approvals.ids import uuid7
-from approvals.inserting import MOST_PREPARED, RowInsert
+from approvals.inserting import RowInsert
+from approvals.prepared import MOST_PREPARED
 from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,8 @@ import pytest
 
 from agentapp.models import ToolExecution
 from approvals.clock import Now
-from approvals.updating import MOST_KEPT, MOST_PREPARED, RowUpdate, update_rows
+from approvals.prepared import MOST_PREPARED
+from approvals.updating import MOST_KEPT, RowUpdate, update_rows
 from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db
