@@ -105,8 +105,11 @@ class Hub:
     def __init__(self) -> None:
         self._subscribers: set[Subscriber] = set()
         self._listener: asyncio.Task[None] | None = None
+        self._is_over = False
 
     def join(self, subscriber: Subscriber) -> None:
+        if self._is_over:
+            subscriber.closing = True
         self._subscribers.add(subscriber)
         if self._listener is None or self._listener.done():
             self._listener = asyncio.get_running_loop().create_task(wakeups.listen(self.publish))
@@ -122,8 +125,9 @@ class Hub:
         for subscriber in self._subscribers:
             subscriber.tell(facts)
 
-    def close(self) -> None:
-        """End every stream; browsers come back to whoever serves next."""
+    def close(self, for_good: bool = False) -> None:
+        """End every stream; browsers come back to whoever serves next. For good: so does whoever joins from now on."""
+        self._is_over = self._is_over or for_good
         for subscriber in self._subscribers:
             subscriber.closing = True
             subscriber.woken.set()
@@ -142,11 +146,11 @@ def hub() -> Hub:
     return _hubs.setdefault(loop, Hub())
 
 
-def close_streams() -> None:
-    """End every stream of this process, from any thread: for a server that is asked to stop."""
+def close_streams(for_good: bool = False) -> None:
+    """End every stream of this process, from any thread. For good: this server is asked to stop."""
     for loop, its_hub in list(_hubs.items()):
         if not loop.is_closed():
-            loop.call_soon_threadsafe(its_hub.close)
+            loop.call_soon_threadsafe(its_hub.close, for_good)
 
 
 def _end_with_server() -> None:
@@ -159,7 +163,7 @@ def _end_with_server() -> None:
             continue
 
         def end(number: int, frame: FrameType | None, usual: Callable[..., object] = usual) -> None:
-            close_streams()
+            close_streams(for_good=True)
             usual(number, frame)
 
         end.ends_streams = True  # type: ignore[attr-defined]
@@ -171,9 +175,10 @@ async def lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
+            hub()  # from here on a server that is told to stop ends the streams, also one that just begins
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
-            hub().close()
+            hub().close(for_good=True)
             await send({"type": "lifespan.shutdown.complete"})
             return
 

@@ -1,6 +1,7 @@
 """The stream over its real ASGI route, the hub woken by real commits of other connections."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -318,6 +319,46 @@ def test_streams_end_when_the_server_stops(dana: User) -> None:
             assert await stream.next() is None
 
     play(scene)
+
+
+def test_a_stream_that_begins_while_the_server_stops_ends_at_once(dana: User) -> None:
+    """It has been let in already, and is not among the open ones yet: the server would wait for it."""
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        live.hub()
+        live.close_streams(for_good=True)
+        async with listening("inbox", cookie) as stream:
+            assert await stream.next() is None
+
+    play(scene)
+
+
+def test_a_server_that_serves_no_stream_yet_knows_of_them_when_it_is_told_to_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(signal, "getsignal", lambda number: lambda *_: told.append(number))
+    handlers: dict[int, Any] = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+    closed: list[bool] = []
+
+    async def receive() -> dict[str, str]:
+        message = next(messages)
+        if message == "lifespan.shutdown":
+            handlers[signal.SIGTERM](signal.SIGTERM, None)
+            await asyncio.sleep(0)
+            joining = live.Subscriber(())
+            live.hub().join(joining)
+            closed.append(joining.closing)
+            live.hub().leave(joining)
+        return {"type": message}
+
+    async def send(message: Any) -> None: ...
+
+    asyncio.run(live.lifespan(receive, send))
+    assert (told, closed) == ([signal.SIGTERM], [True])
 
 
 def test_a_database_that_fails_in_the_middle_is_looked_at_again(
