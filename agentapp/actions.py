@@ -10,6 +10,7 @@ from typing import Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import UUIDField
 
 from agentapp import auth, deciding, executions, nudges, previews, provenance, runs, subagents
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
@@ -51,6 +52,7 @@ from approvals import decisions, ledger, signatures, standing, verdicts
 from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import STILL_MASKED, masked, with_masks
 from approvals.models import Approval, Decision, DecisionType, Verdict
+from approvals.prepared import Given, Prepared
 from approvals.signatures import Assertion, Statement
 
 __all__ = [
@@ -65,6 +67,10 @@ __all__ = [
     "statement_of", "summarise_conversation", "take_over_run", "try_tool", "undo_call", "undo_decision", "wake_request",
     "write_message",
 ]  # fmt: skip
+
+_PK = Given("pk", UUIDField())
+_APPROVAL = Prepared(lambda: Approval.objects.filter(pk=_PK).order_by())
+_DECISION = Prepared(lambda: Decision.objects.filter(pk=_PK).order_by())
 
 
 @dataclass(frozen=True)
@@ -105,12 +111,12 @@ def cancel_run(run_id: uuid.UUID, user: User) -> Run:
 
 def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Taken:
     """Take one person's decision about one request and let the run go on when it takes effect."""
-    approval = Approval.objects.filter(pk=approval_id).first()
+    approval = _APPROVAL.first(pk=approval_id)
     if approval is None:
         raise Refused("not_found", "There is no such request.")
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
-    return deciding.take(approval, _verdict(approval, new, user, Decision.objects.filter(pk=new.id).first()))
+    return deciding.take(approval, _verdict(approval, new, user, _DECISION.first(pk=new.id)))
 
 
 def statement_of(approval_id: uuid.UUID, new: NewDecision, user: User, nonce: str) -> Statement:

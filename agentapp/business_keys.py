@@ -18,8 +18,8 @@ MOCKED_CHARS = 64 - len(MOCKED_KEY)
 
 
 @dataclass(frozen=True)
-class BusinessKey:
-    """The key a call would run under, and the call that has taken it, if one has."""
+class Key:
+    """The key a call would run under, and the other call that has taken it, if one has."""
 
     digest: str
     taken_by: ToolExecution | None = None
@@ -41,7 +41,7 @@ def act_of(tool: Tool, arguments: dict[str, Any]) -> str:
     return canonical([tool.name, *pieces]) if any(piece.strip() for piece in pieces) else ""
 
 
-def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> BusinessKey:
+def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> Key:
     """The key for an act, unless it is done, under way, or nobody knows. `execution` does not stand in its own way.
 
     What a mocked run does is done for that run alone.
@@ -51,9 +51,9 @@ def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> Busine
         digest = digest_for(run, f"business|{act}|{number}")
         holder = ToolExecution.objects.select_related("tool").filter(idempotency_key=digest).first()
         if holder is None or (execution is not None and holder.pk == execution.pk):
-            return BusinessKey(digest)
+            return Key(digest)
         if not _came_to_nothing(holder):
-            return BusinessKey(digest, holder)
+            return Key(digest, holder)
         number += 1
 
 

@@ -59,11 +59,12 @@ def settle(state: RunState) -> Settled:
             return Settled(stop=signal)
         if not rows.open or endings.of_calls(state.run, rows.executions) is not None:
             return Settled()
-        if state.run.is_told_to_stop or waiting.people_ask(rows):
+        if state.run.is_told_to_stop:
             return Settled()
-        stopped = waiting.stop_asked(state, rows)
-        if stopped is not None:
-            return stopped
+        seen = waiting.look(rows)
+        acted = waiting.asked_or_stopped(state, rows, seen)
+        if acted is not None:
+            return acted
         first = rows.open[0]
         reads = _leading_reads(state, rows)
         late = [read for read in reads if read.state == State.READY]
@@ -91,7 +92,7 @@ def settle(state: RunState) -> Settled:
                 return Settled(parked=True)
         else:
             with suppress(executions.KeyTaken):
-                settled = _settle_waiting(state, rows, first)
+                settled = _settle_waiting(state, rows, first, seen)
                 if settled is not None:
                     return settled
     raise RuntimeError(f"the calls of step {rows.step.number} do not come to rest")
@@ -218,7 +219,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if waiting.switch_before(state, execution) is not None:
             return
         key = recheck.key_of(execution, tool, text)
-        done = recheck.holder_of(execution, key)
+        done = key.taken_by
         refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling) or recheck.circuit_open(state, tool)
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])
@@ -229,15 +230,17 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
             executions.set_aside(execution, why or "The grant that was to allow it does not, or no more.")
             return
         by = execution.allowed_by if planned and not why else grant_use.allowed_by(ruling, grant)
-        if not subagents.begin(state, execution, text, key, by, grant):
+        if not subagents.begin(state, execution, text, key.digest, by, grant):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):
         _run_begun(state, execution, tool)
 
 
-def _settle_waiting(state: RunState, rows: StepRows, execution: ToolExecution) -> Settled | None:
-    """Act on what people decided about the first open call. None: look at the step again."""
-    approval = waiting.approval_of(execution)
+def _settle_waiting(
+    state: RunState, rows: StepRows, execution: ToolExecution, approval: Approval | None
+) -> Settled | None:
+    """Act on what people decided about the first open call, which waits. None: look at the step again."""
+    assert approval is not None
     if approval.state == Approval.State.APPROVED:
         if approval.runs_at is not None and approval.runs_at <= runs.clock(state.run):
             _run_approved(state, execution, approval)
@@ -278,7 +281,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             return  # undone, or decided otherwise, before the run was locked: nothing of it has become stale
         tool = state.configuration.tools.get(tool.name, tool)
         key = recheck.key_of(execution, tool, text)
-        done = recheck.holder_of(execution, key)
+        done = key.taken_by
         refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(done)
         ruling = recheck.ruling_of(state, execution, approval, tool, text)
         refusal = refusal or recheck.denied(ruling)
@@ -302,7 +305,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             decisions.expire(approval.pk)  # if that was why
             return
         execution.by_agent = approval.editor_id is None and not approval.is_edited
-        if not subagents.begin(state, execution, text, key):
+        if not subagents.begin(state, execution, text, key.digest):
             raise runs.LeaseLost(f"{execution.pk} was begun by somebody else")
     if not subagents.is_asking(execution):
         _run_begun(state, execution, tool)

@@ -147,10 +147,10 @@ def _go(state: RunState) -> Again | None:
                 return None
             continue
         if state.steps and state.steps[-1].open:
-            later = answering.answer_people(state)
+            settled = settle(state)
+            later = answering.answer_people(state) if settled.asked else None
             if later is not None:
                 return Again(later)
-            settled = settle(state)
             if settled.parked:
                 return None
             if settled.stop is not None:

@@ -6,6 +6,7 @@ from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
 from agentapp import breakers, business_keys, provenance
+from agentapp.business_keys import Key
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import ruling_for, stopped_by_breaker
@@ -22,24 +23,16 @@ from approvals.prepared import Given, Prepared
 _ACTIVE = Prepared(
     lambda: User.objects.filter(pk=Given("user", IntegerField()), is_active=True).values_list("pk", flat=True)
 )
-_THIS = Given("pk", UUIDField())
 _SAME_ACTS = Prepared(
     lambda: (
-        ToolExecution.objects.filter(
+        ToolExecution.objects.select_related("tool")
+        .filter(
             run=Given("run", UUIDField()),
             name=Given("name", TextField()),
             executed_text=Given("text", TextField()),
             idempotency_key__isnull=False,
         )
-        .exclude(pk=_THIS)
-        .order_by()
-    )
-)
-_HOLDER = Prepared(
-    lambda: (
-        ToolExecution.objects.select_related("tool")
-        .filter(idempotency_key=Given("key", TextField()))
-        .exclude(pk=_THIS)
+        .exclude(pk=Given("pk", UUIDField()))
         .order_by()
     )
 )
@@ -99,23 +92,23 @@ def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) ->
     return approval.asks_customer and (weighty or any(one.verdict == Verdict.ASK and one.people for one in asked))
 
 
-def key_of(execution: ToolExecution, tool: Tool, text: str) -> str:
-    """The idempotency key: the same for every attempt at this call, another for every other act.
+def key_of(execution: ToolExecution, tool: Tool, text: str) -> Key:
+    """The idempotency key: the same for every attempt at this call, another for every other act. With it the other
+    call that has the key, if one has: the act was done, or is under way.
 
     `tool` is the row as it is configured now: the one read with the call may be of before a change.
     """
     if tool.business_key_template:
-        return business_keys.key_of(execution.run, business_keys.act_of(tool, parse(text)), execution).digest
+        return business_keys.key_of(execution.run, business_keys.act_of(tool, parse(text)), execution)
+    # Only the same act of the same run can have the key.
     same = _SAME_ACTS.rows(run=execution.run_id, name=execution.name, text=text, pk=execution.pk)
     failed_or_repeatable = sum(
         tool.repeatable or not (other.took_effect or other.was_left_unknown) for other in same
     )  # fmt: skip
-    return business_keys.digest_for(execution.run, f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}")
-
-
-def holder_of(execution: ToolExecution, key: str) -> ToolExecution | None:
-    """The other call that has the key, if one has: the act was done, or is under way."""
-    return _HOLDER.first(key=key, pk=execution.pk)
+    digest = business_keys.digest_for(
+        execution.run, f"{execution.run_id}|{execution.name}|{text}|{failed_or_repeatable}"
+    )
+    return Key(digest, next((other for other in same if other.idempotency_key == digest), None))
 
 
 def key_consumed(taken: ToolExecution | None) -> ToolResult | None:

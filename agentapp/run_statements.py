@@ -105,6 +105,12 @@ def _park() -> tuple[QuerySet[Run], dict[str, Any]]:
 
 
 PARK = PreparedUpdate(_park)
+WAKE = PreparedUpdate(
+    lambda: (
+        Run.objects.filter(pk=RUN, state=Run.State.WAITING),
+        {"wake_at": Given("wake_at", DateTimeField()), "updated_at": Now()},
+    )
+)
 ADD_STEPS = RowInsert(Step)
 
 

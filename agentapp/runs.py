@@ -309,7 +309,7 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
 
 def wake(run: Run, at: datetime | None) -> None:
     """Make a waiting run due at a moment; None takes a planned waking back. The caller holds its lock."""
-    Run.objects.filter(pk=run.pk, state=Run.State.WAITING).update(wake_at=at, updated_at=Now())
+    run_statements.WAKE(run=run.pk, wake_at=at)
 
 
 def finish(

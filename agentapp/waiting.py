@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.db.models import UUIDField
+from django.db.models import Exists, OuterRef, QuerySet, UUIDField
 from django.utils import timezone
 
 from agentapp import (
@@ -37,7 +37,7 @@ from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
 from approvals.clock import Now
 from approvals.digest import parse
-from approvals.models import Approval, DecisionType, Event, Verdict
+from approvals.models import Approval, DecisionType, Event, Question, Verdict
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
 
@@ -52,31 +52,60 @@ DECLINED = "The customer was asked and said no. It did not run; do not propose i
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 
 
-_ABOUT = Prepared(lambda: Approval.objects.filter(execution=Given("execution", UUIDField())).order_by())
-_STOPPING = Prepared(
+def _stopping(run: Any) -> QuerySet[Approval]:
+    return Approval.objects.filter(
+        run_id=run, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
+        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
+    )  # fmt: skip
+
+
+_ABOUT = Prepared(
     lambda: (
-        Approval.objects.filter(
-            run_id=Given("run", UUIDField()), state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
-            decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
-        ).order_by("pk")
+        Approval.objects.filter(execution=Given("execution", UUIDField()))
+        .annotate(
+            has_questions=Exists(Question.objects.filter(approval__run_id=OuterRef("run_id"), closed_at__isnull=True)),
+            has_stop=Exists(_stopping(OuterRef("run_id"))),
+        )
+        .order_by()
     )
-)  # fmt: skip
+)
+_STOPPING = Prepared(lambda: _stopping(Given("run", UUIDField())).order_by("pk"))
 
 
 @dataclass(frozen=True)
 class Settled:
-    """How far the open calls of a step came: all answered, parked for people, or the run is to stop."""
+    """How far the open calls of a step came: all answered, parked for people, or the run is to stop; or people ask
+    about one of them, and the agent answers first.
+    """
 
     parked: bool = False
     stop: StopSignal | None = None
+    asked: bool = False
 
 
-def stop_asked(state: RunState, rows: StepRows) -> Settled | None:
-    """Act on a rejection that stops the run, whichever of the step's calls it was about. None: there is none."""
-    waiting = [execution for execution in rows.open if execution.state == State.WAITING]
-    if not waiting:
-        return None
-    by_request = {execution.approval_id: execution for execution in waiting}
+def look(rows: StepRows) -> Approval | None:
+    """The request about the first call of the step that waits, as it stands now. None: none waits.
+
+    It says as `has_questions` and `has_stop` whether people may have asked something, or stopped the run by a
+    rejection: nearly never, and to look for either each time would be a statement more.
+    """
+    first = next(iter(_waiting(rows)), None)
+    return approval_of(first) if first is not None else None
+
+
+def asked_or_stopped(state: RunState, rows: StepRows, seen: Any) -> Settled | None:
+    """Act on what people have done beside deciding, whichever of the step's calls it is about. `seen`: from `look`.
+
+    None: they have asked nothing, and no rejection of theirs stops the run.
+    """
+    if seen is not None and seen.has_questions and people_ask(rows):
+        return Settled(asked=True)
+    return _stop_asked(state, rows) if seen is not None and seen.has_stop else None
+
+
+def _stop_asked(state: RunState, rows: StepRows) -> Settled | None:
+    """Act on a rejection that stops the run. None: there is none about a call of this step."""
+    by_request = {execution.approval_id: execution for execution in _waiting(rows)}
     stopping = next((each for each in _STOPPING.rows(run=state.run.pk) if each.pk in by_request), None)
     return tell(state, by_request[stopping.pk], stopping) if stopping is not None else None
 

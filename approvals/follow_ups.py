@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q, QuerySet, UUIDField
 
 from approvals import channels, outcomes
 from approvals.clock import Now
 from approvals.manners import manners
 from approvals.models import Approval, Notification
+from approvals.prepared import Given, Prepared
 
 Kind = Notification.Kind
 # What says that a request waits. Other news stays true, whatever becomes of it.
@@ -25,16 +27,22 @@ _READ = (
 )  # fmt: skip
 
 
+def _sent(about: Q) -> QuerySet[Notification, dict[str, Any]]:
+    sent = Notification.objects.filter(about, state=Notification.State.SENT, kind__in=WHILE_WAITING)
+    read: QuerySet[Notification, dict[str, Any]] = sent.order_by("created_at", "pk").values(*_READ)
+    return read
+
+
+_SENT = Prepared(lambda: _sent(Q(approval=Given("approval", UUIDField()))))
+
+
 def queue(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> int:
     """Queue what follows the messages about these requests, which have just changed. Returns how many rows.
 
     Belongs into the transaction of the change; where nothing was sent it is one query. What `actor_id` did themselves
     is no news to them.
     """
-    sent = Notification.objects.filter(
-        approval__in=approval_ids, state=Notification.State.SENT, kind__in=WHILE_WAITING
-    ).order_by("created_at", "pk")
-    told = list(sent.values(*_READ))
+    told = _SENT.rows(approval=approval_ids[0]) if len(approval_ids) == 1 else list(_sent(Q(approval__in=approval_ids)))
     rows = [_following(each) for each in _followed(told, actor_id)] if told else []
     if rows:
         # Nobody is told of one outcome twice, whoever noticed it.

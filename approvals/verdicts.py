@@ -6,17 +6,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import IntegerField, Q, UUIDField
 
 from approvals import ledger, step_up
 from approvals.cards import digest_of
 from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.prepared import Given, Prepared
 from approvals.sealed import ERASED
 from approvals.signatures import Assertion, statement_of, verify
 from approvals.standing import Refusal, Right, progress, right_of
 
 # Who has decided about a call of a mocked run.
 EVAL = "eval"
+
+_USER = Given("user", IntegerField())
+_OF_ONE = Prepared(
+    lambda: (
+        Decision.objects.select_related("user", "on_behalf_of")
+        .filter(Q(user=_USER) | Q(on_behalf_of=_USER), approval=Given("approval", UUIDField()), undone_at__isnull=True)
+        .order_by("decided_at")[:1]
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def right_to(approval: Approval, verdict: Verdict) -> Right | Refusal:
             return Right()
         return Refusal("mocked", "Only an eval decides about the calls of a mocked run, and about no others.")
     if verdict.user is not None:
-        return right_of(verdict.user, approval, lock=True)
+        return right_of(verdict.user, approval, getattr(approval, "is_member", None), lock=True)
     if not approval.asks_customer:
         return Refusal("forbidden", "People with the right to decide are asked about this.")
     return Right()
@@ -103,8 +113,7 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
     if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
         return Refusal("editor", "You changed these arguments, so somebody else approves them.")
-    given = approval.decisions.filter(Q(user=verdict.user) | Q(on_behalf_of=verdict.user), undone_at__isnull=True)
-    earlier = given.select_related("user", "on_behalf_of").first()
+    earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)
     if earlier is None:
         return _of_no_account(approval, verdict.user, right) if approval.terms else None
     if earlier.on_behalf_of_id == verdict.user.pk:

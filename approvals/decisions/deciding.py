@@ -5,18 +5,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, UUIDField
 
 from approvals import approval_events, ledger, questions
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
-from approvals.decisions.rows import locked, tell, tell_anew
+from approvals.decisions.rows import locked, tell, tell_anew, write
+from approvals.inserting import RowInsert
 from approvals.models import Approval, Decision, DecisionType
+from approvals.prepared import Given, Prepared
 from approvals.sealed import sealed
 from approvals.signatures import digest_of
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
 from approvals.verdicts import Verdict, decision_of, refusal, right_to, says
+
+_TAKEN = Prepared(lambda: Decision.objects.select_related("approval").filter(pk=Given("pk", UUIDField())).order_by())
+_ADD = RowInsert(Decision)
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Taken:
 
 def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> Taken | Refusal:
     """Take one person's decision, or a customer's, or say why not. First wins; nothing is changed by a refusal."""
-    repeated = Decision.objects.select_related("approval").filter(pk=verdict.id).first()
+    repeated = _TAKEN.first(pk=verdict.id)
     if repeated is not None:
         return _repeat(repeated, approval_id, verdict)
     approval = locked(approval_id, verdict.user)
@@ -57,7 +62,7 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
     if approval.state not in Approval.UNDECIDED:
         approval.ended_at, approval.ended_as = approval.decided_at, Approval.Ending.DECIDED
     approval.version = approval.version + 1
-    approval.save()
+    write(approval)
     if approval.state not in Approval.UNDECIDED:
         tell([approval.pk], verdict.user.pk if verdict.user else None)
     approval_events.record(
@@ -110,7 +115,7 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         approval.decided_at = approval.runs_at = approval.use_by = approval.ended_at = None
         approval.ended_as = ""
     approval.version += 1
-    approval.save()
+    write(approval)
     if was_decided:
         tell_anew(approval.pk, user.pk)
     approval_events.record(approval, "undone", {"decision": str(mine.pk)}, ledger.actor_of(user))
@@ -142,7 +147,7 @@ def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) 
         # Whoever approved the call as it was has not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
         agreed.update(undone_at=Now())
-    decision.save(force_insert=True)
+    _ADD([decision])
     return decision
 
 

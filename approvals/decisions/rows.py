@@ -6,24 +6,52 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Case, F, OuterRef, Subquery, Value, When
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, QuerySet, Subquery, UUIDField, Value, When
 from django.db.models.functions import Coalesce
 
 from approvals import follow_ups, notify, nudges
 from approvals.clock import Now
 from approvals.models import Approval, Claim, Viewer
+from approvals.prepared import Given, Prepared
+from approvals.updating import RowUpdate
+
+_APPROVAL, _DECIDER = Given("approval", UUIDField()), Given("decider", IntegerField())
+
+
+def _locked() -> QuerySet[Approval]:
+    return Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=_APPROVAL).order_by()
+
+
+def _locked_for_decider() -> QuerySet[Approval]:
+    theirs = {"approval": OuterRef("pk"), "user": _DECIDER}
+    asked = Approval.groups.through.objects.filter(approval=_APPROVAL)
+    own = User.groups.through.objects.filter(user=_DECIDER, group__in=asked.values("group"))
+    return _locked().annotate(
+        shown_to_them=Subquery(Viewer.objects.filter(**theirs).values("shown_at")[:1]),
+        claimed_by_them=Subquery(Claim.objects.filter(**theirs).values("claimed_at")[:1]),
+        is_member=Exists(own),
+    )
+
+
+_LOCKED, _LOCKED_FOR_DECIDER = Prepared(_locked), Prepared(_locked_for_decider)
+# Whoever holds the lock has read all of it, and nobody else has changed any of it since.
+_WRITE = RowUpdate(
+    Approval.objects.all, [field.name for field in Approval._meta.concrete_fields if not field.primary_key]
+)
 
 
 def locked(approval_id: uuid.UUID, decider: User | None = None) -> Approval | None:
-    """A request and the database's time; for somebody who decides, since when they have seen and claimed it."""
-    found = Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=approval_id)
-    if decider is not None:
-        theirs = {"approval": OuterRef("pk"), "user": decider}
-        found = found.annotate(
-            shown_to_them=Subquery(Viewer.objects.filter(**theirs).values("shown_at")[:1]),
-            claimed_by_them=Subquery(Claim.objects.filter(**theirs).values("claimed_at")[:1]),
-        )
-    return found.first()
+    """A request and the database's time; for somebody who decides, since when they have seen and claimed it, and as
+    `is_member` whether they are in one of its groups.
+    """
+    if decider is None:
+        return _LOCKED.first(approval=approval_id)
+    return _LOCKED_FOR_DECIDER.first(approval=approval_id, decider=decider.pk)
+
+
+def write(approval: Approval) -> None:
+    """Store a request that was read by `locked` and changed in hand."""
+    _WRITE([approval])
 
 
 def close(found: Any, state: str) -> bool:
