@@ -14,7 +14,7 @@ _STATE, _STATUS = ToolExecution.State, ToolExecution.ResultStatus
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ends now, though its model has not said so."""
+    """How a run ends."""
 
     state: str
     signal: StopSignal

@@ -14,8 +14,7 @@ from agentapp import (
     answering,
     budgets,
     closing,
-    conversations,
-    endings,
+    concluding,
     executions,
     guidance_rows,
     isolation,
@@ -109,11 +108,12 @@ def _unbroken(state: RunState) -> Again | None:
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:
         log.exception("What %s would be sent is in disorder", state.run.pk)
-        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, f"No model was asked. {broken}", source="history"))
+        signal = StopSignal(StopReason.ERROR, f"No model was asked. {broken}", source="history")
+        concluding.end(state, Run.State.FAILED, signal)
     except Exception as error:
         log.exception("Driving %s failed", state.run.pk)
         message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
-        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="loop"))
+        concluding.end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="loop"))
     return None
 
 
@@ -123,13 +123,13 @@ def _hooked(state: RunState) -> Again | None:
         points.begin(state)
         return _go(state)
     except (StopRun, HookFailed) as raised:
-        _end_by(state, points.signal_of(raised))
+        concluding.end_by(state, points.signal_of(raised))
     return None
 
 
 def _go(state: RunState) -> Again | None:
     until = time.monotonic() + settings.TIME_SLICE_SECONDS
-    if not state.run.is_told_to_stop and _was_last(state) and _conclude(state):
+    if not state.run.is_told_to_stop and concluding.was_last(state) and concluding.conclude(state):
         return None
     while True:
         if state.run.is_told_to_stop:
@@ -138,7 +138,7 @@ def _go(state: RunState) -> Again | None:
             continue
         ending = rehearsing.ending(state)
         if ending is not None:
-            _end(state, ending.state, ending.signal, ending.answer)
+            concluding.end(state, ending.state, ending.signal, ending.answer)
             return None
         state.refresh_configuration()
         switch = state.configuration.switch_of(state.run)
@@ -154,7 +154,7 @@ def _go(state: RunState) -> Again | None:
             if settled.parked:
                 return None
             if settled.stop is not None:
-                _end_by(state, settled.stop)
+                concluding.end_by(state, settled.stop)
                 return None
             continue
         if state.step_under_way:
@@ -162,11 +162,11 @@ def _go(state: RunState) -> Again | None:
             points.after_step(state)
         signal = points.stop_wanted(state, state.steps[-1]) if state.steps else None
         if signal is not None:
-            _end_by(state, signal)
+            concluding.end_by(state, signal)
             return None
         limit = limits.reached(state.run, state.steps, state.worked_seconds) or progress.stuck(state.steps)
         if limit is not None:
-            _end(state, Run.State.STOPPED, limit)
+            concluding.end(state, Run.State.STOPPED, limit)
             return None
         if not _within_budget(state):
             return None
@@ -196,8 +196,8 @@ def _obey(state: RunState) -> bool:
             runs.pause(run, ledger.SYSTEM, state.token)
             return True
     reason = state.run.stop_reason or StopReason.USER_REQUESTED
-    source = _WHO_CANCELS.get(reason, "parent run")
-    _end(state, Run.State.CANCELLED, StopSignal(reason, state.run.stop_message or "Cancelled by a person.", {}, source))
+    message, source = state.run.stop_message or "Cancelled by a person.", _WHO_CANCELS.get(reason, "parent run")
+    concluding.end(state, Run.State.CANCELLED, StopSignal(reason, message, {}, source))
     return True
 
 
@@ -208,7 +208,7 @@ def _within_budget(state: RunState) -> bool:
     if breach is None:
         return True
     if not breach.asks:
-        _end(state, Run.State.STOPPED, breach.signal)
+        concluding.end(state, Run.State.STOPPED, breach.signal)
         return False
     with ledger.transaction():
         run = state.locked()
@@ -261,63 +261,20 @@ def _take_step(state: RunState) -> bool:
             reasons = guidance_rows.record(state.run, step, reply.guidance) if reply.guidance else {}
             rows = StepRows(step, executions.propose(state.run, step, proposals, reasons))
             steering.heed(state.run, rows.executions)  # what hooks have answered
-    state.steps.append(rows)
-    _add_usage(state.run, reply)
+        state.steps.append(rows)
+        _add_usage(state.run, reply)
+        ended = concluding.end_with_step(state)
     points.tokens_reported(state, reply)
-    return _conclude(state)
+    if ended is None:
+        return concluding.conclude(state)
+    concluding.tell(state, ended)
+    return True
 
 
 def _offered(disclosed: dict[str, Tool], reply: Reply) -> dict[str, Tool]:
     """What the step could call: where guidelines decide, only what they asked for."""
     offered = disclosed if reply.guidance is None else reply.guidance.offered
     return {name: tool for name, tool in disclosed.items() if name in offered}
-
-
-def _was_last(state: RunState) -> bool:
-    """Whether the run's last step is one that ends it: its worker died before it did."""
-    if not state.steps:
-        return False
-    rows = state.steps[-1]
-    if points.stop_of_calls(rows) is not None:
-        return True
-    return not rows.open and (
-        not rows.executions or bool(rows.step.error) or limits.rounds_are_used_up(state.run, state.steps[:-1])
-    )
-
-
-def _conclude(state: RunState) -> bool:
-    """End the run if its last step is the last one: it was stopped, failed, used up the rounds, or has an answer.
-
-    Also asked by the worker that takes over from one that died right behind such a step.
-    """
-    rows = state.steps[-1]
-    answer = rows.step.text
-    if (stopped := points.stop_of_calls(rows)) is not None:
-        _end_by(state, stopped)
-    elif rows.step.error:
-        points.after_step(state)
-        message = rows.executions[0].message if rows.executions else "The driver failed."
-        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="driver"))
-    elif limits.rounds_are_used_up(state.run, state.steps[:-1]):
-        points.after_step(state)
-        signal = limits.rounds_signal(state.run, state.steps[:-1])
-        _end(state, Run.State.STOPPED, signal, answer, partial=bool(answer.strip()))
-    elif rows.executions:
-        state.step_under_way = True
-        if not rows.open:
-            state.look_for_pause()
-        return False
-    elif points.after_step(state):
-        state.look_for_pause()
-        return False
-    elif (cut := limits.finish_signal(state.run, state.steps)) is not None:
-        _end(state, Run.State.STOPPED, cut, answer, partial=bool(answer.strip()))
-    elif answer.strip():
-        _end(state, Run.State.SUCCEEDED, StopSignal(StopReason.COMPLETED, ""), answer)
-    else:
-        message = "The model gave neither an answer nor a call."
-        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="model"))
-    return True
 
 
 def _record_failed_step(state: RunState, started_at: datetime) -> None:
@@ -345,12 +302,12 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
     """Ask again later, from the queue and not from a sleeping worker; or give up."""
     failures, most = state.run.model_failures + 1, settings.MODEL_ATTEMPTS
     if not error.retryable:
-        _end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
+        concluding.end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
         return None
     if failures >= most:
         message = f"Retry limit reached: {failures}/{most} attempts at the model failed. {error}"
         context = {"code": error.code, "current": failures, "max": most}
-        _end(state, Run.State.FAILED, StopSignal(StopReason.RETRY_LIMIT, message, context, "model"))
+        concluding.end(state, Run.State.FAILED, StopSignal(StopReason.RETRY_LIMIT, message, context, "model"))
         return None
     backoff = min(random.uniform(0.5, 1) * 2**failures, MAX_BACKOFF_SECONDS)  # noqa: S311
     delay = backoff if error.retry_after is None else min(error.retry_after, MAX_RETRY_AFTER_SECONDS)
@@ -360,7 +317,8 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
 def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
     """Come back when the breaker has cooled down; or give up, as when a model cannot answer."""
     if not circuit.behind_probe and state.run.model_failures + 1 >= settings.MODEL_ATTEMPTS:
-        _end(state, Run.State.STOPPED, StopSignal(StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source))
+        signal = StopSignal(StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source)
+        concluding.end(state, Run.State.STOPPED, signal)
         return None
     delay = min(max(circuit.retry_after, 0.1), MAX_BACKOFF_SECONDS)
     return _come_back(state, str(circuit), delay, failed=not circuit.behind_probe)
@@ -377,23 +335,3 @@ def _come_back(state: RunState, why: str, delay: float, *, failed: bool) -> Agai
         return None
     # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
     return Again(min(delay, MAX_BACKOFF_SECONDS))
-
-
-def _end_by(state: RunState, signal: StopSignal) -> None:
-    """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
-    _end(state, Run.State.FAILED if signal.reason == StopReason.ERROR else Run.State.STOPPED, signal)
-
-
-def _end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
-    """Finish the run, answer its open calls, take back its open requests, keep its answer."""
-    points.before_end(state, final, signal)
-    with ledger.transaction():
-        if state.run.parent_id is not None:
-            runs.lock_parent(state.run.pk)
-        run = state.locked()
-        final, signal = endings.strictly(run, final, signal)
-        closing.finish(run, final, signal, answer, partial=partial)
-        state.discard_draft()
-        if answer and run.conversation is not None:
-            conversations.add(run.conversation, run, "assistant", answer)
-    points.after_execution(state, final, signal, answer)

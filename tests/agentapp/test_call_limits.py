@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from agentapp import loop, runs
+from agentapp import concluding, runs
 from agentapp.answers import answer
 from agentapp.compilers import compile_messages, load_earlier
 from agentapp.messages import ToolCall, ToolMessage, ToolResult
@@ -160,14 +160,14 @@ def test_a_reply_of_too_many_calls_at_once_is_no_limit_of_the_run(clerk):
 
 
 @ENDS
-@pytest.mark.parametrize("place", ["_conclude", "_end"])
+@pytest.mark.parametrize("place", ["conclude", "end"])
 def test_a_worker_that_dies_behind_the_stored_step_leaves_a_run_that_ends_the_same(
     clerk, monkeypatch, on_call_limit, ended, place
 ):
     Agent.objects.update(on_call_limit=on_call_limit, max_calls=1)
     run = clerk.start(looking(1, 2), says("never said"))
     with monkeypatch.context() as patched:
-        patched.setattr(loop, place, lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        patched.setattr(concluding, place, lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
         with pytest.raises(clerk_tools.WorkerDies):
             clerk.drive(run)
     Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, loop, runs
+from agentapp import actions, concluding, loop, runs
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.history import BrokenHistory
@@ -248,7 +248,8 @@ def test_a_run_that_has_ended_cannot_be_cancelled(clerk, sam, state):
 def test_a_worker_that_dies_behind_the_last_step_leaves_a_run_that_ends_by_it(clerk, monkeypatch, reply, ended):
     run = clerk.start(reply)
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        patched.setattr(concluding, "end_with_step", lambda state: None)
+        patched.setattr(concluding, "end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
         with pytest.raises(clerk_tools.WorkerDies):
             clerk.drive(run)
     Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
@@ -256,11 +257,24 @@ def test_a_worker_that_dies_behind_the_last_step_leaves_a_run_that_ends_by_it(cl
     assert ((run.state, run.answer), run.step_count) == (ended, 1)
 
 
+def test_an_answer_and_the_end_of_its_run_are_stored_together_or_not_at_all(clerk, monkeypatch):
+    run = clerk.start(says("done"))
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "finish", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    run.refresh_from_db()
+    assert (run.state, run.step_count, run.steps.count()) == ("running", 0, 0)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert (run.state, run.answer, run.step_count) == ("succeeded", "done", 1)
+
+
 def test_a_worker_that_dies_behind_the_last_round_leaves_its_partial_answer(clerk, monkeypatch):
     Agent.objects.update(max_iterations=1)
     run = clerk.start(calls(call("c", "look_up", what="x")), says("As far as I got."))
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "_end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        patched.setattr(concluding, "end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
         with pytest.raises(clerk_tools.WorkerDies):
             clerk.drive(run)
     Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))

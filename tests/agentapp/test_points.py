@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agentapp import actions, llm, loop, points, runs
+from agentapp import actions, concluding, llm, loop, points, runs
 from agentapp.answers import answer
 from agentapp.compilers import GO_ON, Earlier, compile_messages
 from agentapp.drivers.base import ModelError
@@ -256,7 +256,7 @@ def test_a_stop_that_a_worker_did_not_live_to_carry_out_is_carried_out_by_the_ne
         raise runs.LeaseLost("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_end_by", dies)
+        patch.setattr(concluding, "end_by", dies)
         loop.drive(run.pk)
     Run.objects.update(state="queued", lease_token=None, lease_until=None)
     run = spied.drive(run)
@@ -326,7 +326,7 @@ def test_hooks_behind_a_step_do_not_run_again_for_the_next_worker(spied, monkeyp
 def test_hooks_behind_the_last_step_do_not_run_again_when_its_worker_died_before_the_end(spied, monkeypatch):
     run = spied.start(says("done"))
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_end", raises(runs.LeaseLost("killed")))
+        patch.setattr(concluding, "end", raises(runs.LeaseLost("killed")))
         loop.drive(run.pk)
     assert (taken_over(spied, run).state, steps_over()) == ("succeeded", [1])
 
@@ -351,7 +351,7 @@ def test_a_hook_whose_worker_died_under_it_runs_again_and_what_it_stops_is_stopp
     DO["after_step"] = raises(StopRun("Enough."))
     run = spied.start(calls(call("a", "look_up", what="x")), says("never said"))
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_end_by", raises(runs.LeaseLost("killed")))
+        patch.setattr(concluding, "end_by", raises(runs.LeaseLost("killed")))
         loop.drive(run.pk)
     run = taken_over(spied, run)
     assert (run.state, run.stop_message, steps_over()) == ("stopped", "Enough.", [1, 1])
@@ -616,7 +616,7 @@ def test_what_a_hook_raised_at_a_call_ends_the_run_though_its_worker_died_behind
     DO["before_tool_use"] = raises(error)
     run = spied.start(calls(call("a", "look_up", what="x")), says("never said"))
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "_end_by", raises(runs.LeaseLost("killed")))
+        patch.setattr(concluding, "end_by", raises(runs.LeaseLost("killed")))
         loop.drive(run.pk)
     assert Run.objects.get().step_count == 1
     Run.objects.update(state="queued", lease_token=None, lease_until=None)
