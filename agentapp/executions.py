@@ -142,8 +142,7 @@ def begin(
             pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
         )
     except IntegrityError as error:
-        # The transaction is over, so that nothing can be asked: both databases name what was hurt.
-        if "idempotency_key" not in str(error):
+        if "idempotency_key" not in _hurt(error):
             raise
         raise KeyTaken(f"the key of {execution.pk} is taken") from error
     if not changed:
@@ -326,6 +325,15 @@ def erase(run: Run) -> int:
 def result_value(execution: ToolExecution) -> Any:
     """The stored result, as the tool gave it."""
     return json.loads(execution.result_text) if execution.result_text else None
+
+
+def _hurt(error: IntegrityError) -> str:
+    """What an error names: its constraint, or a message with its column. The transaction is over: nothing can be asked.
+
+    PostgreSQL's message has the values of the row as well, which are words of a model.
+    """
+    told = getattr(error.__cause__, "diag", None)
+    return str(told.constraint_name) if told else str(error)
 
 
 def _row(

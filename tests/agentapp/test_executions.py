@@ -167,6 +167,14 @@ def test_a_key_is_used_by_one_call(held, refund):
     assert read(other).state == State.READY
 
 
+def test_a_call_whose_words_name_its_key_is_not_taken_for_one_whose_key_is_taken(held, refund):
+    """PostgreSQL shows the row that broke another constraint, here that such a call has a key."""
+    call = ToolCall("call-1", refund.name, '{"idempotency_key":"x"}')
+    [execution] = propose(held, Proposal(call, tool=refund, allowed_by="rule refunds"))
+    with pytest.raises(IntegrityError), transaction.atomic():
+        within_transaction(executions.begin, execution, TEXT, None, "rule refunds")
+
+
 # --- Answered ----------------------------------------------------------------------------------
 
 
