@@ -4,6 +4,7 @@ Nobody signs up here. A person is let in, turned away or locked out, and none of
 """
 
 import base64
+import ipaddress
 import math
 import time
 from typing import Any
@@ -72,6 +73,11 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_safe_url(self, url: str) -> bool:
         """This host and no other, whatever else is served beside it."""
         return url_has_allowed_host_and_scheme(url, {self.request.get_host()}, self.request.is_secure())
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """Of IPv4 as such, also where a socket of IPv6 took it: what those are counted by is the same for all of it."""
+        address = ipaddress.ip_address(super().get_client_ip(request))
+        return str(getattr(address, "ipv4_mapped", None) or address)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         """The name alone, in any spelling that finds the same person.

@@ -154,6 +154,27 @@ def test_a_lock_is_that_of_one_name(client: Client, dana: User) -> None:
     assert client.post("/login/", {"username": "dana", "password": PASSWORD}).status_code == 302
 
 
+def test_an_address_of_ipv4_is_counted_by_itself_where_a_socket_of_ipv6_takes_it(db: None) -> None:
+    """It then stands in one of IPv6, whose first half is the same for all of them."""
+    for n in range(20):
+        Client().post("/login/", {"username": f"name-{n}", "password": "x"}, REMOTE_ADDR="::ffff:203.0.113.7")
+
+    def tried(address: str) -> int:
+        return Client().post("/login/", {"username": "nobody", "password": "x"}, REMOTE_ADDR=address).status_code
+
+    assert [tried("::ffff:203.0.113.7"), tried("203.0.113.7")] == [429, 429]
+    assert [tried("::ffff:203.0.113.8"), tried("2001:db8::1")] == [422, 422]
+
+
+def test_addresses_of_ipv6_are_counted_by_the_network_that_one_subscriber_has(db: None) -> None:
+    for n in range(20):
+        Client().post("/login/", {"username": f"name-{n}", "password": "x"}, REMOTE_ADDR=f"2001:db8::{n:x}")
+
+    wrong = {"username": "nobody", "password": "x"}
+    assert Client().post("/login/", wrong, REMOTE_ADDR="2001:db8::ffff:1").status_code == 429
+    assert Client().post("/login/", wrong, REMOTE_ADDR="2001:db8:0:1::1").status_code == 422
+
+
 def test_an_account_that_is_switched_off_gets_the_answer_of_a_wrong_password(client: Client, dana: User) -> None:
     User.objects.update(is_active=False)
 
