@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from pydantic import ValidationError
 
 from agentapp import auth, erasing, runs, tasks
@@ -31,8 +31,12 @@ def start_eval(
     with_drafts: Sequence[str] = (),
     without_rules: Sequence[str] = (),
     via: str = "",
+    key: uuid.UUID | None = None,
 ) -> EvalRun:
-    """Have a suite run by workers, or some of its cases; by the rules in force, or by others that are supposed."""
+    """Have a suite run by workers, or some of its cases; by the rules in force, or by others that are supposed.
+
+    `key`: that of a form. It becomes the eval's own, so that a form begins one.
+    """
     if not auth.may_mock(user):
         raise Refused("forbidden", "Running evals needs the right to run evals.")
     check_agent(agent)
@@ -42,13 +46,36 @@ def start_eval(
         raise Refused("forbidden", "Trying other rules needs the right to view rules.", "rules")
     rules = supposed(with_drafts, without_rules)
     cases = chosen(suite, only)
-    with ledger.transaction():
-        actor = ledger.actor_of(user, via)
-        made = results.create(
-            suite, cases, starter=user, agent=agent, model=model, baseline=baseline, rules=rules, actor=actor
-        )
-        transaction.on_commit(partial(tasks.nudge_eval, made.pk), robust=True)
-    return made
+    wanted: dict[str, Any] = {"starter": user, "agent": agent, "model": model, "baseline": baseline, "rules": rules}
+    asked = EvalRun(suite=suite, **wanted)
+    earlier = _earlier(key, asked, cases)
+    if earlier is not None:
+        return earlier
+    try:
+        with ledger.transaction():
+            made = results.create(suite, cases, key=key, actor=ledger.actor_of(user, via), **wanted)
+            transaction.on_commit(partial(tasks.nudge_eval, made.pk), robust=True)
+            return made
+    except IntegrityError:
+        # Two posts of one form at once: the first has begun the eval.
+        earlier = _earlier(key, asked, cases)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _earlier(key: uuid.UUID | None, asked: EvalRun, cases: Sequence[Case]) -> EvalRun | None:
+    """What was begun with this key. Raises Refused where that was something else."""
+    found = EvalRun.objects.filter(pk=key).first() if key else None
+    if found is None:
+        return None
+    alike = all(getattr(found, name) == getattr(asked, name) for name in _ASKED)
+    if not alike or [each["document"]["name"] for each in found.planned] != [case.name for case in cases]:
+        raise Refused("idempotency_key_reused", "This form has begun an eval already. Open the page anew for another.")
+    return found
+
+
+_ASKED = ("suite_id", "starter_id", "agent", "model", "baseline_id", "supposes")
 
 
 def supposed(with_drafts: Sequence[str], without_rules: Sequence[str]) -> dict[str, Any]:

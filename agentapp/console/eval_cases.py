@@ -17,6 +17,7 @@ from agentapp.models import Agent, EvalCase, EvalResult, EvalSuite, Run
 from agentapp.refused import Refused
 from approvals import ledger
 from approvals.digest import storable
+from approvals.ids import uuid7
 
 LATEST = 10
 MAX_CHARS = 200_000
@@ -120,6 +121,7 @@ def _shown(row: EvalCase, user: User) -> dict[str, Any]:
         "text": files.written(row.document),
         "results": _results(row),
         "may_run": auth.may_mock(user),
+        "request_key": uuid7(),
         "may_write": not row.suite.directory and evaluating.may_write(user),
         "made_of": row.made_of if row.made_of is not None and auth.may_see(user, row.made_of) else None,
     }

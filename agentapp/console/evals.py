@@ -1,5 +1,6 @@
 """Evals: the suites there are, what came of running them, and two evals side by side."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from agentapp.models import Agent, EvalCase, EvalRun, EvalSuite
 from agentapp.refused import Refused
 from approvals import supposing
 from approvals.digest import storable
+from approvals.ids import uuid7
 
 VIEW_RIGHT, RUN_RIGHT, WRITE_RIGHT = "agentapp.view_evalrun", "agentapp.run_eval", "agentapp.change_evalcase"
 LATEST = 30
@@ -87,6 +89,7 @@ def start(request: HttpRequest, suite: str) -> HttpResponse:
             only=post.getlist("case") or None,
             with_drafts=[storable(name) for name in post.getlist("draft")],
             without_rules=[storable(name) for name in post.getlist("without")],
+            key=_key(post.get("request_key", "")),
         )
     except Refused as refused:
         return _suite(request, found, refused.message, status=403 if refused.code == "forbidden" else 422)
@@ -187,6 +190,13 @@ def existing(suite_id: Any) -> set[str]:
     return set(EvalCase.objects.filter(suite=suite_id).values_list("name", flat=True))
 
 
+def _key(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
 def _short(value: float) -> str:
     """A number of at most four digits behind the point, without noughts at its end."""
     return f"{value:.4f}".rstrip("0").rstrip(".")
@@ -205,6 +215,7 @@ def _suite(request: HttpRequest, found: EvalSuite, refused: str = "", status: in
         "judged": _judged(found, latest),
         "refused": refused,
         "may_run": auth.may_mock(user),
+        "request_key": uuid7(),
         **(_rules(request) if auth.may_mock(user) and auth.may_suppose_rules(user) else {}),
         "may_write": not found.directory and evaluating.may_write(user),
     }

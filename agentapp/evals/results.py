@@ -18,6 +18,7 @@ from agentapp.evals.suites import CHAIN
 from agentapp.models import EvalResult, EvalRun, EvalSuite, Run
 from approvals import ledger
 from approvals.clock import Now
+from approvals.ids import uuid7
 
 # Whoever holds it renews it whenever the run of a case has come a piece further, and with each result.
 LEASE = timedelta(minutes=15)
@@ -34,6 +35,7 @@ def create(
     suite: EvalSuite,
     cases: Sequence[Case],
     *,
+    key: uuid.UUID | None = None,
     starter: User | None = None,
     agent: str = "",
     model: str = "",
@@ -41,9 +43,13 @@ def create(
     rules: dict[str, Any] | None = None,
     actor: str = ledger.SYSTEM,
 ) -> EvalRun:
-    """A queued eval of these cases, as they stand now. `rules`: what `approvals.supposing` supposes."""
+    """A queued eval of these cases, as they stand now. `rules`: what `approvals.supposing` supposes.
+
+    Raises IntegrityError where there is one with this key.
+    """
     with ledger.transaction():
         row: EvalRun = EvalRun.objects.create(
+            pk=key or uuid7(),
             suite=suite,
             agent=agent,
             model=model,

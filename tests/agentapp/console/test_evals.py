@@ -2,6 +2,7 @@
 
 import re
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from agentapp import actions, evaluating, tasks
 from agentapp.evals import files, results, runner, suites
 from agentapp.models import EvalCase, EvalRun, EvalSuite, Run, Tool
 from approvals import ledger, rule_terms, rule_versions
+from approvals.ids import uuid7
 from approvals.models import Rule, RuleVersion
 from tests.agentapp.evals.conftest import a_case
 from tests.clerk_tools import EFFECTS
 from tests.conftest import Clerk, call, calls, says
+from tests.races import few_tries, race
 
 
 @pytest.fixture
@@ -179,6 +182,29 @@ def test_one_case_is_run_from_its_page_and_links_to_its_trace(suite, client, sam
     run = made.results.get().run
     assert f'href="/runs/{run.pk}/"' in page(client, sam, "/evals/desk/cases/pays/")
     assert EFFECTS == []
+
+
+@pytest.mark.parametrize(("url", "case"), [("/evals/desk/", {}), ("/evals/desk/cases/pays/", {"case": "pays"})])
+def test_a_form_that_is_sent_twice_begins_one_eval(suite, client, sam, monkeypatch, url, case):
+    nudged: list[str] = []
+    monkeypatch.setattr(tasks.run_eval, "apply_async", lambda args, **_: nudged.append(args[0]))
+    [key] = re.findall(r'name="request_key" value="([^"]+)"', page(client, sam, url))
+    answers = [client.post("/evals/desk/run/", {"request_key": key, **case}) for _ in range(2)]
+    made = EvalRun.objects.get()
+    assert [answer.url for answer in answers] == [f"/evals/runs/{made.pk}/"] * 2
+    assert nudged == [str(made.pk)]
+    other = client.post("/evals/desk/run/", {"request_key": key, "model": "openai:other", **case})
+    assert (other.status_code, "has begun an eval already" in other.content.decode()) == (422, True)
+    assert f'name="request_key" value="{key}"' not in other.content.decode()
+    assert EvalRun.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_posts_of_one_form_at_once_begin_one_eval(suite, sam):
+    for _ in range(few_tries()):
+        key = uuid7()
+        made = race(*[partial(evaluating.start_eval, suite, sam, key=key)] * 2)
+        assert made == [EvalRun.objects.get(pk=key)] * 2
 
 
 def test_what_cannot_be_run_is_said_and_begins_nothing(suite, client, sam):
