@@ -154,14 +154,29 @@ def save_case(
     _check_may_write(suite, user)
     with ledger.transaction():
         if made_of is not None:
-            # Held until the case is there: who erases the run then finds it, or was first.
-            run = runs.lock(made_of.pk)
-            if run is None or run.erased_at is not None:
-                raise Refused("invalid", ERASED)
+            _hold(made_of)
         # Two who give one name at once come one after the other.
         EvalSuite.objects.select_for_update().filter(pk=suite.pk).first()
         _check_name(suite, case, row, made_of)
         return suites.save_case(suite, case, ledger.actor_of(user), row=row, made_of=made_of, judgement=judgement)
+
+
+def save_case_of(run: Run, case: Case, user: User, name: str, *, about: str = "", **more: Any) -> EvalCase:
+    """Keep a case that is made of a run in the suite of this name, which begins with it where there is none."""
+    if not files.SUITE_NAME.fullmatch(name):
+        raise Refused("invalid", "A suite has a name of letters, digits and hyphens.", "suite")
+    with ledger.transaction():
+        # The run first, as whoever erases it does; what is refused here leaves no suite behind.
+        _hold(run)
+        suite = suites.create(name, about, ledger.actor_of(user))
+        return save_case(suite, case, user, made_of=run, **more)
+
+
+def _hold(run: Run) -> None:
+    """Keep a run as it is until its case is there: who erases the run then finds it, or was first."""
+    held = runs.lock(run.pk)
+    if held is None or held.erased_at is not None:
+        raise Refused("invalid", ERASED)
 
 
 def _check_name(suite: EvalSuite, case: Case, row: EvalCase | None, made_of: Run | None) -> None:
@@ -199,6 +214,7 @@ def _check_may_write(suite: EvalSuite, user: User) -> None:
 
 JUDGED = "judged-decisions"
 """The suite for cases that are made of decisions, unless somebody writes them elsewhere."""
+_OF_JUDGED = "Cases made of decisions that somebody has judged."
 
 
 def save_judged(run: Run, judgement: Judgement, user: User) -> EvalCase:
@@ -206,11 +222,7 @@ def save_judged(run: Run, judgement: Judgement, user: User) -> EvalCase:
     if hindrance := hindrance_of(run):
         raise Refused("invalid", hindrance)
     case = suites.read_case(judged.document_for(run, judgement))
-    suite = EvalSuite.objects.filter(name=JUDGED).first()
-    if suite is None and may_write(user):
-        said = "Cases made of decisions that somebody has judged."
-        suite = suites.create(JUDGED, said, ledger.actor_of(user))
-    return save_case(suite or EvalSuite(name=JUDGED), case, user, made_of=run, judgement=judgement)
+    return save_case_of(run, case, user, JUDGED, about=_OF_JUDGED, judgement=judgement)
 
 
 ERASED = "What this run was given is erased."

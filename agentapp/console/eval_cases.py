@@ -12,10 +12,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agentapp import auth, evaluating
 from agentapp.console.evals import HUES, WRITE_RIGHT, may_view
 from agentapp.console.shell import Forbidden, signed_in
-from agentapp.evals import files, recording, suites
+from agentapp.evals import files, recording
 from agentapp.models import Agent, EvalCase, EvalResult, EvalSuite, Run
 from agentapp.refused import Refused
-from approvals import ledger
 from approvals.digest import storable
 from approvals.ids import uuid7
 
@@ -107,8 +106,7 @@ def of_run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         return render(request, "console/eval_case_new.html", context | {"text": text}, status=status)
     text = _posted(request)
     try:
-        read = files.read_text(text)  # before a suite begins that would stay empty
-        saved = evaluating.save_case(_suite(context["chosen"], user), read, user, made_of=run)
+        saved = evaluating.save_case_of(run, files.read_text(text), user, context["chosen"])
     except (files.FilesRefused, Refused) as refused:
         return render(request, "console/eval_case_new.html", context | {"text": text, **_told(refused)}, status=422)
     return redirect("eval_case", suite=saved.suite.name, name=saved.name)
@@ -132,13 +130,6 @@ def _sketch(suite: EvalSuite) -> str:
     agent = suite.cases.order_by("-created_at").values_list("agent", flat=True).first()
     agent = agent or Agent.objects.filter(enabled=True).order_by("name").values_list("name", flat=True).first()
     return files.written({**SKETCH, "agent": agent or "the-name-of-an-agent"})
-
-
-def _suite(name: str, user: User) -> EvalSuite:
-    """The suite that was named; one that people write begins with its first case."""
-    if not files.SUITE_NAME.fullmatch(name):
-        raise Refused("invalid", "A suite has a name of letters, digits and hyphens.", "suite")
-    return suites.create(name, "", ledger.actor_of(user))
 
 
 def _suites() -> list[str]:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agentapp import actions, commenting, conversations, erasing, evaluating, retention, starting
 from agentapp.evals import files, recording, results, runner, suites
-from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, Message, Run, Tool, ToolExecution
+from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, EvalSuite, Message, Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from approvals import grants, ledger, sealed
 from approvals.models import Approval, Comment, Decision, Event, Notification
@@ -247,22 +247,45 @@ def test_nothing_is_begun_anew_of_what_is_erased_just_then(clerk, dana, sam, ada
     assert NAME not in kept()
 
 
-def test_no_case_is_kept_of_a_run_that_is_erased_just_then(client: Client, clerk, dana, ada, monkeypatch):
-    run, suite = ended(clerk, dana), suites.create("desk", "", "test")
-    text = files.written(recording.document_of(run, "pays-back"))
+def overtaken_by_an_erasure(monkeypatch, ada):
+    """Whoever looks whether a case can be made of a run is overtaken by who erases it."""
     look = evaluating.hindrance_of
 
     def look_and_be_overtaken(run):
         found = look(run)
-        erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+        if not Erasure.objects.exists():
+            erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
         return found
 
     monkeypatch.setattr(evaluating, "hindrance_of", look_and_be_overtaken)
+
+
+def test_no_case_is_kept_of_a_run_that_is_erased_just_then(client: Client, clerk, dana, ada, monkeypatch):
+    run, suite = ended(clerk, dana), suites.create("desk", "", "test")
+    text = files.written(recording.document_of(run, "pays-back"))
+    overtaken_by_an_erasure(monkeypatch, ada)
     client.force_login(ada)
     shown = client.post(f"/runs/{run.pk}/case/", {"suite": "desk", "text": text})
     assert shown.status_code == 422
     assert "What this run was given is erased" in shown.content.decode()
     assert not suite.cases.exists()
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_case_that_is_refused_leaves_no_suite_that_was_to_begin_with_it(
+    client, clerk, dana, ada, monkeypatch, judged
+):
+    run = ended(clerk, dana)
+    text = files.written(recording.document_of(run, "pays-back"))
+    decision = Decision.objects.get()
+    actions.judge_decision(decision.pk, "wrong", "It was not hers.", ada)
+    overtaken_by_an_erasure(monkeypatch, ada)
+    client.force_login(ada)
+    judging = f"/approvals/{decision.approval_id}/decisions/{decision.pk}/case/"
+    shown = client.post(judging if judged else f"/runs/{run.pk}/case/", {"suite": "desk", "text": text})
+    assert shown.status_code == 422
+    assert "What this run was given is erased" in shown.content.decode()
+    assert not EvalSuite.objects.exists()
 
 
 def test_pages_say_who_erased_and_when(client: Client, clerk, dana, ada):
