@@ -111,10 +111,12 @@ def tell_of_failures(approval_ids: Sequence[uuid.UUID]) -> None:
 
 
 def tell_of_due(limit: int) -> int:
-    """Tell those who have claimed a request that its time is nearly up. Returns how many were found."""
+    """Tell those who claimed a request, and want to know, that its time is nearly up. Returns how many were found."""
+    ways = {MAIL, CHAT} if personal_channel() else {MAIL}
+    wanted = [user_id for user_id, wish in wanting(Kind.DUE_SOON).items() if ways & set(wish.ways)]
     told = Notification.objects.filter(kind=Kind.DUE_SOON).values("approval")
     due = Claim.objects.filter(
-        user__isnull=False, approval__state__in=Approval.UNDECIDED, approval__expires_at__gt=Now(),
+        user__in=wanted, approval__state__in=Approval.UNDECIDED, approval__expires_at__gt=Now(),
         approval__expires_at__lte=Now() + DUE_SOON,
     ).exclude(approval__in=told)  # fmt: skip
     found = [

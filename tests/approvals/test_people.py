@@ -401,3 +401,19 @@ def test_whoever_claimed_a_request_is_told_when_its_time_is_nearly_up(dana: User
     tasks.send_queued()
 
     assert told() == [("dana", "due_soon")]
+
+
+@pytest.mark.parametrize("ways", [["browser"], ["chat"]])
+def test_whoever_is_not_told_that_a_time_is_nearly_up_keeps_it_from_nobody(
+    dana: User, marco: User, ways: list[str]
+) -> None:
+    """A pass looks at so many. Chat leads nowhere while there is no channel for single people."""
+    preferences.set_notifications(marco, {Kind.DUE_SOON: ways}, None, False, reach=preferences.Reach("@marco"))
+    wants(dana, Kind.DUE_SOON)
+    now = timezone.now()
+    for user in (marco, marco, dana):
+        Claim.objects.create(approval=asked(), user=user, until=now + timedelta(hours=1), claimed_at=now)
+    Approval.objects.update(expires_at=now + timedelta(minutes=10))
+    for _ in range(2):
+        people.tell_of_due(2)
+    assert told() == [("dana", "due_soon")]
