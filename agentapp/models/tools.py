@@ -5,11 +5,14 @@ admins, and no source makes them weaker.
 """
 
 from django.contrib.auth.models import User
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Q
 
 from approvals.ids import uuid7
 from approvals.models import EffectClass
+
+MAX_TIMEOUT_SECONDS = 86_400
 
 
 class ToolSource(models.Model):
@@ -140,7 +143,10 @@ class Tool(models.Model):
         help_text="What a call does to the world. Anything but a read asks unless a rule allows it.",
     )
     approval_mode = models.CharField(max_length=10, choices=ApprovalMode, default=ApprovalMode.RULES)
-    timeout_seconds = models.PositiveIntegerField(default=30)
+    timeout_seconds = models.PositiveIntegerField(
+        default=30,
+        validators=[MaxValueValidator(MAX_TIMEOUT_SECONDS, f"A day at most, which is {MAX_TIMEOUT_SECONDS} seconds.")],
+    )
     max_attempts = models.PositiveSmallIntegerField(
         default=3, help_text="For reads and tools that honour the key. Other writes are tried once."
     )

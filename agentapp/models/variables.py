@@ -8,6 +8,7 @@ from agentapp.models.tools import Tool
 from approvals.digest import MalformedJSON, canonical, parse
 from approvals.ids import uuid7
 from approvals.models import EffectClass
+from approvals.models.rules import TEN_YEARS_AT_MOST
 
 
 def _arguments_are_an_object(value: object) -> None:
@@ -35,7 +36,10 @@ class ContextVariable(models.Model):
         default=dict, blank=True, validators=[_arguments_are_an_object], help_text="With which arguments it is called."
     )
     freshness_seconds = models.PositiveIntegerField(
-        null=True, blank=True, help_text="For how long a value counts. Empty means that each run reads its own."
+        null=True,
+        blank=True,
+        validators=[TEN_YEARS_AT_MOST],
+        help_text="For how long a value counts. Empty means that each run reads its own.",
     )
 
     class Meta:

@@ -6,12 +6,17 @@ is a RuleVersion.
 
 from django.conf import settings
 from django.contrib.auth.models import Group
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import F, Q
 
 from approvals.escalation import validate_steps
 from approvals.ids import uuid7
 from approvals.models.choices import AnsweredBy, Assurance, EffectClass, Risk, Verdict, every_decision
+
+# No calendar has room for any time at all.
+MAX_SECONDS = 3650 * 86_400
+TEN_YEARS_AT_MOST = MaxValueValidator(MAX_SECONDS, f"Ten years at most, which are {MAX_SECONDS} seconds.")
 
 
 class Rule(models.Model):
@@ -65,7 +70,10 @@ class Rule(models.Model):
         default=True, help_text="The person who started the run may not decide about its calls."
     )
     expires_seconds = models.PositiveIntegerField(
-        null=True, blank=True, help_text="How long people have. Empty means the installation's default."
+        null=True,
+        blank=True,
+        validators=[TEN_YEARS_AT_MOST],
+        help_text="How long people have. Empty means the installation's default.",
     )
     on_expiry = models.CharField(max_length=10, choices=OnExpiry, default=OnExpiry.REJECT)
     escalation = models.JSONField(
@@ -76,7 +84,10 @@ class Rule(models.Model):
         "may decide as well, or those who may decide are reminded, or both.",
     )
     target_seconds = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Within which time somebody should decide. Empty means the installation's."
+        null=True,
+        blank=True,
+        validators=[TEN_YEARS_AT_MOST],
+        help_text="Within which time somebody should decide. Empty means the installation's.",
     )
     business_hours = models.BooleanField(
         default=False, help_text="Targets, steps and expiry count business time only, as BUSINESS_HOURS says."

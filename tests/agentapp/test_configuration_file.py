@@ -284,6 +284,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "rules.a.escalation: There is no group",
         ),
         ("rules: {a: {verdict: ask, target_seconds: 0}}", "rules.a: A target is one second at least."),
+        ("rules: {a: {verdict: ask, expires_seconds: 1000000000000}}", "rules.a.expires_seconds: Ten years at most"),
+        ("tools: {pay_out: {timeout_seconds: 1000000000000}}", "tools.pay_out.timeout_seconds: A day at most"),
         ("rules: {a: {verdict: ask, approvals_needed: 0}}", "rules.a: At least one person must approve."),
         (
             "rules: {a: {verdict: ask, approvals_needed: '2'}}",

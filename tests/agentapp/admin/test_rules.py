@@ -152,6 +152,13 @@ def test_steps_are_chosen_line_by_line_and_kept_in_their_order(staff: Client, ro
     assert "If nobody decides within 30 minutes of business hours, manager is told too." in shown
 
 
+@pytest.mark.parametrize("field", ["expires_seconds", "target_seconds"])
+def test_a_time_that_no_calendar_has_room_for_is_refused(staff: Client, field: str) -> None:
+    for seconds in ("315360001", "1000000000000", "1" + 40 * "0"):
+        assert "Ten years at most" in errors_of(submit(staff, address(Rule, "add"), **rule(**{field: seconds})))
+    assert not Rule.objects.exists()
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

@@ -74,6 +74,7 @@ def test_a_stricter_effect_class_needs_no_warning(staff: Client) -> None:
     [
         ({"locked_fields": ["amout"]}, "amout is not one of the available choices"),
         ({"effect_class": "harmless"}, "harmless is not one of the available choices"),
+        ({"timeout_seconds": "1000000000000"}, "A day at most, which is 86400 seconds."),
         ({"timeout_seconds": "0"}, "A tool needs a deadline of at least one second."),
         ({"max_attempts": "0"}, "A tool is tried at least once."),
     ],
