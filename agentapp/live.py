@@ -98,6 +98,10 @@ class Subscriber:
         if self.untold:
             self.woken.set()
 
+    def end(self) -> None:
+        self.closing = True
+        self.woken.set()
+
 
 class Hub:
     """Hands what the database announces to the open streams of this process. Listens only while there are any."""
@@ -129,8 +133,7 @@ class Hub:
         """End every stream; browsers come back to whoever serves next. For good: so does whoever joins from now on."""
         self._is_over = self._is_over or for_good
         for subscriber in self._subscribers:
-            subscriber.closing = True
-            subscriber.woken.set()
+            subscriber.end()
 
 
 # One per event loop: a process has one, tests have several one after the other.
@@ -250,8 +253,7 @@ async def until_gone(receive: Receive, subscriber: Subscriber) -> None:
     """End the stream when its page has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    subscriber.closing = True
-    subscriber.woken.set()
+    subscriber.end()
 
 
 async def _topics(scope: Scope) -> tuple[Topic, ...] | None:

@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import uuid
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +29,10 @@ from agentapp.refused import Refused
 _BY_TOKEN = re.compile(r"^/api/v1/conversations/([0-9a-f-]{36})/events/?$")
 _BY_LINK = re.compile(r"^/talk/([^/]{1,300})/events/$")
 CLOSED = b"event: closed\ndata: {}\n\n"
-# Of one conversation in one process: each looks at the rows with every change, for whoever has the link.
+# Of one conversation in one process: each looks at the rows with every change, for whoever has the link. A new one
+# takes the place of the oldest: of a customer who vanished without a word, TCP says so only after a quarter of an hour.
 MAX_STREAMS = 20
-_open: Counter[uuid.UUID] = Counter()
+_open: defaultdict[uuid.UUID, list[live.Subscriber]] = defaultdict(list)
 
 
 @dataclass
@@ -77,26 +78,30 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     try:
         conversation = await _in_thread(_conversation, scope)
-        if _open[conversation] >= MAX_STREAMS:
-            raise errors.ApiProblem("too_many_streams", f"{MAX_STREAMS} streams follow this conversation already.")
     except (errors.ApiProblem, DatabaseError, InterfaceError) as error:
         response = errors.respond(error if isinstance(error, errors.ApiProblem) else errors.unavailable())
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         await send({"type": "http.response.body", "body": response.content})
         return
-    _open[conversation] += 1
+    subscriber = live.Subscriber(())
+    _open[conversation].append(subscriber)
+    for oldest in _open[conversation][:-MAX_STREAMS]:
+        oldest.end()
+        _open[conversation].remove(oldest)
     try:
-        await _follow(scope, conversation, receive, send)
+        await _follow(scope, conversation, receive, send, subscriber)
     finally:
-        _open[conversation] -= 1
+        with contextlib.suppress(ValueError):  # another has its place
+            _open[conversation].remove(subscriber)
         if not _open[conversation]:
             del _open[conversation]
 
 
-async def _follow(scope: Scope, conversation: uuid.UUID, receive: Receive, send: Send) -> None:
+async def _follow(
+    scope: Scope, conversation: uuid.UUID, receive: Receive, send: Send, subscriber: live.Subscriber
+) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": live.HEADERS})
-    subscriber = live.Subscriber(())
     live.hub().join(subscriber)
     gone = asyncio.create_task(live.until_gone(receive, subscriber))
     # A server that stops cancels what does not end by itself; without a database the customer comes back later.

@@ -198,7 +198,8 @@ def test_a_link_opens_its_conversation_until_it_is_taken_back(clerk, access, sam
     play(scene)
 
 
-def test_a_conversation_is_followed_by_only_so_many_streams(clerk, access, sam, bearer, monkeypatch):
+def test_of_a_conversation_a_stream_too_many_takes_the_place_of_the_oldest(clerk, access, sam, bearer, monkeypatch):
+    """As of a customer who is gone without a word: it is told nothing more, and the others are."""
     monkeypatch.setattr(customer_stream, "MAX_STREAMS", 2, raising=False)
     link = customer_links.make(access.conversation, sam, timezone.now() + timedelta(hours=1), "test")
     path = f"/talk/{customer_links.signed(link)}/events/"
@@ -206,15 +207,15 @@ def test_a_conversation_is_followed_by_only_so_many_streams(clerk, access, sam, 
     async def scene() -> None:
         async with listening(path) as first:
             await first.until(lambda s: "status" in s.latest)
-            async with listening(path) as second:
-                await second.until(lambda s: "status" in s.latest)
-                for other, headers in ((path, {}), (path_of(access), {"authorization": bearer})):
-                    async with listening(other, **headers) as refused:
-                        await refused.until(lambda s: s.ended or "status" in s.latest)
-                        assert refused.status == 429
-            async with listening(path_of(access), authorization=bearer) as instead:
-                await instead.until(lambda s: "status" in s.latest)
-                assert instead.status == 200
+            async with listening(path) as second, listening(path_of(access), authorization=bearer) as third:
+                await third.until(lambda s: "status" in s.latest)
+                await first.until(lambda s: s.ended)
+                assert "closed" not in first.latest, "it may come back"
+                await first.leave()
+                await beside(customers.write, access, "Are you there?")
+                for stream in (second, third):
+                    await stream.until(lambda s: ("customer", "Are you there?") in s.said)
+        assert not customer_stream._open
 
     play(scene)
 
