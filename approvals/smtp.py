@@ -15,20 +15,26 @@ from django.core.mail.backends import smtp
 
 # From the first byte to the last. A claim lasts for ten minutes, and a roundup may be two mails.
 SEND_WITHIN_SECONDS = 240.0
+# Of all answers on one connection: smtplib keeps the lines of each until its last.
+MAX_ANSWERS_BYTES = 1024 * 1024
 
 
 class _Answers(io.RawIOBase):
-    """What a server sends, as long as there is time for it."""
+    """What a server sends, as long as there is time and room for it."""
 
     def __init__(self, sent: io.RawIOBase, look: Callable[[], None]) -> None:
-        self._sent, self._look = sent, look
+        self._sent, self._look, self._read = sent, look, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, room: Any) -> int | None:
         self._look()
-        return self._sent.readinto(room)
+        read = self._sent.readinto(room)
+        self._read += read or 0
+        if self._read > MAX_ANSWERS_BYTES:
+            raise OSError(f"more than {MAX_ANSWERS_BYTES} bytes of answers")
+        return read
 
     def close(self) -> None:
         self._sent.close()

@@ -36,6 +36,7 @@ class Slow(socketserver.ThreadingTCPServer):
         self.clock = clock
         self.takes = 0.0
         self.drips = b""
+        self.drips_bytes, self.drip_takes = 20_000, 5.0
         self.addresses: list[str] = []
         self.mails = 0
 
@@ -63,8 +64,8 @@ class _Answers(socketserver.StreamRequestHandler):
     def drip(self) -> None:
         """More than anybody reads at once, bit by bit, to the end or until nobody listens any more."""
         with suppress(OSError):
-            for _ in range(20_000 // len(self.server.drips)):
-                self.server.clock.now += 5
+            for _ in range(self.server.drips_bytes // len(self.server.drips)):
+                self.server.clock.now += self.server.drip_takes
                 self.wfile.write(self.server.drips)
             self.say("250 ok")
 
@@ -97,6 +98,14 @@ def test_a_mail_to_many_at_a_server_that_takes_its_time_is_given_up_before_anoth
 def test_an_answer_that_does_not_end_is_given_up_like_many_slow_ones(slow: Slow, drips: bytes) -> None:
     slow.drips = drips
     with pytest.raises(ChannelError, match="closed: not within 240 s") as caught:
+        mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
+    assert not caught.value.permanent
+    assert slow.mails == 0
+
+
+def test_an_answer_that_comes_quickly_and_does_not_end_is_not_kept_in_memory(slow: Slow) -> None:
+    slow.drips, slow.drips_bytes, slow.drip_takes = b"250-" + b"x" * 1000 + b"\r\n", 2 * smtp.MAX_ANSWERS_BYTES, 0.0
+    with pytest.raises(ChannelError, match="closed: more than 1048576 bytes") as caught:
         mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
     assert not caught.value.permanent
     assert slow.mails == 0
