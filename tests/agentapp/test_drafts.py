@@ -247,8 +247,7 @@ def test_a_run_that_joins_the_conversation_is_heard_as_well(sam: User, chatty) -
             await settled(stream, "chat-changed", "draft-changed")
             await asyncio.to_thread(join)
             assert await stream.next() == ("chat-changed", str(run.pk))
-            while not await stream.quiet(0.6):
-                pass
+            await stream.told()
             await commit(joined[0], "step.recorded")
             assert await stream.next() == ("chat-changed", str(run.pk))
 

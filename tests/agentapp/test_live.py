@@ -3,9 +3,10 @@
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.conf import settings
@@ -19,7 +20,7 @@ from agentapp.models import Agent, Run
 from approvals import ledger
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 def cookie_of(user: User) -> bytes:
@@ -92,6 +93,15 @@ class Stream:
         """The next event, as its name and data. None: the stream has ended."""
         return await asyncio.wait_for(self._events.get(), DEADLINE)
 
+    async def told(self) -> None:
+        """Until the hub has found the database and every page has what it knows. What this one has is taken."""
+        hub = live.hub()
+        async with asyncio.timeout(DEADLINE):
+            while not hub.has_found or any(subscriber.untold for subscriber in hub._subscribers):
+                await asyncio.sleep(0.01)
+        while not self._events.empty():
+            self._events.get_nowait()
+
     async def quiet(self, seconds: float) -> bool:
         """Whether nothing comes for so long. What comes is taken."""
         try:
@@ -114,13 +124,24 @@ async def listening(topics: str, cookie: bytes = b"", method: str = "GET") -> As
         await stream.leave()
 
 
+class Hub(live.Hub):
+    """Knows whether it has found the database: then every page is told once more, however late that is."""
+
+    has_found = False
+
+    def publish(self, facts: Iterable[wakeups.Fact]) -> None:
+        super().publish(facts)
+        self.has_found = True
+
+
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a scene in an event loop of its own thread, so that the test's own queries stay synchronous."""
     problems: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(scene())
+            with mock.patch.object(live, "Hub", Hub):
+                asyncio.run(scene())
         except BaseException as error:
             problems.append(error)
 
@@ -136,8 +157,7 @@ async def settled(stream: Stream, *expected: str) -> None:
     """Take the nudges a stream begins with: one for each topic, and again when the hub has found the database."""
     seen = {(await stream.next() or ("", ""))[0] for _ in expected}
     assert seen == set(expected)
-    while not await stream.quiet(0.6):
-        pass
+    await stream.told()
 
 
 async def commit(run: Run, type_: str) -> None:
@@ -279,8 +299,7 @@ def test_what_a_run_does_right_after_the_page_has_looked_at_it_is_heard(sam: Use
 
             async def look(event: str) -> None:
                 page.looks = None
-                while not await other.quiet(0.6):
-                    pass
+                await other.told()
                 await commit(second, "run.succeeded")
                 assert await other.next() == ("runs-changed", "1")
 
