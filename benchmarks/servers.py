@@ -145,7 +145,7 @@ def children(pid: int) -> list[int]:
 
 
 def free_port() -> int:
-    """A port that stays free while its server is down: not among those that connections are given by the kernel."""
+    """A port that stays free while its server is down: not among those that the kernel gives to who asks for any."""
     while True:
         port = random.randrange(20_000, 30_000)  # noqa: S311
         with socket.socket() as listener:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import redis
 
+from benchmarks.servers import free_port
 from tests.processes import until
 
 
@@ -57,9 +58,7 @@ class OwnRedis:
     """A Redis that belongs to one test."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        with refusing() as self.port:
-            pass
+        self.folder, self.port = folder, free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -20,6 +20,7 @@ import pytest
 from agentapp.models import Tool, ToolSource
 from agentapp.tools import mcp_client, mcp_source
 from agentapp.tools.base import ToolContext
+from benchmarks.servers import free_port
 from tests.processes import until
 
 SCRIPT = Path(__file__).with_name("mcp_peer.py")
@@ -78,12 +79,6 @@ class Peer:
 def answers(port: int) -> bool:
     with socket.socket() as asking:
         return asking.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def context(cancelled: threading.Event | None = None, seconds: float = 60, **fields: Any) -> ToolContext:

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -15,6 +14,8 @@ import psycopg
 import pytest
 from django.conf import settings
 from psycopg import sql
+
+from benchmarks.servers import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/production.md"
@@ -34,12 +35,6 @@ def commands(changes: dict[str, str]) -> str:
         assert text in script
         script = script.replace(text, other)
     return f"set -euo pipefail\n{script}"
-
-
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
 
 
 def administration() -> "psycopg.Connection[tuple[object, ...]]":

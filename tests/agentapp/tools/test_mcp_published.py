@@ -17,8 +17,9 @@ from agentapp.models import Tool, ToolSource
 from agentapp.refreshing import refresh
 from agentapp.tools import mcp_client, mcp_source
 from agentapp.tools.base import OutcomeUnknown
+from benchmarks.servers import free_port
 from tests.conftest import Clerk, call, calls, says
-from tests.mcp_servers import LOOPBACK, answers, context, free_port, run
+from tests.mcp_servers import LOOPBACK, answers, context, run
 from tests.processes import until
 
 # One of them needs a database, and any will do.

@@ -5,7 +5,6 @@ import dataclasses
 import ipaddress
 import json
 import logging
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from agentapp.tools.openapi_contract import tool_of
 from agentapp.tools.openapi_source import make
 from agentapp.tools.results import InvalidArguments, ToolError
 from agentapp.tools.schema import check_arguments
+from tests.absent import refusing
 from tests.service import Service, document
 
 SHOP: dict[str, Any] = {
@@ -287,10 +287,10 @@ def test_a_refusal_is_known_also_where_the_line_breaks_in_its_words(shop: Servic
 @pytest.mark.parametrize("name", [READ, WRITE])
 def test_a_server_that_is_not_there_has_done_nothing(shop: Service, name: str) -> None:
     row = row_of(shop, name)
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        row.wire["server"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(ToolError, match="nothing was sent") as failed:
-        call(row, GIVEN[name])
+    with refusing() as port:
+        row.wire["server"] = f"http://127.0.0.1:{port}"
+        with pytest.raises(ToolError, match="nothing was sent") as failed:
+            call(row, GIVEN[name])
     assert failed.value.retryable
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from agentapp.tools import outbound
 from agentapp.tools.outbound import OutboundRefused, Outside, client, fetch, is_public, post
+from tests.absent import refusing
 from tests.processes import until
 
 HERE = (ipaddress.ip_network("127.0.0.0/24"),)
@@ -310,9 +311,7 @@ def test_an_answer_that_is_none_says_its_status(serve: Any, status: int) -> None
 
 
 def test_a_server_that_is_not_there_is_said_to_be_so() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with pytest.raises(OutboundRefused, match="could not be asked"):
+    with refusing() as port, pytest.raises(OutboundRefused, match="could not be asked"):
         fetch(f"http://127.0.0.1:{port}/", Outside(networks=HERE), 100)
 
 

@@ -7,13 +7,12 @@ import http.server
 import json
 import re
 import signal
-import socket
 import subprocess
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from agentapp import auth
 from agentapp.models import Agent, Run
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
+from benchmarks.servers import free_port
 from tests.conftest import empty_tables, install_tools
 from tests.e2e.conftest import PASSWORD, not_run
 from tests.faults.world import effects
@@ -49,7 +49,7 @@ class Stack:
     """Three processes. The web server can be stopped and started again on the same port, as in a deploy or a crash."""
 
     def __init__(self, folder: Path) -> None:
-        self._port = _free_port()
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.world = folder / "world.jsonl"
         # The outside world: a model's provider, for agents that are not scripted.
@@ -116,12 +116,6 @@ class _Busy(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         pass
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
