@@ -84,6 +84,8 @@
   async function resume(asked) {
     if (!ended) return;
     const session = await ask(page.session);
+    // It may have been asked twice at once, and only one stream goes on.
+    if (!ended) return;
     if (!session?.user) { $("still").hidden = !asked; return; }
     // Somebody else's page is not theirs to go on with.
     if (session.user !== page.user) return location.reload();

@@ -12,6 +12,7 @@ from agentapp import live, release
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
 from tests.e2e.conftest import PASSWORD, Serving
+from tests.processes import until
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -174,6 +175,30 @@ def test_who_is_signed_out_goes_on_where_they_were(
     pill(page).to_have_text("Live")
     page.locator("#reject-dialog").get_by_role("button", name="Reject").click()
     expect(page.locator(".callout", has_text="Dana Whitfield rejected it")).to_be_visible()
+
+
+def test_a_page_that_is_signed_in_again_hears_one_stream_however_often_it_has_looked(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    make_waiting(sam)
+    page = browse(dana, "/inbox/")
+    pill(page).to_have_text("Live")
+    page.evaluate("htmx.trigger('#live', 'session.expired')")
+    pill(page).to_contain_text("Signed out")
+    looks: list[Route] = []
+    page.route("**/session/", lambda route: looks.append(route))
+
+    # A browser says both when its tab comes to the front.
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange')); dispatchEvent(new Event('focus'))")
+    until(lambda: page.evaluate("1") and len(looks) == 2, "the page to ask twice who is signed in")
+    answers: list[str] = []
+    page.on("response", lambda response: answers.append(response.url) if "/session/" in response.url else None)
+    for look in looks:
+        look.continue_()
+
+    pill(page).to_have_text("Live")
+    until(lambda: page.evaluate("1") and len(answers) == 2, "both answers to be there")
+    expect(page.locator("#live")).to_have_count(1)
 
 
 def test_what_was_typed_survives_a_post_that_arrives_signed_out(browse: Browse, sam: User, dana: User) -> None:
