@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from agentapp import asgi, live
 
@@ -25,6 +25,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
+# How long is waited for what must come; it is no property of the product how fast a machine is.
+PATIENCE_MS = 30_000
 # A test was faster than the browser, which puts the focus where a page wants it only when it first paints.
 TYPED_FIRST = "Autofocus processing was blocked because a document already has a focused element."
 
@@ -41,6 +43,7 @@ def chromium() -> Iterator[Browser]:
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         not_run(f"the browser tests need one of {', '.join(BROWSERS)}")
+    expect.set_options(timeout=PATIENCE_MS)
     # Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
@@ -81,7 +84,7 @@ class Serving:
         self._running = _Server(uvicorn.Config(asgi.application, log_level="warning", timeout_graceful_shutdown=2))
         self._thread = threading.Thread(target=self._running.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_MS / 1000
         while not self._running.started:
             assert time.monotonic() < deadline, "the server did not start"
             time.sleep(0.01)
@@ -89,7 +92,7 @@ class Serving:
     def stop(self) -> None:
         live.close_streams()
         self._running.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE_MS / 1000)
         assert not self._thread.is_alive()
 
 
@@ -127,7 +130,7 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
         size: Any = {"width": width, "height": height}
         context = chromium.new_context(**{"base_url": server, "viewport": size, "has_touch": width < 500, **options})
         contexts.append(context)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_MS)
         if user is not None:
             client = Client()
             client.force_login(user)
@@ -160,6 +163,19 @@ def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
         return page
 
     return open_page
+
+
+# By the page's own clock, and from when its scripts are there, which may be long after it is to be seen.
+RESTED = """() => new Promise((done) => {
+    const rest = () => setTimeout(done, 450);
+    document.readyState === "complete" ? rest() : addEventListener("load", rest, { once: true });
+})"""
+
+
+def rested(page: Page) -> Page:
+    """Wait until the page takes keys, which rest for 400 ms after a page, or what it is about, is shown."""
+    page.evaluate(RESTED)
+    return page
 
 
 # What is found is picked in the page: all that axe tells takes twice as long to come over as to be found.

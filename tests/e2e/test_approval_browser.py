@@ -14,7 +14,7 @@ from agentapp import actions
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Question
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -27,8 +27,7 @@ EXPLANATION = (
 def live(page: Page) -> Page:
     """Wait until the page hears the stream and takes keys."""
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
-    return page
+    return rested(page)
 
 
 def shot(page: Page, name: str) -> None:

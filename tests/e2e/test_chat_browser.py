@@ -16,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 from agentapp import actions, loop
 from agentapp.models import Agent, Run
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
 __all__ = ["provider"]
@@ -30,8 +30,7 @@ PHONE, DESK = (390, 844), (1440, 900)
 
 def live(page: Page) -> Page:
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
-    return page
+    return rested(page)
 
 
 def shot(page: Page, name: str) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from agentapp.models import ToolExecution
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_unknown, make_waiting
-from tests.e2e.conftest import PASSWORD, violations
+from tests.e2e.conftest import PASSWORD, rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -22,8 +22,7 @@ SCHEMES = ["light", "dark"]
 def live(page: Page) -> Page:
     """Wait until the page hears the stream and takes keys."""
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
-    return page
+    return rested(page)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -233,10 +232,10 @@ def test_keys_move_through_the_queue_and_rest_while_typing(browse: Browse, sam: 
 
     page.keyboard.press("j")
     expect(page.locator("#peek-title")).to_have_text("Request 1")
-    page.wait_for_timeout(450)
+    rested(page)
     page.keyboard.press("k")
     expect(page.locator("#peek-title")).to_have_text("Request 0")
-    page.wait_for_timeout(450)
+    rested(page)
     page.keyboard.press("/")
     page.keyboard.type("aaa")
     expect(page.get_by_placeholder("Find")).to_have_value("aaa")

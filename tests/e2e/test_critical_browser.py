@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, violations
+from tests.e2e.conftest import PASSWORD, rested, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -26,7 +26,7 @@ NEEDED = "Still needed: show that it is you."
 def opened(page: Page) -> Locator:
     """The dialog, opened by key on a page that hears the stream."""
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a request is shown
+    rested(page)
     page.keyboard.press("a")
     dialog = page.locator("#approve-dialog")
     expect(dialog).to_be_visible()

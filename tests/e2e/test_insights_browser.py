@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from agentapp.insights import catch_up
 from agentapp.models import Agent, Breaker
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 from tests.traffic import generate
 
 pytestmark = pytest.mark.browser
@@ -69,7 +69,7 @@ def test_pages_without_any_figure_say_what_will_be_there(browse: Browse, complai
 def test_a_digit_chooses_the_range(browse: Browse, mia: User) -> None:
     page = browse(mia, "/insights/cost/")
     for key, words in (("1", "24 h"), ("3", "90 days"), ("2", "14 days")):
-        page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
+        rested(page)
         page.keyboard.press(key)
         expect(page.locator(".segment [aria-current=true]")).to_have_text(words)
 

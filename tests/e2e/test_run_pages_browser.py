@@ -11,7 +11,7 @@ from playwright.sync_api import Route as Held
 from agentapp.messages import ToolResult
 from agentapp.models import Route, Run
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -21,8 +21,7 @@ SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390"
 def live(page: Page) -> Page:
     """Wait until the page hears the stream and takes keys."""
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
-    return page
+    return rested(page)
 
 
 def waiting_run(starter: User) -> RunBuilder:

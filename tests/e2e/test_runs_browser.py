@@ -16,7 +16,7 @@ from agentapp.models import Run, Step
 from approvals.models import Approval
 from tests.agentapp.long_runs import a_long_run
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -81,7 +81,7 @@ def test_a_long_run_is_walked_folded_and_searched_by_keys(browse: Browse, compla
     run = a_long_run(sam, 2000)
     page = browse(sam, f"/runs/{run.pk}/?step=1")
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
+    rested(page)
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
     page.keyboard.press("j")
@@ -103,7 +103,7 @@ def test_a_long_run_is_walked_folded_and_searched_by_keys(browse: Browse, compla
     page.keyboard.type("needle-19")
     page.keyboard.press("Enter")
     expect(page.locator(".run-find .num")).to_have_text(re.compile("111 found"))
-    page.wait_for_timeout(450)
+    rested(page)
     page.keyboard.press("Escape")
     page.locator("body").press("n")
     expect(page.locator("#row-19-0")).to_have_attribute("aria-current", "true")

@@ -16,7 +16,7 @@ from approvals import configuration, ledger
 from approvals.models import Rule
 from tests.clerk_tools import EFFECTS
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import rested, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -84,11 +84,11 @@ def test_a_tool_is_found_opened_and_tried_by_keys_alone(
     browse: Browse, complaints: list[str], sam: User, known: Clerk
 ) -> None:
     page = browse(sam, "/runs/")
-    page.wait_for_timeout(450)  # keys rest for 400 ms after a page is shown
+    rested(page)
     page.keyboard.press("g")
     page.keyboard.press("t")
     expect(page).to_have_url("/tools/")
-    page.wait_for_timeout(450)
+    rested(page)
     page.keyboard.press("/")
     page.keyboard.type("pay_once")
     page.keyboard.press("Enter")
@@ -97,7 +97,7 @@ def test_a_tool_is_found_opened_and_tried_by_keys_alone(
     page.get_by_role("link", name="Try it").focus()
     page.keyboard.press("Enter")
     page.get_by_label("Account").fill("northwind-77")
-    page.get_by_label("Amount").focus()
+    rested(page).get_by_label("Amount").focus()
     page.keyboard.type("12.5")
     page.keyboard.press("Control+Enter")
     expect(page.locator("#verdict")).to_be_focused()

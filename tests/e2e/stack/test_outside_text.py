@@ -137,7 +137,7 @@ def test_what_a_model_streams_is_text_while_it_is_written_and_after(
     page.goto(f"/runs/{run.pk}/chat/")
     watch, stream = Watch(page), Stream(page, f"chat:{run.pk},run:{run.pk}")
 
-    expect(page.locator("#draft")).to_contain_text("The agent will return $1.00.", timeout=30_000)
+    expect(page.locator("#draft")).to_contain_text("The agent will return $1.00.")
     watch.look("draft")
     more.set()
     expect(page.locator("[data-said=agent]")).to_contain_text("</textarea></form>")

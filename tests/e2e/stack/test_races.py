@@ -111,17 +111,22 @@ def test_arguments_changed_between_render_and_post(browse: Browse, desk: Desk, d
 
 def test_undo_at_the_moment_the_worker_takes_it(browse: Browse, desk: Desk, dana: User) -> None:
     """Aimed at the end of the hold, ever closer from both sides: each time it is undone, or it has run, never both."""
-    Rule.objects.update(hold_seconds=2)
-    outcomes: list[bool] = []
-    offset, step = 0.0, 0.4
+    hold, offset, step = 2, 0.0, 0.4
+    outcomes: dict[str, bool] = {}
     page = browse(dana, "/inbox/", java_script_enabled=False)
-    while len(outcomes) < 5 or (len(set(outcomes)) < 2 and len(outcomes) < 12):
-        number = len(outcomes)
-        approval = desk.asks(calls(call("r", "refund", order=f"A{number}", amount=5)), says("Done."))
+    for order in map("A{}".format, range(20)):
+        both = len(set(outcomes.values())) == 2
+        if len(outcomes) >= (5 if both else 12):
+            break
+        Rule.objects.update(hold_seconds=hold)
+        approval = desk.asks(calls(call("r", "refund", order=order, amount=5)), says("Done."))
         page.goto(f"/approvals/{approval.pk}/")
         page.get_by_role("button", name="Approve $5.00").click()
+        expect(taken(page)).to_be_visible()
         undo = page.get_by_role("button", name="Undo")
-        expect(undo).to_be_visible()
+        if not undo.is_visible():
+            hold *= 2  # it was over before this machine had shown it
+            continue
         approval.refresh_from_db()
         assert approval.runs_at is not None
         aim = approval.runs_at + timedelta(seconds=offset)
@@ -130,8 +135,8 @@ def test_undo_at_the_moment_the_worker_takes_it(browse: Browse, desk: Desk, dana
         too_late = page.get_by_role("alert").filter(has_text="cannot be undone")
         expect(page.get_by_role("button", name="Approve $5.00").or_(too_late)).to_be_visible()
         undone = not too_late.is_visible()
-        outcomes.append(undone)
-        offset, step = offset + (step if undone else -step), step / 1.5
+        outcomes[order] = undone
+        offset, step = offset + (step if undone else -step), step / 1.5 if both else step
 
         approval.refresh_from_db()
         decision = approval.decisions.get()
@@ -140,6 +145,8 @@ def test_undo_at_the_moment_the_worker_takes_it(browse: Browse, desk: Desk, dana
             assert approval.state == Approval.State.PENDING
         else:
             finished(approval.run_id)
-    assert set(outcomes) == {True, False}
+    assert set(outcomes.values()) == {True, False}
     # What was undone stays undone while the others have run, once each.
-    assert refunds() == [f"A{number} 5.00" for number, undone in enumerate(outcomes) if not undone]
+    assert [item for item in refunds() if item.split()[0] in outcomes] == [
+        f"{order} 5.00" for order, undone in outcomes.items() if not undone
+    ]
