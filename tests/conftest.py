@@ -9,6 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +32,7 @@ from agentapp.tools import base, python_source
 from approvals import append_only, decisions
 from approvals.models import Approval
 from tests import clerk_tools
+from tests.processes import until
 
 
 def pytest_configure() -> None:
@@ -159,6 +161,17 @@ def _tables_are_emptied_quickly() -> Iterator[None]:
     TransactionTestCase._fixture_teardown = lambda self: empty_tables()  # type: ignore[attr-defined]
     yield
     TransactionTestCase._fixture_teardown = original  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def one_day() -> None:
+    """For what is counted by days: the test ends on the day on which it begins. Just before midnight it waits."""
+
+    def is_far_from_midnight() -> bool:
+        now = datetime.now(UTC)
+        return (now + timedelta(seconds=30)).date() == now.date()
+
+    until(is_far_from_midnight, "midnight to pass")
 
 
 @pytest.fixture

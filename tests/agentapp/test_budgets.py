@@ -18,6 +18,7 @@ from approvals.clock import Now
 from approvals.models import Event, Rule
 from tests.conftest import call, calls, says
 
+pytestmark = pytest.mark.usefixtures("one_day")
 limits = importlib.import_module("agentapp.migrations.0004_limits")
 
 

@@ -258,6 +258,7 @@ def test_only_groups_that_decide_are_offered_as_teams(page: Client, dana: User, 
     assert re.findall(r'href="\?team=([^"]*)"', shown) == ["approver", "payments"]
 
 
+@pytest.mark.usefixtures("one_day")
 def test_files_have_days_with_their_year_and_plain_numbers(page: Client, dana: User) -> None:
     take(a_request(tool="pay"), dana)
     take(a_request(tool="pay"), dana, "reject", message="No.")
