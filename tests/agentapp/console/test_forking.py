@@ -157,10 +157,10 @@ def test_a_secret_argument_is_typed_anew_and_is_never_on_the_page(sams: Client, 
         return name
 
     Tool.objects.filter(pk=offer(open_vault)["open_vault"].pk).update(secret_fields=["pin"])
-    run = clerk.run(calls(call("v", "open_vault", name="left", pin="4711-hidden")), DONE)
+    run = clerk.run(calls(call("v", "open_vault", name="left", pin="hush-4711")), DONE)
     actions.cancel_run(run.pk, clerk.starter)
     html = page(sams, f"/runs/{run.pk}/fork/?step=1&call=0")
-    assert "4711" not in html
+    assert "hush" not in html
     assert "Type it anew." in html
     sent = fields(html) | {"act": "start"}
     answer = sams.post(f"/runs/{run.pk}/fork/", sent)

@@ -79,10 +79,10 @@ def test_what_a_model_sent_instead_of_json_is_shown_unless_it_may_hold_a_secret(
     run.step(
         "",
         Proposal(ToolCall("1", "get_order", '{"id": 10'), make_tool("get_order"), refusal=refusal),
-        Proposal(ToolCall("2", "charge_card", '{"card": "4242'), charge, refusal=refusal),
+        Proposal(ToolCall("2", "charge_card", '{"card": "hush'), charge, refusal=refusal),
     )
     assert "{&quot;id&quot;: 10" in text(mias, run, "?step=1&call=0")
-    assert "4242" not in text(mias, run, "?step=1&call=1")
+    assert "hush" not in text(mias, run, "?step=1&call=1")
     assert "the arguments are not well-formed" in text(mias, run, "?step=1&call=1")
 
 
@@ -145,11 +145,11 @@ def test_an_artifact_is_shown_to_people_with_its_secrets_masked(mias: Client, sa
     drawer = make_tool("draw", "read", secret_fields=["card"])
     run = RunBuilder(sam)
     (call,) = run.step("", proposal(drawer, {"what": "bars"}))
-    run.answer(call, ToolResult(data="drawn", artifact={"file": "bars.svg", "card": "4242"}))
+    run.answer(call, ToolResult(data="drawn", artifact={"file": "bars.svg", "card": "hush"}))
     page = text(mias, run, "?step=1&call=0")
     assert "not shown to the model" in page
     assert "bars.svg" in page
-    assert "4242" not in page
+    assert "hush" not in page
     whole = mias.get(f"/runs/{run.id}/1/0/artifact.json").content.decode()
     assert "bars.svg" in whole
-    assert "4242" not in whole
+    assert "hush" not in whole

@@ -126,12 +126,12 @@ def test_a_secret_inside_a_value_that_cannot_be_chosen_is_masked(guide: Guide, p
     }
     Tool.objects.filter(name="pay").update(input_schema=schema, secret_fields=["pin"])
     guide.guideline("paying", "", "pay", matcher="always")
-    call = {"card": argument({"pin": "4711", "holder": "ana"}, state="invalid")}
+    call = {"card": argument({"pin": "hush", "holder": "ana"}, state="invalid")}
     provider.answer_with = Mind(pay=short("pay", call), compose="Which card?", claims={"claims": []})
     run(guide)
     assert ToolInsight.objects.get().invalid_value["holder"] == "ana"
-    assert "4711" not in str(list(ToolInsight.objects.values()))
-    assert "4711" not in DIALECT.read(provider.questions[1]).instructions
+    assert "hush" not in str(list(ToolInsight.objects.values()))
+    assert "hush" not in DIALECT.read(provider.questions[1]).instructions
 
 
 @pytest.mark.parametrize("said", [{"already_known": True}, {"same_call_was_made": True}, {"better_tool": "look_up"}])

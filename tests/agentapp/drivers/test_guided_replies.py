@@ -97,7 +97,7 @@ def test_a_value_that_cannot_be_chosen_is_named_unless_it_is_secret(guide: Guide
     }
     Tool.objects.filter(name="pay").update(parameters=parameters, secret_fields=["memo"])
     guide.guideline("paying", "", "pay")
-    said = [{"account": "bob-daily", "amount": 5.0, "memo": "PIN 1234"}]
+    said = [{"account": "bob-daily", "amount": 5.0, "memo": "hush 1234"}]
     run = guide.run({"matched": ["paying"], "evaluations": {"pay": said}, "says": "Which?"}, customer="ana")
     values = {insight.parameter: (insight.invalid_value, insight.choices) for insight in briefs[0].to_ask_for}
     assert values == {
@@ -105,7 +105,7 @@ def test_a_value_that_cannot_be_chosen_is_named_unless_it_is_secret(guide: Guide
         "memo": (MASK, None),
     }
     assert (run.state, guide.calls(run)) == ("succeeded", [])
-    assert "1234" not in str(list(ToolInsight.objects.values()))
+    assert "hush" not in str(list(ToolInsight.objects.values()))
 
 
 def test_each_customer_chooses_among_their_own(guide: Guide, dana: Any) -> None:
