@@ -25,8 +25,9 @@ def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
     try:
         return read(raw)
     except ValueError as error:
-        # A URL may hold a password, and an object anything, which does not belong in a log.
-        hidden = "://" in raw or raw.startswith("{") or name.endswith("_TOKEN") or f"{name}_FILE" in os.environ
+        # A URL may hold a password, also one that is misspelt, and a command anything: neither belongs in a log.
+        may_hold_one = "://" in raw or "@" in raw or name.endswith(("_URL", "_TOKEN", "_COMMANDS"))
+        hidden = may_hold_one or f"{name}_FILE" in os.environ
         shown = "" if hidden else f"={raw!r}"
         raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
 

@@ -60,9 +60,21 @@ def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
     assert "EMAIL_SECURITY='magic'" in done.stderr
 
 
-def test_a_password_in_a_url_is_not_printed(tmp_path: Path) -> None:
-    done = start(DATA_DIR=str(tmp_path), DATABASE_URL="mysql://root:hunter2@localhost/x")
-    assert "DATABASE_URL" in done.stderr
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE_URL", "mysql://root:hunter2@localhost/x"),
+        # Nothing in front, as when the scheme was forgotten.
+        ("DATABASE_URL", "root:hunter2@localhost/x"),
+        ("DATABASE_LISTEN_URL", "root:hunter2@localhost/x"),
+        ("REDIS_URL", ":hunter2@localhost:6379/0"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "key:hunter2@collector.example"),
+        ("MCP_COMMANDS", '["crm", "--token", "hunter2"]'),
+    ],
+)
+def test_a_secret_in_a_value_that_cannot_be_read_is_not_printed(tmp_path: Path, name: str, value: str) -> None:
+    done = start(DATA_DIR=str(tmp_path), **{name: value})
+    assert f"{name} cannot be read" in done.stderr
     assert "hunter2" not in done.stderr
 
 
