@@ -46,6 +46,12 @@ def read_count(raw: str) -> int:
     return value
 
 
+def read_count_from_one(raw: str) -> int:
+    if not (value := read_count(raw)):
+        raise ValueError("It cannot be zero.")
+    return value
+
+
 def read_list(raw: str) -> list[str]:
     return [item.strip() for item in raw.split(",") if item.strip()]
 
@@ -154,6 +160,21 @@ def env_bool(name: str, default: bool) -> bool:
 
 def env_count(name: str, default: int) -> int:
     return env(name, default, read_count, "a whole number, zero or more")
+
+
+def env_count_from_one(name: str, default: int) -> int:
+    """Of what does not work at all with none of it, as a pool of connections."""
+    return env(name, default, read_count_from_one, "a whole number, one or more")
+
+
+def env_folder(name: str, default: Path) -> Path:
+    """A folder, made when it is missing. Raises ImproperlyConfigured naming its variable."""
+    folder = env(name, default, Path, "a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImproperlyConfigured(f"{name}={str(folder)!r} cannot be made: {error.strerror}.") from error
+    return folder
 
 
 def env_list(name: str, default: list[str]) -> list[str]:

@@ -14,6 +14,8 @@ from agentapp.environment import (
     env,
     env_bool,
     env_count,
+    env_count_from_one,
+    env_folder,
     env_list,
     otlp_traces_url,
     read_choice,
@@ -36,7 +38,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # --- What kind of place this is ----------------------------------------------------------------
 
 DEBUG = env_bool("DEBUG", False)
-DATA_DIR = env("DATA_DIR", BASE_DIR / "data", Path, "a folder")
+DATA_DIR = env_folder("DATA_DIR", BASE_DIR / "data")  # SQLite makes its file, not the folder
 WORKSPACE_NAME = env("WORKSPACE_NAME", "Countersign", str, "a name")
 DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"  # noqa: S105
 SECRET_KEY = env("SECRET_KEY", DEFAULT_SECRET_KEY, str, "a long random text")
@@ -59,7 +61,7 @@ MCP_COMMANDS = env("MCP_COMMANDS", read_commands("{}"), read_commands, "an objec
 # How often every MCP server is asked for its tools anew. 0: only when somebody says so.
 SOURCE_REFRESH_SECONDS = env_count("SOURCE_REFRESH_SECONDS", 300)
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
-APPROVAL_EXPIRES_SECONDS = env_count("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
+APPROVAL_EXPIRES_SECONDS = env_count_from_one("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
 # Whether a draft of a rule is activated by somebody else than the person who changed it last.
 RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
 # How whoever approves shows who they are, at least: by risk and by effect class.
@@ -71,7 +73,7 @@ SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
 SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # An approval that the workers could not use in this time is asked again.
-APPROVAL_USE_WITHIN_SECONDS = env_count("APPROVAL_USE_WITHIN_SECONDS", 3600)
+APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)
 # A customer who writes faster is asked to wait.
 CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
 # How many requests an API token may make in a minute. 0: any number.
@@ -85,14 +87,14 @@ REJECTION_REASONS = env(
 # How long the clock of a request stands at most while its agent is asked something.
 QUESTION_SECONDS = env_count("QUESTION_SECONDS", 600)
 # Lease + the sweep's interval stay under 30 s: the longest a dead worker can hold a run.
-LEASE_SECONDS = env_count("LEASE_SECONDS", 12)
-SWEEP_SECONDS = env_count("SWEEP_SECONDS", 15)
+LEASE_SECONDS = env_count_from_one("LEASE_SECONDS", 12)
+SWEEP_SECONDS = env_count_from_one("SWEEP_SECONDS", 15)
 # How long a process keeps what it has read of the configuration while no event says that it changed.
 CONFIGURATION_KEPT_SECONDS = env_count("CONFIGURATION_KEPT_SECONDS", 10)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
 # How many reads of one step run at once; each may hold a connection to the database of its own.
 PARALLEL_READS = env_count("PARALLEL_READS", 8)
-MODEL_TIMEOUT_SECONDS = env_count("MODEL_TIMEOUT_SECONDS", 120)
+MODEL_TIMEOUT_SECONDS = env_count_from_one("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
 # What a new breaker begins with: failures in a row that open it, and how long it lets nothing through.
 BREAKER_THRESHOLD = env_count("BREAKER_THRESHOLD", 3)
@@ -217,7 +219,7 @@ BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the addre
 
 # --- Database ----------------------------------------------------------------------------------
 
-_POOL_SIZE = env_count("DATABASE_POOL_SIZE", 16)
+_POOL_SIZE = env_count_from_one("DATABASE_POOL_SIZE", 16)
 
 
 # For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
@@ -230,7 +232,6 @@ def database(url: str) -> dict[str, object]:
     return connections.database(url, _POOL_SIZE, PREPARED_STATEMENTS, DATABASE_LISTENED_TO is not None)
 
 
-DATA_DIR.mkdir(parents=True, exist_ok=True)  # SQLite makes the file, not its folder
 DATABASES = {
     "default": env("DATABASE_URL", database(f"sqlite:///{DATA_DIR / 'db.sqlite3'}"), database, "a database URL")
 }

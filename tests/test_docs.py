@@ -281,7 +281,7 @@ def test_the_hooks_page_lists_the_points_with_what_each_may_change():
 def test_the_operating_page_lists_every_setting():
     page = (ROOT / "docs/operating.md").read_text()
     settings = (ROOT / "agentapp/settings.py").read_text()
-    variables = set(re.findall(r'env(?:_bool|_count|_list)?\(\s*"([A-Z_]+)"', settings))
+    variables = set(re.findall(r'env(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*"([A-Z_]+)"', settings))
     assert not sorted(name for name in variables if f"`{name}`" not in page)
 
 

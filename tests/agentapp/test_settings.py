@@ -14,7 +14,7 @@ from agentapp.celery import app
 from agentapp.environment import read_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLE = re.compile(r"\benv(?:_bool|_count|_list)?\(\s*\"([A-Z_]+)\"")
+VARIABLE = re.compile(r"\benv(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*\"([A-Z_]+)\"")
 
 
 def start(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -37,6 +37,12 @@ def start(**environment: str) -> subprocess.CompletedProcess[str]:
         ("DEBUG", "maybe", "true or false"),
         ("LEASE_SECONDS", "soon", "whole number"),
         ("UNDO_HOLD_SECONDS", "-1", "cannot be negative"),
+        ("DATABASE_POOL_SIZE", "0", "one or more"),
+        ("LEASE_SECONDS", "0", "one or more"),
+        ("SWEEP_SECONDS", "0", "one or more"),
+        ("MODEL_TIMEOUT_SECONDS", "0", "one or more"),
+        ("APPROVAL_EXPIRES_SECONDS", "0", "one or more"),
+        ("APPROVAL_USE_WITHIN_SECONDS", "0", "one or more"),
         ("REDIS_URL", "localhost:6379", "starts with redis://"),
         ("DATABASE_URL", "mysql://root@localhost/x", "a database URL"),
         ("TIME_ZONE", "Mars/Olympus", "no such time zone"),
@@ -53,6 +59,13 @@ def test_a_wrong_value_stops_the_start_and_names_its_variable(
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("django.core.exceptions.ImproperlyConfigured: " + name)
     assert expected in last
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_its_variable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    last = start(DATA_DIR=str(tmp_path / "file" / "data")).stderr.strip().splitlines()[-1]
+    assert last.startswith("django.core.exceptions.ImproperlyConfigured: DATA_DIR=")
+    assert last.endswith("cannot be made: Not a directory.")
 
 
 def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
