@@ -1,0 +1,40 @@
+"""Messages go out and are marked as done through one client, as long as there is one way to the broker."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from kombu import Connection
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+def channel() -> Iterator[Any]:
+    with Connection(settings.CELERY_BROKER_URL, transport=settings.CELERY_BROKER_TRANSPORT) as connection:
+        yield connection.default_channel
+
+
+def test_every_message_of_a_channel_goes_through_one_client(channel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    usual = channel.Client
+
+    def client(**options: Any) -> Any:
+        made.append(usual(**options))
+        return made[-1]
+
+    monkeypatch.setattr(channel, "Client", client)
+    for number in range(5):
+        channel._put("told-in-a-test", {"number": number})
+    assert channel._purge("told-in-a-test") == 5
+    assert len(made) == 1
+
+
+def test_a_channel_whose_connections_were_closed_goes_on_through_new_ones(channel: Any) -> None:
+    with channel.conn_or_acquire() as first:
+        assert first.ping()
+    channel._disconnect_pools()
+    with channel.conn_or_acquire() as second:
+        assert second.ping()
+    assert second is not first
