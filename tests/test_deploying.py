@@ -62,6 +62,18 @@ def test_manifests_and_compose_start_what_the_production_page_starts(part):
         assert yaml.safe_load(image) == told
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/operating.md"])
+def test_other_pages_start_what_the_production_page_starts(page):
+    started = re.findall(
+        r"(?:^|`)((?:uvicorn|celery) (?:agentapp|-A agentapp (?:worker|beat)).*?)(?:`|  |$)",
+        (ROOT / page).read_text(),
+        re.MULTILINE,
+    )
+    here = {"--host 127.0.0.1", "--port 8000", "--pidfile="}
+    expected = [re.sub(rf" (?:{'|'.join(here)})", "", page_commands()[part]) for part in ("web", "worker", "beat")]
+    assert started == expected
+
+
 def test_manifests_name_settings_that_exist():
     named = {
         name for told in MANIFESTS for name in {**told.get("data", {}), **told.get("stringData", {})} if name.isupper()
