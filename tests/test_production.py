@@ -25,6 +25,18 @@ SHELL = re.compile(r"^## (.+?)\n|^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Whatever the tests themselves are run with is none of what the page makes.
 KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL")
 
+# The ledger is vouched for once more, and that is noted outside of the database.
+AN_HOUR_LATER = """
+python manage.py shell -v 0 -c '
+from approvals import ledger
+from approvals.proof import anchors, checkpoints
+with ledger.transaction():
+    ledger.record(ledger.CONFIGURATION, "tried")
+checkpoints.make()
+anchors.write_file()
+'
+"""
+
 
 def commands(changes: dict[str, str]) -> str:
     """Every shell block of the page as one script that says under which title it is. Each change changes something."""
@@ -101,9 +113,11 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
         "redis://127.0.0.1:6379/0": settings.REDIS_URL,
         "127.0.0.1:8000": f"127.0.0.1:{(port := free_port())}",
         "--port 8000": f"--port {port}",
+        **{command: AN_HOUR_LATER + command for command in ("pg_dump ", 'createdb --owner "$NAME" "${NAME}_copy"')},
     }
     said = run(commands(changes), tmp_path)
 
+    assert "no issues" in said["The tables"]
     served = said["The processes"]
     assert served.startswith("ok{")
     assert '"problems": []' in served
@@ -119,6 +133,11 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     assert "1 node online" in served
     assert "location: https://countersign.example.com/login/" in turned_away
     assert re.search(r"^https://countersign\.example\.com/setup/\?token=\S+$", served, re.MULTILINE)
+
+    copied = said["A backup, and what comes of restoring it"]
+    assert "The ledger holds" in copied
+    assert "The checkpoints hold" in copied
+    assert len((place / "data/checkpoints.jsonl").read_text().splitlines()) > 1  # one of them after the backup
 
     assert "Application shutdown complete" in (place / "web.log").read_text()
     assert "warm shutdown" in (place / "worker.log").read_text().lower()
