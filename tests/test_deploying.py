@@ -49,6 +49,16 @@ def test_units_start_what_the_production_page_starts():
         assert started == page_commands()[name.removeprefix("countersign-")]
 
 
+def test_units_see_the_python_that_the_production_page_brings():
+    [brought] = re.findall(
+        r"^export UV_PYTHON_INSTALL_DIR=(.*)$", (ROOT / "docs/production.md").read_text(), re.MULTILINE
+    )
+    for unit in UNITS.values():
+        [home] = re.findall(r"^WorkingDirectory=(.*)/app$", unit, re.MULTILINE)
+        assert "ProtectHome=true" in unit
+        assert brought == f"{home}/python"
+
+
 @pytest.mark.parametrize("part", ["web", "worker", "beat"])
 def test_manifests_and_compose_start_what_the_production_page_starts(part):
     [container] = PODS[f"countersign-{part}"]["containers"]
