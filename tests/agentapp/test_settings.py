@@ -68,6 +68,18 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_variable(tmp_path: Path)
     assert last.endswith("cannot be made: Not a directory.")
 
 
+def test_a_command_says_which_variable_is_wrong_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "manage.py", "check"]
+    wrong = {**os.environ, "DATA_DIR": str(tmp_path), "SWEEP_SECONDS": "soon"}
+    done = subprocess.run(command, env=wrong, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r"SWEEP_SECONDS='soon' cannot be read: .*\n", done.stderr)
+    traced = subprocess.run(
+        [*command, "--traceback"], env=wrong, cwd=ROOT, capture_output=True, timeout=60, check=False
+    )
+    assert b"Traceback" in traced.stderr
+
+
 def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
     done = start(DATA_DIR=str(tmp_path), EMAIL_HOST="mail.example", EMAIL_SECURITY="magic")
     assert "EMAIL_SECURITY='magic'" in done.stderr
