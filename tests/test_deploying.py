@@ -187,6 +187,19 @@ def test_the_demo_in_containers_needs_nothing_that_is_not_there():
     assert all(port.startswith("127.0.0.1:") for port in COMPOSE["services"]["web"]["ports"])
 
 
+def test_a_backup_is_of_the_database_whose_address_stands_in_a_file(tmp_path):
+    [command] = re.findall(r"^pg_dump .*$", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
+    (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s" "$3"\n')
+    (tmp_path / "pg_dump").chmod(0o755)
+    (tmp_path / "address").write_text("postgres://db/countersign\n")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for named in ({"DATABASE_URL": "postgres://db/countersign"}, {"DATABASE_URL_FILE": str(tmp_path / "address")}):
+        done = subprocess.run(
+            ["sh", "-euc", command], env={**path, **named}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == "postgres://db/countersign", named
+
+
 # --- Old code on new tables --------------------------------------------------------------------
 
 GONE = (operations.RemoveField, operations.RenameField, operations.RenameModel, operations.DeleteModel)
