@@ -212,6 +212,8 @@ def main() -> int:
     except MALFORMED as error:
         print(f"BROKEN: {error}" if isinstance(error, ValueError) else "BROKEN: Countersign exports no such file")
         return 1
+    except OSError as error:  # which says nothing of the ledger
+        asked.error(f"{error.filename} cannot be read: {error.strerror}")
     return 0
 
 

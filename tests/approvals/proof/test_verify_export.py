@@ -1,5 +1,6 @@
 import ast
 import json
+import subprocess
 import sys
 import uuid
 from dataclasses import replace
@@ -37,6 +38,15 @@ def past():
     checkpoints.make()
     tell(RUNS[1], ledger.CONFIGURATION)
     anchors.write_file()
+
+
+@pytest.mark.parametrize("verifier", [EXPORT, PROOF], ids=lambda path: path.name)
+def test_a_file_that_cannot_be_read_is_not_called_broken(verifier, tmp_path):
+    command = [sys.executable, str(verifier), str(tmp_path / "none"), "--key", "aa"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("none cannot be read: No such file or directory\n")
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("verifier", [EXPORT, PROOF], ids=lambda path: path.name)
