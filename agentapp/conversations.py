@@ -250,10 +250,13 @@ def erase_said(runs: Iterable[Run]) -> int:
     """Take away what was said in some runs. Returns how many messages that were.
 
     A conversation in which it was said is locked first: a fork that copies from there is then made before, or after.
+    One that was made before is there once its lock is ours, and locked as well, until no more come.
     """
     said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
-    in_them = Conversation.objects.filter(pk__in=said.values("conversation")).order_by("pk")
-    list(in_them.select_for_update().values_list("pk", flat=True))
+    locked: set[uuid.UUID] = set()
+    while more := set(said.order_by().values_list("conversation", flat=True).distinct()) - locked:
+        in_them = Conversation.objects.filter(pk__in=more).order_by("pk")
+        locked.update(in_them.select_for_update().values_list("pk", flat=True))
     return said.update(content=ERASED)
 
 

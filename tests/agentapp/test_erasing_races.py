@@ -9,7 +9,7 @@ from django.db import connection
 
 from agentapp import actions, conversations, erasing, evaluating, forking, retention
 from agentapp.evals import recording, suites
-from agentapp.models import Erasure
+from agentapp.models import Conversation, Erasure
 from agentapp.refused import Refused
 from approvals import ledger
 from tests.agentapp.test_erasing import NAME, ended, kept
@@ -71,4 +71,40 @@ def test_a_fork_of_a_conversation_that_copies_what_is_erased_just_then_has_nothi
         other.join(2)
     other.join(20)
     assert Erasure.objects.get().done_at is not None
+    assert NAME not in kept()
+
+
+@pytest.mark.postgresql
+def test_a_fork_of_a_fork_that_was_not_there_when_its_erasure_began_has_nothing_of_it(clerk, dana, ada):
+    run = ended(clerk, dana, conversation="ticket-1")
+    copied, erased = threading.Event(), threading.Event()
+
+    def fork_again() -> None:
+        with ledger.transaction():
+            conversations.fork(Conversation.objects.get(key="ticket-1b"), None, "ticket-1c")
+            copied.set()
+            erased.wait(20)
+
+    second = beside(fork_again)
+
+    def fork_before_it_is_taken_away(execute, sql, params, many, context):
+        if sql.startswith('UPDATE "agentapp_message"') and second.ident is None:
+            second.start()
+            copied.wait(2)  # if it may not copy now, it waits for what is erased
+        return execute(sql, params, many, context)
+
+    def erase() -> None:
+        with connection.execute_wrapper(fork_before_it_is_taken_away):
+            erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+        erased.set()
+
+    other = beside(erase)
+    with ledger.transaction():
+        conversations.fork(run.conversation, None, "ticket-1b")
+        other.start()
+        other.join(2)
+    other.join(20)
+    second.join(20)
+    assert Erasure.objects.get().done_at is not None
+    assert Conversation.objects.count() == 3
     assert NAME not in kept()
