@@ -86,7 +86,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="countersign-benchmark-")))
         stack.enter_context(check.throw_away_database(folder))
         people = opening.open_shop(model="openai:m")
-        Agent.objects.update(max_cost=None)
+        Agent.objects.update(max_cost=None, streams=False)  # the provider answers in one piece
         stack.enter_context(check.own_queue())
         environment = {
             **os.environ,
@@ -98,8 +98,11 @@ def main() -> None:
         worker = subprocess.Popen([sys.executable, *command], env=environment, cwd=folder)  # noqa: S603
         try:
             warm = actions.start_run(actions.NewRun("support", "Warm up."), people["sam"])
-            while not Run.objects.get(pk=warm.pk).is_final:
+            while not warm.is_final:
                 time.sleep(0.05)
+                warm.refresh_from_db()
+            if warm.state != Run.State.SUCCEEDED:
+                sys.exit(f"The first run is {warm.state}. {warm.stop_message}")
             resting = memory(worker.pid)
             began = time.monotonic()
             for number in range(count):
