@@ -73,8 +73,8 @@ def test_without_a_database_nothing_is_served_and_nothing_is_lost(stack: Stack, 
     run_ids = []
     for _ in range(times(1, 20)):
         stack.people.decide_everything()
-        run_ids += stack.people.start_many(4)
-        _until_effects()
+        with _under_way():
+            run_ids += stack.people.start_many(4)
         with fault(stack.stage):
             until(lambda: stack.readiness() == (503, {"database"}), "/readyz/ to say that the database does not answer")
             assert stack.workers[0].poll() is None
@@ -112,8 +112,8 @@ def test_a_database_that_takes_no_changes_keeps_what_waits_and_it_is_said(stack:
 @pytest.mark.parametrize("table", ["agentapp_run", "approvals_approval"])
 def test_a_table_that_somebody_else_holds_makes_everybody_wait_and_loses_nothing(stack, conclude, table) -> None:
     stack.people.decide_everything()
-    run_ids = stack.people.start_many(3)
-    _until_effects()
+    with _under_way():
+        run_ids = stack.people.start_many(3)
     with psycopg.connect(stack.stage.postgres.url(DATABASE)) as connection:
         connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = 'product'"
@@ -128,8 +128,8 @@ def test_a_table_that_somebody_else_holds_makes_everybody_wait_and_loses_nothing
 def test_a_full_disk_stops_what_is_under_way_and_loses_nothing(stack: Stack, conclude, table: str) -> None:
     """So that nothing more can be added to one table; each is where another part of a run is written."""
     stack.people.decide_everything()
-    run_ids = stack.people.start_many(2)
-    _until_effects()
+    with _under_way():
+        run_ids = stack.people.start_many(2)
     refused = f"SELECT xact_rollback FROM pg_stat_database WHERE datname = '{DATABASE}'"
     with full_disk(stack.stage, table):
         [(before,)] = stack.stage.statement(refused)
@@ -140,8 +140,11 @@ def test_a_full_disk_stops_what_is_under_way_and_loses_nothing(stack: Stack, con
     stack.is_well()
 
 
-def _until_effects() -> None:
+@contextmanager
+def _under_way() -> Iterator[None]:
+    """Start something, and wait until a worker has got on with it: that may be before all of it is acknowledged."""
     before = len(effects())
+    yield
     until(lambda: len(effects()) > before, "a worker to get on with something")
 
 
