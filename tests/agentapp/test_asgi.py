@@ -113,6 +113,8 @@ def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with
         for _ in range(200):
             with begun(port, client, chance.choice(PAGES)):
                 time.sleep(chance.uniform(0, 0.08))  # how long they look at nothing before they leave
+        # What was begun for those who have left is done first. A connection that is lost stays so.
+        until(lambda: asked(port, client) == 200, "the server to have time again")
         assert [asked(port, client) for _ in range(4)] == [200] * 4
     finally:
         processes.end_all()
@@ -120,7 +122,7 @@ def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with
 
 def begun(port: int, client: Client, path: str = PAGES[0]) -> socket.socket:
     """A request for a page, of which nothing was read yet."""
-    reader = socket.create_connection(("127.0.0.1", port), timeout=15)
+    reader = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
     session = client.cookies["sessionid"].value
     asking = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"Cookie: sessionid={session}", "Connection: close", "", ""]
     reader.sendall("\r\n".join(asking).encode())
