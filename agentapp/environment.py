@@ -29,7 +29,11 @@ def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
         may_hold_one = "://" in raw or "@" in raw or name.endswith(("_URL", "_TOKEN", "_COMMANDS"))
         hidden = may_hold_one or f"{name}_FILE" in os.environ
         shown = "" if hidden else f"={raw!r}"
-        raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}. {error}") from error
+        # Python's own words about a number quote what it is not.
+        why = "" if hidden and raw in str(error) else f" {error}"
+        raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}.{why}") from (
+            None if hidden else error
+        )
 
 
 def read_bool(raw: str) -> bool:

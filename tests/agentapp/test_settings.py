@@ -85,6 +85,13 @@ def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
     assert "EMAIL_SECURITY='magic'" in done.stderr
 
 
+def test_a_number_that_is_read_from_the_file_of_a_secret_quotes_none_of_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hunter2")
+    done = start(DATA_DIR=str(tmp_path), SWEEP_SECONDS_FILE=str(tmp_path / "key"))
+    assert "SWEEP_SECONDS cannot be read: expected" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
