@@ -4,8 +4,12 @@ import os
 
 from celery import Celery
 from celery.signals import worker_ready
+from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
+
+# By the names kombu knows them by: with which of the two a connection is encrypted, it tells by the name.
+TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "agentapp.redis_transport:Transport"))
 
 app = Celery("countersign")
 app.config_from_object("django.conf:settings", namespace="CELERY")

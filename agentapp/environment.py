@@ -27,13 +27,18 @@ def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
     except ValueError as error:
         # A URL may hold a password, also one that is misspelt, and a command anything: neither belongs in a log.
         may_hold_one = "://" in raw or "@" in raw or name.endswith(("_URL", "_TOKEN", "_COMMANDS"))
-        hidden = may_hold_one or f"{name}_FILE" in os.environ
+        hidden = may_hold_one or _is_from_file(name)
         shown = "" if hidden else f"={raw!r}"
-        # Python's own words about a number quote what it is not.
-        why = "" if hidden and raw in str(error) else f" {error}"
+        # What is wrong is often said with a part of it, as of a number that is none; a file may hold another secret.
+        quoted = _is_from_file(name) or any(part in str(error) for part in raw.split(",") if part.strip())
+        why = "" if hidden and quoted else f" {error}"
         raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}.{why}") from (
             None if hidden else error
         )
+
+
+def _is_from_file(name: str) -> bool:
+    return f"{name}_FILE" in os.environ
 
 
 def read_bool(raw: str) -> bool:
@@ -177,7 +182,10 @@ def env_folder(name: str, default: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ImproperlyConfigured(f"{name}={str(folder)!r} cannot be made: {error.strerror}.") from error
+        shown = "" if _is_from_file(name) else f"={str(folder)!r}"
+        raise ImproperlyConfigured(f"{name}{shown} cannot be made: {error.strerror}.") from (
+            None if _is_from_file(name) else error
+        )
     return folder
 
 

@@ -5,6 +5,7 @@ production (a default secret key, an in-memory broker) is reported by `agentapp/
 """
 
 from pathlib import Path
+from ssl import CERT_REQUIRED
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
@@ -243,8 +244,8 @@ EMBEDDED = not REDIS_URL
 LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where its checkpoints are noted outside of the database
 # The form with a host: plain memory:// makes kombu log a warning for each connection.
 CELERY_BROKER_URL = REDIS_URL or "memory://localhost//"
-if REDIS_URL.startswith("redis"):
-    CELERY_BROKER_TRANSPORT = "agentapp.redis_transport:Transport"
+if REDIS_URL.startswith("rediss://") and "ssl_" not in REDIS_URL:
+    CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": CERT_REQUIRED}  # kombu would look at no certificate
 CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
 # Installations that share a Redis need a queue each.
 CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")

@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = re.compile(r"\benv(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*\"([A-Z_]+)\"")
 
 
-def start(**environment: str) -> subprocess.CompletedProcess[str]:
+def start(says: str = "settings.DEBUG; print('started')", **environment: str) -> subprocess.CompletedProcess[str]:
     """Start the project as a command would, with nothing but these variables."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(
-        [sys.executable, "-c", "from django.conf import settings; settings.DEBUG; print('started')"],
+        [sys.executable, "-c", f"from django.conf import settings; {says}"],
         env={**kept, "DJANGO_SETTINGS_MODULE": "agentapp.settings", **environment},
         cwd=ROOT,
         capture_output=True,
@@ -80,16 +80,33 @@ def test_a_command_says_which_variable_is_wrong_in_one_line(tmp_path: Path) -> N
     assert b"Traceback" in traced.stderr
 
 
+@pytest.mark.parametrize(("asked", "looks"), [("", True), ("?ssl_cert_reqs=none", False)])
+def test_the_certificate_of_a_broker_is_looked_at_unless_its_address_says_otherwise(
+    tmp_path: Path, asked: str, looks: bool
+) -> None:
+    says = "from agentapp import celery_app; print(celery_app.connection_for_write().ssl)"
+    done = start(says, DATA_DIR=str(tmp_path), REDIS_URL=f"rediss://broker.example:6379/0{asked}")
+    assert done.returncode == 0, done.stderr
+    assert ("CERT_REQUIRED" in done.stdout) is looks
+
+
 def test_a_wrong_mail_setting_is_named_too(tmp_path: Path) -> None:
     done = start(DATA_DIR=str(tmp_path), EMAIL_HOST="mail.example", EMAIL_SECURITY="magic")
     assert "EMAIL_SECURITY='magic'" in done.stderr
 
 
-def test_a_number_that_is_read_from_the_file_of_a_secret_quotes_none_of_it(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("hunter2")
-    done = start(DATA_DIR=str(tmp_path), SWEEP_SECONDS_FILE=str(tmp_path / "key"))
-    assert "SWEEP_SECONDS cannot be read: expected" in done.stderr
-    assert "hunter2" not in done.stderr
+@pytest.mark.parametrize("name", ["SWEEP_SECONDS", "OUTBOUND_NETWORKS", "OIDC_PROVIDERS", "DATA_DIR"])
+@pytest.mark.parametrize(
+    "secret", ["Hunter2!", "Hunter2!\nHunter2!", "/proc/Hunter2!" * 40], ids=["word", "lines", "long"]
+)
+def test_what_stands_in_a_file_that_was_named_by_mistake_is_not_quoted(tmp_path: Path, name: str, secret: str) -> None:
+    (tmp_path / "key").write_text(f"/proc/{secret}" if name == "DATA_DIR" else secret)
+    done = start(
+        **{"DATA_DIR": str(tmp_path), f"{name}_FILE": str(tmp_path / "key")}
+        | ({"DATA_DIR": ""} if name == "DATA_DIR" else {})
+    )
+    assert f"ImproperlyConfigured: {name} cannot be" in done.stderr
+    assert "Hunter2" not in done.stderr
 
 
 @pytest.mark.parametrize(
