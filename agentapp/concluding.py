@@ -82,7 +82,7 @@ def end_with_step(state: RunState) -> Ending | None:
 def tell(state: RunState, ended: Ending) -> None:
     """Tell whoever watches of a run that `end_with_step` has ended."""
     points.after_step(state)
-    points.before_end(state, ended.state, ended.signal)
+    points.before_end(state, Run.State.SUCCEEDED, COMPLETED)  # as the model has it, as where `end` calls it
     points.after_execution(state, ended.state, ended.signal, ended.answer)
 
 

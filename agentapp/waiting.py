@@ -332,10 +332,10 @@ def _was_taken_over(approval: Approval) -> bool:
 
 
 def approval_of(execution: ToolExecution) -> Approval:
-    """The request as it stands now, whatever was read before."""
+    """The request as it stands now, whatever was read before. Raises Overtaken where the call is to ask anew."""
     found = _ABOUT.first(execution=execution.pk)
     if found is None:
-        raise Approval.DoesNotExist(f"Nobody was asked about {execution.pk}.")
+        raise executions.Overtaken("a call that waited was set aside meanwhile")
     return found
 
 

@@ -31,7 +31,8 @@ _BY_LINK = re.compile(r"^/talk/([^/]{1,300})/events/$")
 CLOSED = b"event: closed\ndata: {}\n\n"
 # Of one conversation in one process: each looks at the rows with every change, for whoever has the link. A new one
 # takes the place of the oldest: of a customer who vanished without a word, TCP says so only after a quarter of an hour.
-MAX_STREAMS = 20
+# Whoever reads nothing cannot be told either that another has their place: so many more are waited for.
+MAX_STREAMS = MAX_LEAVING = 20
 _open: defaultdict[uuid.UUID, list[live.Subscriber]] = defaultdict(list)
 
 
@@ -78,6 +79,8 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     try:
         conversation = await _in_thread(_conversation, scope)
+        if len(_open[conversation]) >= MAX_STREAMS + MAX_LEAVING:
+            raise errors.ApiProblem("too_many_streams", "Of this conversation, too many streams are not read.")
     except (errors.ApiProblem, DatabaseError, InterfaceError) as error:
         response = errors.respond(error if isinstance(error, errors.ApiProblem) else errors.unavailable())
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
@@ -86,14 +89,12 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         return
     subscriber = live.Subscriber(())
     _open[conversation].append(subscriber)
-    for oldest in _open[conversation][:-MAX_STREAMS]:
+    for oldest in [each for each in _open[conversation] if not each.closing][:-MAX_STREAMS]:
         oldest.end()
-        _open[conversation].remove(oldest)
     try:
         await _follow(scope, conversation, receive, send, subscriber)
     finally:
-        with contextlib.suppress(ValueError):  # another has its place
-            _open[conversation].remove(subscriber)
+        _open[conversation].remove(subscriber)
         if not _open[conversation]:
             del _open[conversation]
 

@@ -81,6 +81,7 @@ CODES: dict[str, tuple[int, str]] = {
     "decision_id_reused": (422, "The id belongs to another decision"),
     "too_many_messages": (429, "Too many messages"),
     "too_many_requests": (429, "Too many requests"),
+    "too_many_streams": (429, "Too many streams"),
     "internal_error": (500, "Something went wrong here"),
     "unavailable": (503, "The database does not answer"),
 }

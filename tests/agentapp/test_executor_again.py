@@ -8,14 +8,14 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, loop, runs
+from agentapp import actions, cards, executions, loop, runs
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools.base import tool
-from approvals import configuration, ledger
+from approvals import configuration, decisions, ledger
 from approvals.models import Approval, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
@@ -26,6 +26,29 @@ PAY = call("a", "pay", account="ana", amount=20)
 
 def paying(amount: int) -> str:
     return json.dumps({"account": "ana", "amount": amount, "memo": ""})
+
+
+def test_a_call_that_is_set_aside_while_another_of_its_step_runs_is_asked_about_again(clerk, dana, monkeypatch):
+    """As when its tool's server is asked anew: the worker has read it while it still waited for its request."""
+    run = clerk.run(calls(PAY, call("b", "pay", account="bo", amount=30)), says("done"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana)
+    real = cards.take_snapshot
+
+    def meanwhile(*args):
+        monkeypatch.setattr(cards, "take_snapshot", real)
+        with ledger.transaction():
+            runs.lock(run.pk)
+            decisions.supersede(second, "Its tool has changed.")
+            executions.set_aside(clerk.execution(run, "b"), "Its tool has changed.")
+        return real(*args)
+
+    monkeypatch.setattr(cards, "take_snapshot", meanwhile)
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for) == ("waiting", "approval")
+    assert len(effects_of("pay")) == 1
+    [again] = clerk.open(run)
+    assert (again.execution_id, again.pk != second.pk) == (second.execution_id, True)
 
 
 class TestAReadThatWaitedBehindAWrite:

@@ -220,6 +220,33 @@ def test_of_a_conversation_a_stream_too_many_takes_the_place_of_the_oldest(clerk
     play(scene)
 
 
+def test_streams_that_nobody_reads_cannot_be_opened_without_end(clerk, access, bearer, monkeypatch):
+    """They are not told that another has their place: what is sent to them waits."""
+    monkeypatch.setattr(customer_stream, "MAX_STREAMS", 1)
+    monkeypatch.setattr(customer_stream, "MAX_LEAVING", 2)
+
+    async def scene() -> None:
+        async def waits(message: Any) -> None:
+            await asyncio.Event().wait()
+
+        async def hears() -> Any:
+            return await asyncio.Event().wait()
+
+        scope = {"method": "GET", "path": path_of(access), "headers": [(b"authorization", bearer.encode())]}
+        unread = [asyncio.create_task(customer_stream.stream(scope, hears, waits)) for _ in range(3)]
+        while len(customer_stream._open[access.conversation.pk]) < 3:
+            await asyncio.sleep(0.01)
+        async with listening(path_of(access), authorization=bearer) as another:
+            await another.until(lambda s: s.ended)
+            assert (another.status, json.loads(another.body)["code"]) == (429, "too_many_streams")
+        for each in unread:
+            each.cancel()
+        await asyncio.gather(*unread, return_exceptions=True)
+        assert not customer_stream._open
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"authorization": "Bearer cs_no"}, 401)])
 def test_without_a_token_there_is_no_stream(clerk, access, headers, status):
     async def scene() -> None:
