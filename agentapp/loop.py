@@ -253,7 +253,6 @@ def _take_step(state: RunState) -> bool:
             step = runs.record_step(*made)
         if step is None:
             return False
-        budgets.spend(state.run, reply.usage.cost)
         state.discard_draft()
         if reply.failure is not None:
             rows = StepRows(step, [executions.record_failed_decision(state.run, step, reply.failure)])
@@ -264,6 +263,7 @@ def _take_step(state: RunState) -> bool:
         state.steps.append(rows)
         _add_usage(state.run, reply)
         ended = concluding.end_with_step(state)
+        budgets.spend(state.run, reply.usage.cost)  # last: all runs of an agent wait for its day's sum
     points.tokens_reported(state, reply)
     if ended is None:
         return concluding.conclude(state)
