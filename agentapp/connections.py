@@ -5,6 +5,7 @@ Settings are made of this; it reads none.
 
 import select
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import dj_database_url
 import psycopg
@@ -83,6 +84,15 @@ def nothing_was_said(connection: Any) -> None:
     if idle.poll(0):
         connection.close()  # else the pool takes it back
         raise ConnectionError("The server has ended this connection while it lay idle.")
+
+
+def broker_url(redis_url: str) -> str:
+    """The address of Redis as Celery's library has it: of a socket it speaks otherwise than Redis's own."""
+    if not redis_url.startswith("unix://"):
+        return redis_url
+    given = urlsplit(redis_url)
+    number = parse_qs(given.query).get("db", ["0"])[0]
+    return f"redis+socket://{given.netloc}{given.path}?virtual_host={number}"
 
 
 def broker_options(embedded: bool) -> dict[str, object]:

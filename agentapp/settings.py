@@ -243,7 +243,7 @@ REDIS_URL = env("REDIS_URL", "", read_redis_url, "a Redis URL")
 EMBEDDED = not REDIS_URL
 LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where its checkpoints are noted outside of the database
 # The form with a host: plain memory:// makes kombu log a warning for each connection.
-CELERY_BROKER_URL = REDIS_URL or "memory://localhost//"
+CELERY_BROKER_URL = connections.broker_url(REDIS_URL) or "memory://localhost//"
 if REDIS_URL.startswith("rediss://") and "ssl_" not in REDIS_URL:
     CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": CERT_REQUIRED}  # kombu would look at no certificate
 CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)

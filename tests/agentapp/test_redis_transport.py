@@ -1,13 +1,17 @@
 """Messages go out and are marked as done through one client, as long as there is one way to the broker."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.conf import settings
 
+from agentapp import connections
 from agentapp.celery import app
 from agentapp.redis_transport import Transport
+from benchmarks.servers import Redis
 
 
 @pytest.fixture
@@ -23,6 +27,22 @@ def test_a_broker_whose_address_says_so_is_spoken_to_in_secret(scheme: str, is_e
     assert connection.transport_cls == scheme
     assert bool(connection.ssl) is is_encrypted
     assert connection.as_uri() == f"{scheme}://:**@broker.example:6379/0"
+
+
+@pytest.mark.redis
+def test_a_broker_is_reached_over_a_socket_in_the_file_system(tmp_path: Path) -> None:
+    socket = tmp_path / "redis.sock"
+    server = Redis(tmp_path, "--unixsocket", str(socket))
+    server.start()
+    try:
+        url = connections.broker_url(f"unix://{socket}?db=3")
+        with app.connection_for_write(url) as connection:
+            channel: Any = connection.default_channel
+            channel._put("told-in-a-test", {"number": 1})
+        with redis.Redis.from_url(f"unix://{socket}?db=3") as client:
+            assert client.llen("told-in-a-test") == 1
+    finally:
+        server.end()
 
 
 @pytest.mark.redis
