@@ -76,13 +76,13 @@ def test_nothing_is_kept_for_an_endpoint_that_is_off(endpoint, monkeypatch):
 
 
 def test_a_message_holds_names_and_a_link_and_no_argument_and_no_word_of_anybody(endpoint, dana):
-    request = a_request(arguments={"order": "1001", "amount": 240, "note": "for Ana Keller"}, risk="high")
+    request = a_request(arguments={"order": "1001", "amount": 918273645, "note": "for Ana Keller"}, risk="high")
     take(request, dana, "reject", message="Ana is a liar")
     happens()
     webhooks.collect()
     asked, decided, stopped = WebhookDelivery.objects.order_by("created_at")
     for delivery in (asked, decided, stopped):
-        assert not any(word in delivery.body for word in ("Ana", "240", "Refund order", "what a server said"))
+        assert not any(word in delivery.body for word in ("Ana", "918273645", "Refund order", "what a server said"))
     assert f'"link":"http://127.0.0.1:8000/approvals/{request.pk}/"' in asked.body
     assert '"risk":"high"' in asked.body
     assert '"tool":"refund_order"' in asked.body
