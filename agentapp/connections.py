@@ -5,7 +5,7 @@ Settings are made of this; it reads none.
 
 import select
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import dj_database_url
 import psycopg
@@ -91,8 +91,17 @@ def broker_url(redis_url: str) -> str:
     if not redis_url.startswith("unix://"):
         return redis_url
     given = urlsplit(redis_url)
-    number = parse_qs(given.query).get("db", ["0"])[0]
-    return f"redis+socket://{given.netloc}{given.path}?virtual_host={number}"
+    asked = {name: values[0] for name, values in parse_qs(given.query).items()}
+    # Redis's own takes these also behind the question mark.
+    who = ":".join(quote(asked.get(name, ""), safe="") for name in ("username", "password"))
+    place = given.netloc or (f"{who}@" if who != ":" else "")
+    return f"redis+socket://{place}{given.path}?virtual_host={asked.get('db', '0')}"
+
+
+def is_encrypted_blindly(redis_url: str) -> bool:
+    """Whether an address asks for TLS and says nothing of certificates."""
+    given = urlsplit(redis_url)
+    return given.scheme == "rediss" and not any(name.startswith("ssl_") for name in parse_qs(given.query))
 
 
 def broker_options(embedded: bool) -> dict[str, object]:

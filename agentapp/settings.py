@@ -244,7 +244,7 @@ EMBEDDED = not REDIS_URL
 LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where its checkpoints are noted outside of the database
 # The form with a host: plain memory:// makes kombu log a warning for each connection.
 CELERY_BROKER_URL = connections.broker_url(REDIS_URL) or "memory://localhost//"
-if REDIS_URL.startswith("rediss://") and "ssl_" not in REDIS_URL:
+if connections.is_encrypted_blindly(REDIS_URL):
     CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": CERT_REQUIRED}  # kombu would look at no certificate
 CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
 # Installations that share a Redis need a queue each.

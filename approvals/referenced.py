@@ -29,6 +29,10 @@ def secret(name: str) -> str:
             found = opened.read(_LONGEST + 1)
         if len(found) > _LONGEST:
             raise ValueError
-        return found.decode().strip()
+        text = found.decode().strip()
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}_FILE={file!r} cannot be read as a secret: {type(error).__name__}.") from None
+    if not text:
+        # Whoever mounts secrets may be late, and what counts without one is not what was meant.
+        raise Unreadable(f"{name}_FILE={file!r} is empty.")
+    return text

@@ -164,8 +164,10 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
         if sociallogin.is_existing:
             return
         provider = sociallogin.provider
-        addresses = {address.email.lower() for address in sociallogin.email_addresses if address.verified}
-        found = [user for address in addresses for user in User.objects.filter(email__iexact=address)[:2]]
+        # Some providers say it as text, and "false" is a text as well.
+        addresses = {each.email for each in sociallogin.email_addresses if each.verified in (True, "true")} - {""}
+        addresses = _as_written(addresses, sociallogin.account.extra_data)
+        found = [user for address in addresses for user in _people_of(address)]
         if len(found) != 1 or not found[0].is_active:
             record_failure("", f"sso:{provider.app.provider_id}", reason="no_account")
             why = "no_account" if addresses else "no_address"
@@ -217,6 +219,19 @@ def too_many(request: HttpRequest) -> HttpResponse | None:
 def is_locked(errors: list[ValidationError]) -> bool:
     """Whether a form was refused because too many tries had failed."""
     return any(error.code in ("too_many_login_attempts", "rate_limited") for error in errors)
+
+
+def _as_written(addresses: set[str], told: dict[str, Any]) -> set[str]:
+    """Addresses as the provider wrote them: small letters, which we are given, are alike for letters that are not."""
+    claims = [told, *(each for each in told.values() if isinstance(each, dict))]
+    written = {str(each["email"]) for each in claims if each.get("email")}
+    return {found for address in addresses for found in ({w for w in written if w.lower() == address} or {address})}
+
+
+def _people_of(address: str) -> list[User]:
+    """Whose address this is. Databases fold letters as they like: two that only look alike are not the same."""
+    alike = User.objects.filter(email__iexact=address).order_by("pk")[:10]
+    return [user for user in alike if user.email == address or (address + user.email).isascii()]
 
 
 def _ciphers() -> MultiFernet:

@@ -8,7 +8,6 @@ import base64
 import functools
 import hashlib
 import html.entities
-import os
 import re
 import threading
 import time
@@ -133,7 +132,7 @@ def _token(found: Signature, scheme: dict[str, Any], credential: str, value: str
     if not isinstance(flow, dict) or not colon:
         return value
     _learn(found.secrets, secret)
-    scope = os.environ.get(f"{PREFIX}{credential}_SCOPE", "").strip()
+    scope = referenced.secret(f"{PREFIX}{credential}_SCOPE")
     url = str(flow.get("tokenUrl", ""))
     key = hashlib.sha256("\0".join((url, value, scope)).encode()).hexdigest()
     with _lock:

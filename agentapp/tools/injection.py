@@ -1,12 +1,13 @@
 """Arguments that the runtime fills in. A model is not told of them, and what it sends for one is thrown away."""
 
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from django.conf import settings
+
+from approvals import referenced
 
 ENVIRONMENT, SETTING = "env:", "setting:"
 # What signs for the ledger signs for no tool.
@@ -15,6 +16,13 @@ _KEPT_FROM_TOOLS = frozenset({"env:LEDGER_SIGNING_KEY", "setting:LEDGER"})
 
 class NotConfigured(RuntimeError):
     """What a tool needs is not there. The sentence names where it is looked for, for the log and not for the model."""
+
+
+def _of_environment(name: str) -> str:
+    try:
+        return referenced.secret(name)
+    except referenced.Unreadable as unreadable:
+        raise NotConfigured(f"A person must look at it: {unreadable}") from None
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Injected:
     def value(self, context: object) -> Any:
         """What the argument is for this call. Raises ValueError without a call, NotConfigured without a credential."""
         if self.source.startswith(ENVIRONMENT):
-            found = os.environ.get(self.source.removeprefix(ENVIRONMENT))
+            found: Any = _of_environment(self.source.removeprefix(ENVIRONMENT))
         elif self.source.startswith(SETTING):
             found = getattr(settings, self.source.removeprefix(SETTING), None)
         else:

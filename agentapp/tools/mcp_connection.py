@@ -138,13 +138,13 @@ class Connection:
             for _ in range(MAX_PAGES):
                 page = await self._asked(client.list_tools(cursor=cursor))
                 found += map(self._without_secrets, page.tools)
+                if len(found) > MAX_TOOLS:  # before more of it is read
+                    raise Refused(f"It lists more than {MAX_TOOLS} tools.")
                 if page.next_cursor is None:
                     break
                 cursor = page.next_cursor
             else:
                 raise Refused(f"Its list of tools has more than {MAX_PAGES} pages.")
-        if len(found) > MAX_TOOLS:
-            raise Refused(f"It lists {len(found)} tools; {MAX_TOOLS} are taken at most.")
         self._listing = Listing(tuple(found), self._details(client))
         return self._listing
 

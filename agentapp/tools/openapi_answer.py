@@ -64,7 +64,8 @@ def result_of(answer: Answer, *, writes: bool, now: datetime | None = None) -> T
         return _of_success(answer, writes=writes)
     if 300 <= status < 400:
         return _of_redirect(answer, writes=writes)
-    if status in (408, 429, 503):
+    # What stands before a server says 503 as well where the server was in the middle, and gives no time to wait then.
+    if status in (408, 429) or (status == 503 and (not writes or answer.headers.get("retry-after"))):
         message = f"The server cannot do it now ({status}), and did nothing."
         wait = retry_after(answer.headers.get("retry-after", ""), now or datetime.now(UTC))
         return _failure("retryable_error", answer, message, Reason.TOOL_FAILURE, retry_after=wait)

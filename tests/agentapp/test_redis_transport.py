@@ -35,11 +35,14 @@ def test_a_broker_is_reached_over_a_socket_in_the_file_system(tmp_path: Path) ->
     server = Redis(tmp_path, "--unixsocket", str(socket))
     server.start()
     try:
-        url = connections.broker_url(f"unix://{socket}?db=3")
+        with redis.Redis.from_url(f"unix://{socket}") as client:
+            client.config_set("requirepass", "s3cret/1")
+        address = f"unix://{socket}?db=3&password=s3cret%2F1"
+        url = connections.broker_url(address)
         with app.connection_for_write(url) as connection:
             channel: Any = connection.default_channel
             channel._put("told-in-a-test", {"number": 1})
-        with redis.Redis.from_url(f"unix://{socket}?db=3") as client:
+        with redis.Redis.from_url(address) as client:
             assert client.llen("told-in-a-test") == 1
     finally:
         server.end()

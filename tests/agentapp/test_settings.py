@@ -80,12 +80,15 @@ def test_a_command_says_which_variable_is_wrong_in_one_line(tmp_path: Path) -> N
     assert b"Traceback" in traced.stderr
 
 
-@pytest.mark.parametrize(("asked", "looks"), [("", True), ("?ssl_cert_reqs=none", False)])
+@pytest.mark.parametrize(
+    ("address", "looks"),
+    [("broker.example", True), ("my_ssl_user:x@broker.example", True), ("broker.example/0?ssl_cert_reqs=none", False)],
+)
 def test_the_certificate_of_a_broker_is_looked_at_unless_its_address_says_otherwise(
-    tmp_path: Path, asked: str, looks: bool
+    tmp_path: Path, address: str, looks: bool
 ) -> None:
     says = "from agentapp import celery_app; print(celery_app.connection_for_write().ssl)"
-    done = start(says, DATA_DIR=str(tmp_path), REDIS_URL=f"rediss://broker.example:6379/0{asked}")
+    done = start(says, DATA_DIR=str(tmp_path), REDIS_URL=f"rediss://{address}")
     assert done.returncode == 0, done.stderr
     assert ("CERT_REQUIRED" in done.stdout) is looks
 

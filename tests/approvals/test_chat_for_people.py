@@ -48,7 +48,7 @@ def send_all() -> list[str]:
 
 def test_whoever_wants_it_is_told_by_chat_and_nobody_else(slack: Slack, chat: Channel, dana: User, marco: User) -> None:
     wants(dana)
-    approval = asked(title="Refund $240.00 to Ana Pereira")
+    approval = asked(title="Refund $918273645.00 to Ana Pereira")
 
     assert send_all() == ["sent"]
 
@@ -56,7 +56,7 @@ def test_whoever_wants_it_is_told_by_chat_and_nobody_else(slack: Slack, chat: Ch
     [text] = slack.texts()
     assert said["channel"] == "U0DANA"
     assert f"{approval.reference}: refund_order waits for your team" in text
-    assert not [part for part in ("240", "Ana") if part in text]
+    assert not [part for part in ("918273645", "Ana") if part in text]
     assert mail.outbox == []
 
 

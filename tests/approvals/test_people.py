@@ -109,7 +109,7 @@ def test_a_run_that_parks_tells_them(clerk: Any, dana: User) -> None:
 
 def test_mail_leads_to_the_page_and_says_nothing_of_the_arguments(dana: User) -> None:
     wants(dana, Kind.WAITING)
-    approval = asked(title="Refund $240.00 to Ana Pereira")
+    approval = asked(title="Refund $918273645.00 to Ana Pereira")
 
     assert send_all() == ["sent"]
 
@@ -117,7 +117,7 @@ def test_mail_leads_to_the_page_and_says_nothing_of_the_arguments(dana: User) ->
     assert message.to == ["dana@example.test"]
     assert f"/approvals/{approval.pk}/\n" in message.body
     assert "decide/" not in message.body
-    assert not [part for part in ("240", "Ana") if part in message.subject + message.body]
+    assert not [part for part in ("918273645", "Ana") if part in message.subject + message.body]
 
 
 def test_whoever_asked_for_it_reads_what_would_happen(dana: User) -> None:

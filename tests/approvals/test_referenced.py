@@ -39,7 +39,7 @@ def test_two_ways_to_name_a_secret_are_refused(file: Path, monkeypatch: pytest.M
         referenced.secret("CREDENTIAL_SHOP")
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"x" * 70_000])
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff\xfe", b"x" * 70_000])
 def test_a_file_that_is_no_secret_is_refused_without_a_word_of_it(file: Path, content: bytes | None) -> None:
     file.unlink() if content is None else file.write_bytes(content)
     with pytest.raises(referenced.Unreadable) as refused:

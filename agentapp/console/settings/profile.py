@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 
+from allauth.account.decorators import reauthentication_required
 from django import forms
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -32,7 +33,14 @@ class ProfileForm(forms.ModelForm):
         return address
 
 
+def _changes_address(request: HttpRequest) -> bool:
+    posted = request.POST.get("email", "").strip()
+    return request.method == "POST" and not settings.OIDC_PROVIDERS and posted != signed_in(request).email
+
+
+# Links for a new password go to the address: whoever finds an open screen needs more than that to change it.
 @require_http_methods(["GET", "HEAD", "POST"])
+@reauthentication_required(enabled=_changes_address)  # type: ignore[untyped-decorator]
 def profile(request: HttpRequest) -> HttpResponse:
     # A copy: a form that is refused leaves the person in the page's frame as they are.
     user = User.objects.get(pk=signed_in(request).pk)

@@ -75,6 +75,7 @@ def test_settings_are_for_those_who_are_in(page: str) -> None:
 
 def test_a_profile_is_saved_says_when_and_is_recorded(client: Client, dana: User) -> None:
     form = {"first_name": "Dana", "last_name": "Smith", "email": "d@example.test"}
+    renew(client)
 
     assert re.fullmatch(r"Saved \d\d:\d\d", said(client, "/settings/", form))
 
@@ -85,7 +86,28 @@ def test_a_profile_is_saved_says_when_and_is_recorded(client: Client, dana: User
     assert data["after"] == {"last_name": "Smith", "email": "d@example.test"}
 
 
+def test_another_address_asks_who_one_is_and_goes_on_with_what_was_filled_in(client: Client, dana: User) -> None:
+    """Links for a new password go there."""
+    form = {"first_name": "Dana", "last_name": "Smith", "email": "me@evil.example"}
+    asked = client.post("/settings/", form)
+    assert unquote(asked["Location"]) == "/reauthenticate/?next=/settings/"
+    dana.refresh_from_db()
+    assert (dana.last_name, dana.email) != ("Smith", "me@evil.example")
+
+    client.post(asked["Location"], {"password": PASSWORD, "next": "/settings/"})
+
+    dana.refresh_from_db()
+    assert (dana.last_name, dana.email) == ("Smith", "me@evil.example")
+
+
+def test_a_name_is_changed_without_being_asked_who_one_is(client: Client, dana: User) -> None:
+    assert said(client, "/settings/", {"first_name": "D", "last_name": "Smith", "email": dana.email}).startswith(
+        "Saved"
+    )
+
+
 def test_nobody_takes_the_address_of_another_account(client: Client, dana: User, marco: User) -> None:
+    renew(client)
     response = client.post("/settings/", {"first_name": "D", "last_name": "W", "email": "Marco@Example.test"})
 
     assert response.status_code == 422

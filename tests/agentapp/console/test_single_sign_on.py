@@ -63,6 +63,7 @@ def test_the_identity_counts_from_then_on_and_not_the_address(client: Client, pr
     [
         ({"email": "nobody@example.test", "email_verified": True}, "There is no account for you here."),
         ({"email": "dana@example.test", "email_verified": False}, "did not vouch for an address"),
+        ({"email": "dana@example.test", "email_verified": "false"}, "did not vouch for an address"),
         ({"email": "", "email_verified": True}, "did not vouch for an address"),
     ],
 )
@@ -78,6 +79,26 @@ def test_nobody_comes_in_without_an_account_and_a_checked_address(
     assert client.get("/inbox/").status_code == 302
     assert User.objects.count() == 1
     assert not SocialAccount.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs"), [("mike@example.test", "mi\u212ae@example.test"), ("ı@x.test", "i@x.test")]
+)
+def test_an_address_that_only_looks_like_somebodys_lets_nobody_in(
+    client: Client, provider: Provider, dana: User, mine: str, theirs: str
+) -> None:
+    User.objects.update(email=mine)
+    provider.person.update({"email": theirs, "email_verified": True})
+
+    assert sign_in(client).status_code == 403
+    assert not SocialAccount.objects.exists()
+
+
+def test_an_address_counts_in_whatever_letters_it_is_written(client: Client, provider: Provider, dana: User) -> None:
+    provider.person.update({"email": "Dana@Example.TEST", "email_verified": "true"})
+
+    assert sign_in(client).status_code == 302
+    assert SocialAccount.objects.get().user == dana
 
 
 def test_an_address_that_two_accounts_have_lets_nobody_in(client: Client, provider: Provider, dana: User) -> None:

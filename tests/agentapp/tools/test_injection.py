@@ -1,11 +1,13 @@
 """What the runtime fills in: a model is not told of it, and cannot set it."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 from agentapp.answers import answer
 from agentapp.tools.base import Injected, ToolContext, ToolError, tool
+from agentapp.tools.injection import NotConfigured
 from tests.agentapp.tools.test_base import context
 from tests.conftest import call, calls, says
 
@@ -135,3 +137,13 @@ def test_the_state_a_tool_is_told_is_a_copy_that_cannot_be_written(clerk, offer)
     assert clerk.execution(run, "a").message == "cannot be written"
     run.refresh_from_db()
     assert run.metadata == metadata
+
+
+def test_a_credential_of_a_tool_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("of a file\n")
+    monkeypatch.delenv("LOOK_KEY")
+    monkeypatch.setenv("LOOK_KEY_FILE", str(tmp_path / "key"))
+    assert Injected("env:LOOK_KEY").value(None) == "of a file"
+    (tmp_path / "key").unlink()
+    with pytest.raises(NotConfigured, match="LOOK_KEY_FILE"):
+        Injected("env:LOOK_KEY").value(None)

@@ -208,7 +208,7 @@ def test_a_success_is_what_the_server_gave(shop: Service, name: str, answer: Any
         (500, ("retryable_error", "tool_failure"), ("fatal_error", "outcome_unknown")),
         (501, ("fatal_error", "tool_failure"), ("fatal_error", "tool_failure")),
         (502, ("retryable_error", "tool_failure"), ("fatal_error", "outcome_unknown")),
-        (503, ("retryable_error", "tool_failure"), ("retryable_error", "tool_failure")),
+        (503, ("retryable_error", "tool_failure"), ("fatal_error", "outcome_unknown")),
         (504, ("retryable_error", "tool_failure"), ("fatal_error", "outcome_unknown")),
     ],
 )
@@ -229,6 +229,9 @@ def test_how_long_to_wait_is_taken_in_seconds_and_as_a_date(shop: Service, statu
     moment = datetime.now(UTC) + timedelta(seconds=90)
     shop.answers = [says(status, b"x", "text/plain", Retry_After=moment.strftime("%a, %d %b %Y %H:%M:%S GMT"))]
     assert 60 < (call(row_of(shop, READ), GIVEN[READ]).retry_after or 0) <= 91
+    shop.answers = [says(status, b"x", "text/plain", Retry_After="7")]
+    refused = call(row_of(shop, WRITE), GIVEN[WRITE])
+    assert (refused.status, refused.retry_after) == ("retryable_error", 7), "who says when it can do it has not done it"
     shop.answers = [says(status, b"x", "text/plain", Retry_After="soon")]
     assert call(row_of(shop, READ), GIVEN[READ]).retry_after is None
 
