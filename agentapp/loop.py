@@ -244,6 +244,8 @@ def _take_step(state: RunState) -> bool:
         step = runs.record_step(*made, height=state.configuration.height)
         if step is None:
             if state.locked().cancel_requested_at is not None:  # told to stop while the model was thinking
+                runs.add_usage(state.run, reply.usage.credible)
+                budgets.spend(state.run, reply.usage.cost)
                 return False
             # Something was configured or stopped meanwhile: the calls are checked by what holds now.
             state.refresh_configuration(always=True)

@@ -25,6 +25,11 @@ log = logging.getLogger(__name__)
 BLOCKED = "A hook blocked this call. It did not run."
 AFTER_BLOCK = "A call before it was blocked, and that ends the run."
 HOOKS_RAN = "step.hooks_ran"
+# What ends a run by what people have said, or not said, about a call: by the reason that the call was answered with.
+_BY_PEOPLE: dict[str, str] = {
+    Reason.APPROVAL_REJECTED: StopReason.APPROVAL_DENIED,
+    Reason.APPROVAL_EXPIRED: StopReason.APPROVAL_EXPIRED,
+}
 
 
 def facts(run: Run, state: str = "") -> hooks.RunFacts:
@@ -331,6 +336,8 @@ def stop_of_calls(rows: StepRows) -> StopSignal | None:
     """What a tool or a hook stopped the run with at a call of a step that has been answered, if any did."""
     for execution in rows.executions:
         asked = execution.control.get("stop") if execution.is_answered else None
+        if isinstance(asked, dict) and asked.get("reason") == _BY_PEOPLE.get(execution.reason, ""):
+            return StopSignal(_BY_PEOPLE[execution.reason], execution.message)
         if isinstance(asked, dict):
             message, context = str(asked.get("message", "")), asked.get("context")
             failed = asked.get("reason") == StopReason.ERROR

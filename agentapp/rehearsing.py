@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django.conf import settings
 
-from agentapp import endings
+from agentapp import endings, waiting
 from agentapp.endings import Ending
 from agentapp.messages import StopSignal
 from agentapp.models import Run, ToolExecution
@@ -47,7 +47,7 @@ def _decide(state: RunState, recorded: Recorded) -> Ending | None:
             return _as_then(recorded) or _failed("Nobody finds out what became of a call in a replay.")
         if execution.state != State.WAITING:
             continue
-        approval = Approval.objects.get(execution=execution)
+        approval = waiting.approval_of(execution)
         if approval.state != Approval.State.PENDING:
             continue
         if execution.times_asked > MOST_ASKED:

@@ -1,5 +1,6 @@
 """When people must act: calls are put on cards, the run lets go of its worker, and what people said is told."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -147,15 +148,18 @@ def hold(state: RunState, rows: StepRows) -> bool:
         run = state.locked()
         for look in filter(None, looks):
             _pay(run, look)
-        if run.is_told_to_stop or _first_was_decided(rows):
+        decided = _first_decided(rows)
+        if run.is_told_to_stop or (decided is not None and not _is_held(decided, run)):
             return False
+        _still_wait(_waiting(rows))
         state.refresh_configuration()
         if _refuse_stopped(state, asking):
             return False
         # As the row has it now: somebody may have taken over while the cards were made.
         made = [replace(card, excluded=tuple(run.takers)) for card in made]
         # What people have done about calls that waited before.
-        wake_at = runs.clock(run) if people_ask(rows) else _stop_due(rows)
+        due = [moment for moment in (_stop_due(rows), decided.runs_at if decided else None) if moment is not None]
+        wake_at = runs.clock(run) if people_ask(rows) else min(due, default=None)
         asked = decisions.request(made, runs.clock(run), state.configuration.channels, audience)
         executions.hold(asking, asked)
         # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
@@ -171,10 +175,23 @@ def _pay(run: Run, look: SecondLook) -> None:
         budgets.spend(run, look.usage.cost)
 
 
-def _first_was_decided(rows: StepRows) -> bool:
-    """Whether a call that waits before those that ask has been decided: its moment is another than that of the park."""
+def _first_decided(rows: StepRows) -> Approval | None:
+    """The request about a call that waits before those that ask, where it has been decided, or has ended."""
     first = rows.open[0]
-    return first.state == State.WAITING and approval_of(first).state not in Approval.UNDECIDED
+    approval = approval_of(first) if first.state == State.WAITING else None
+    return approval if approval is not None and approval.state not in Approval.UNDECIDED else None
+
+
+def _is_held(approval: Approval, run: Run) -> bool:
+    """Whether a decision can still be undone: the run waits for its moment beside those who are asked."""
+    return approval.state in Approval.DECIDED and approval.runs_at is not None and approval.runs_at > runs.clock(run)
+
+
+def _still_wait(waiting: Sequence[ToolExecution]) -> None:
+    """Raises Overtaken where a call was set aside since it was read: what was to wake the run found it at work."""
+    keys = [execution.pk for execution in waiting]
+    if keys and ToolExecution.objects.filter(pk__in=keys, state=State.WAITING).count() < len(keys):
+        raise executions.Overtaken("a call that waited was set aside meanwhile")
 
 
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
@@ -246,6 +263,7 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
         first = rows.open[0]
         if people_ask(rows):
             return False
+        _still_wait(_waiting(rows)[1:])
         if waiting_for == Run.WaitingFor.OUTCOME:
             first.refresh_from_db()
             if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
@@ -368,5 +386,7 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
         state.locked()
         if not decisions.settle(approval):
             return None  # undone meanwhile
+        # With the answer: a worker that dies here leaves the next one nothing else that says so.
+        result = replace(result, control={"stop": {"reason": stop.reason}}) if stop else result
         executions.finish([Outcome(execution, result)])
     return Settled(stop=stop) if stop else None

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, executions, loop, runs
+from agentapp import actions, cards, concluding, executions, loop, runs
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
@@ -49,6 +49,62 @@ def test_a_call_that_is_set_aside_while_another_of_its_step_runs_is_asked_about_
     assert len(effects_of("pay")) == 1
     [again] = clerk.open(run)
     assert (again.execution_id, again.pk != second.pk) == (second.execution_id, True)
+
+
+def test_a_call_behind_one_that_goes_on_waiting_is_asked_about_again_as_well(clerk, dana, monkeypatch):
+    later = [call("b", "pay", account="bo", amount=30), call("c", "label", text="l")]
+    run = clerk.run(calls(PAY, *later), says("done"))
+    first, second, third = clerk.open(run)
+    clerk.decide(first, dana)
+    real = cards.take_snapshot
+
+    def meanwhile(*args):
+        monkeypatch.setattr(cards, "take_snapshot", real)
+        with ledger.transaction():
+            runs.lock(run.pk)
+            decisions.supersede(third, "Its tool has changed.")
+            executions.set_aside(clerk.execution(run, "c"), "Its tool has changed.")
+        return real(*args)
+
+    monkeypatch.setattr(cards, "take_snapshot", meanwhile)
+    run = clerk.drive(run)
+    assert [each.execution_id for each in clerk.open(run)] == [second.execution_id, third.execution_id]
+
+
+@pytest.mark.parametrize("type", ["approve", "reject"])
+def test_a_decision_that_is_held_keeps_no_later_call_from_asking_again(clerk, dana, type):
+    run = clerk.run(calls(PAY, call("b", "label", text="l")), says("done"))
+    first, second = clerk.open(run)
+    Approval.objects.filter(pk=first.pk).update(hold_seconds=60)
+    clerk.decide(first, dana, type, message="No.")
+    Approval.objects.filter(pk=second.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    sweep()
+    actions.ask_again(second.pk, dana)
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for) == ("waiting", "approval")
+    [again] = clerk.open(run)
+    assert (again.execution_id, again.pk != second.pk) == (second.execution_id, True)
+    first.refresh_from_db()
+    assert run.wake_at == first.runs_at
+
+
+@pytest.mark.parametrize("ended", ["approval_denied", "approval_expired"])
+def test_a_worker_that_dies_behind_the_answer_of_people_leaves_a_run_that_they_stopped(clerk, dana, monkeypatch, ended):
+    run = clerk.run(calls(PAY, call("b", "label", text="l")), says("never said"))
+    first, _ = clerk.open(run)
+    if ended == "approval_denied":
+        clerk.decide(first, dana, "reject", message="Fraud.", stop_run=True)
+    else:
+        Approval.objects.filter(pk=first.pk).update(on_expiry="stop", expires_at=timezone.now() - timedelta(seconds=1))
+        sweep()
+    with monkeypatch.context() as patched:
+        patched.setattr(concluding, "end", lambda *_, **__: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert (run.state, run.stop_reason) == ("stopped", ended)
+    assert (effects_of("pay"), effects_of("label")) == ([], [])
 
 
 class TestAReadThatWaitedBehindAWrite:

@@ -11,7 +11,7 @@ from agentapp import actions, concluding, loop, runs
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.history import BrokenHistory
-from agentapp.models import Agent, Run
+from agentapp.models import Agent, Run, Spending
 from agentapp.sweep import sweep
 from approvals.clock import Now
 from approvals.models import Approval, Event
@@ -141,6 +141,21 @@ def test_what_a_person_asks_for_while_the_model_fails_does_not_wait_for_the_next
     run.refresh_from_db()
     assert (run.state, run.lease_token) == (state, None)
     assert run.answer == ""
+
+
+def test_what_a_model_took_counts_though_its_run_was_cancelled_while_it_thought(clerk, sam, monkeypatch):
+    Agent.objects.update(max_daily_cost=5)
+    run = clerk.start({"text": "never said", "usage": {"input_tokens": 7, "cost": 0.015}})
+    real = ScriptedDriver.next_step
+
+    def cancelled_meanwhile(self, request):
+        actions.cancel_run(run.pk, sam)
+        return real(self, request)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", cancelled_meanwhile)
+    run = clerk.drive(run)
+    assert (run.state, run.step_count, run.input_tokens, run.cost) == ("cancelled", 0, 7, Decimal("0.015"))
+    assert Spending.objects.get().cost == Decimal("0.015")
 
 
 def test_a_bug_in_the_runtime_ends_the_run_and_keeps_its_details_in_the_log(clerk, monkeypatch, caplog):
