@@ -73,7 +73,7 @@ APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
 SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
 SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
-# An approval that the workers could not use in this time is asked again.
+# An approval that the workers could not use in this time does not run, and the agent is told.
 APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)
 # A customer who writes faster is asked to wait.
 CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)

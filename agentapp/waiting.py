@@ -51,6 +51,7 @@ CLOCKS_DIFFER = timedelta(seconds=10)
 OUTLASTED = "The run was held until the time for this ran out. People are asked again."
 DECLINED = "The customer was asked and said no. It did not run; do not propose it again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
+NOT_IN_TIME = "It was approved, but could not run in time. It was not executed; propose it again if it is still needed."
 
 
 def _stopping(run: Any) -> QuerySet[Approval]:
@@ -363,7 +364,7 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     decision = given[-1] if given else None
     stop: StopSignal | None = None
     if approval.state == Approval.State.EXPIRED:
-        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NO_ONE_DECIDED)
+        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
         if approval.on_expiry == "stop":
             stop = StopSignal(StopReason.APPROVAL_EXPIRED, "No one decided in time, and the rule stops the run.")
     elif decision is not None and decision.type == DecisionType.RESPOND:

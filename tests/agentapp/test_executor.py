@@ -306,7 +306,11 @@ def test_an_approval_not_used_in_time_does_not_run(clerk, dana):
     sweep()
     clerk.drive(run)
     assert effects_of("pay") == []
-    assert clerk.execution(run, "a").reason == "approval_expired"
+    told = clerk.execution(run, "a")
+    assert (told.reason, told.message.startswith("It was approved, but could not run in time.")) == (
+        "approval_expired",
+        True,
+    )
 
 
 def test_the_same_write_twice_in_one_reply_runs_once(clerk, dana):
