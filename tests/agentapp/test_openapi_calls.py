@@ -131,7 +131,7 @@ def test_every_status_that_a_document_declares_reaches_the_model_in_an_envelope(
     ("status", "state", "reason"),
     [
         (403, "finished", "tool_failure"), (404, "finished", "tool_failure"), (410, "finished", "tool_failure"),
-        (422, "finished", "invalid_arguments"), (503, "finished", "tool_failure"),
+        (422, "finished", "invalid_arguments"), (503, "outcome_unknown", "outcome_unknown"),
         (500, "outcome_unknown", "outcome_unknown"), (502, "outcome_unknown", "outcome_unknown"),
     ],
 )  # fmt: skip
