@@ -300,7 +300,7 @@ def test_until_what_was_chosen_is_there_nothing_of_the_last_one_can_be_decided(
     released: list[bool] = []
     page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route))
 
-    page.keyboard.press("j")
+    rested(page).keyboard.press("j")
 
     peek = page.locator("#peek")
     expect(peek).to_have_attribute("aria-busy", "true")
