@@ -366,7 +366,8 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     if approval.state == Approval.State.EXPIRED:
         result = recheck.refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
         if approval.on_expiry == "stop":
-            stop = StopSignal(StopReason.APPROVAL_EXPIRED, "No one decided in time, and the rule stops the run.")
+            why = "The call was approved and could not run" if approval.decided_at else "No one decided"
+            stop = StopSignal(StopReason.APPROVAL_EXPIRED, f"{why} in time, and the rule stops the run.")
     elif decision is not None and decision.type == DecisionType.RESPOND:
         result = ToolResult(
             data=decision.message, message="A person answered in the tool's place; the call did not run.",

@@ -28,22 +28,27 @@ def paying(amount: int) -> str:
     return json.dumps({"account": "ana", "amount": amount, "memo": ""})
 
 
-def test_a_call_that_is_set_aside_while_another_of_its_step_runs_is_asked_about_again(clerk, dana, monkeypatch):
-    """As when its tool's server is asked anew: the worker has read it while it still waited for its request."""
-    run = clerk.run(calls(PAY, call("b", "pay", account="bo", amount=30)), says("done"))
-    first, second = clerk.open(run)
-    clerk.decide(first, dana)
+def set_aside_meanwhile(monkeypatch, approval):
+    """Take the call of a request back to proposed, as the next worker to look at the data of a card begins to."""
     real = cards.take_snapshot
 
     def meanwhile(*args):
         monkeypatch.setattr(cards, "take_snapshot", real)
         with ledger.transaction():
-            runs.lock(run.pk)
-            decisions.supersede(second, "Its tool has changed.")
-            executions.set_aside(clerk.execution(run, "b"), "Its tool has changed.")
+            runs.lock(approval.run_id)
+            decisions.supersede(approval, "Its tool has changed.")
+            executions.set_aside(ToolExecution.objects.get(pk=approval.execution_id), "Its tool has changed.")
         return real(*args)
 
     monkeypatch.setattr(cards, "take_snapshot", meanwhile)
+
+
+def test_a_call_that_is_set_aside_while_another_of_its_step_runs_is_asked_about_again(clerk, dana, monkeypatch):
+    """As when its tool's server is asked anew: the worker has read it while it still waited for its request."""
+    run = clerk.run(calls(PAY, call("b", "pay", account="bo", amount=30)), says("done"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana)
+    set_aside_meanwhile(monkeypatch, second)
     run = clerk.drive(run)
     assert (run.state, run.waiting_for) == ("waiting", "approval")
     assert len(effects_of("pay")) == 1
@@ -56,17 +61,7 @@ def test_a_call_behind_one_that_goes_on_waiting_is_asked_about_again_as_well(cle
     run = clerk.run(calls(PAY, *later), says("done"))
     first, second, third = clerk.open(run)
     clerk.decide(first, dana)
-    real = cards.take_snapshot
-
-    def meanwhile(*args):
-        monkeypatch.setattr(cards, "take_snapshot", real)
-        with ledger.transaction():
-            runs.lock(run.pk)
-            decisions.supersede(third, "Its tool has changed.")
-            executions.set_aside(clerk.execution(run, "c"), "Its tool has changed.")
-        return real(*args)
-
-    monkeypatch.setattr(cards, "take_snapshot", meanwhile)
+    set_aside_meanwhile(monkeypatch, third)
     run = clerk.drive(run)
     assert [each.execution_id for each in clerk.open(run)] == [second.execution_id, third.execution_id]
 
