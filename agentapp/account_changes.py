@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 PASSWORD_CHANGED, FACTOR_ADDED, FACTOR_REMOVED, FACTORS_FORGOTTEN = (
     "user.password_changed", "signin.factor_added", "signin.factor_removed", "signin.factors_forgotten",
 )  # fmt: skip
+ADDRESS_CHANGED = "user.address_changed"  # mailed alone: the ledger has it as any change of an account
 CODES = "recovery_codes"
 _KINDS = {"totp": "An authenticator app", "passkey": "A passkey", CODES: "A set of recovery codes"}
 _SAID = {
@@ -27,6 +28,7 @@ _SAID = {
     FACTOR_ADDED: "{kind} was added to your account.",
     FACTOR_REMOVED: "{kind} was removed from your account.",
     FACTORS_FORGOTTEN: "An administrator removed the passkeys and second factors of your account.",
+    ADDRESS_CHANGED: "The mail address of your account was changed.",
 }
 
 
@@ -38,23 +40,38 @@ def record(user: User, event: str, data: dict[str, Any], actor: str) -> None:
     ledger.record(ledger.CONFIGURATION, event, data, actor)
     if (event, data.get("kind")) == (FACTOR_REMOVED, CODES):
         return  # they go with what they stand in for, or because new ones have come
+    _tell(user, event, data.get("kind", ""))
+
+
+def address_changed(user: User, was: str) -> None:
+    """Tell the address that was, which the next link for a new password does not reach. When it is stored."""
+    if was:
+        _tell(user, ADDRESS_CHANGED, was)
+
+
+def _tell(user: User, event: str, detail: str) -> None:
     now = timezone.now().isoformat()
-    transaction.on_commit(partial(nudges.account_changed, user.pk, event, data.get("kind", ""), now), robust=True)
+    transaction.on_commit(partial(nudges.account_changed, user.pk, event, detail, now), robust=True)
 
 
-def mail_change(user_id: int, event: str, kind: str, moment: str) -> None:
-    """Mail one change to its person. Nothing repeats this when it fails: the ledger has it."""
-    user = User.objects.filter(pk=user_id, is_active=True).exclude(email="").first()
-    if user is None:
+def mail_change(user_id: int, event: str, detail: str, moment: str) -> None:
+    """Mail one change to its person. Nothing repeats this when it fails: the ledger has it.
+
+    `detail` is the kind of a factor, or the address that was.
+    """
+    user = User.objects.filter(pk=user_id, is_active=True).first()
+    address = detail if event == ADDRESS_CHANGED else user.email if user else ""
+    if user is None or not address:
         return
-    resets = reverse("account_reset_password") if settings.PASSWORD_RESET else ""
+    # A link for a new password would go to the address that has come.
+    resets = reverse("account_reset_password") if settings.PASSWORD_RESET and event != ADDRESS_CHANGED else ""
     context = {
         "user": user,
-        "said": _SAID[event].format(kind=_KINDS.get(kind, "A second factor")),
+        "said": _SAID[event].format(kind=_KINDS.get(detail, "A second factor")),
         "moment": datetime.fromisoformat(moment),
         "link": resets and settings.BASE_URL + resets,
     }
     try:
-        mail.send("account", context, [user.email])
+        mail.send("account", context, [address])
     except ChannelError as error:
         logger.warning("User %s could not be told that their account has changed: %s", user_id, error)

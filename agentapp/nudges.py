@@ -47,10 +47,10 @@ def source_changed(source: str) -> None:
     broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed", priority=broker.WORK)
 
 
-def account_changed(user_id: int, event: str, kind: str, moment: str) -> None:
+def account_changed(user_id: int, event: str, detail: str, moment: str) -> None:
     """Tell a worker to mail somebody that their account has changed. Never raises: the ledger has it anyway."""
     broker.tell(
-        MAIL_ACCOUNT_CHANGE, (user_id, event, kind, moment), about=f"to mail user {user_id} about their account"
+        MAIL_ACCOUNT_CHANGE, (user_id, event, detail, moment), about=f"to mail user {user_id} about their account"
     )
 
 

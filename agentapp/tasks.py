@@ -70,8 +70,8 @@ def mail_reset_links(self: "Task[..., None]", address: str, asking: dict[str, st
 
 
 @shared_task(bind=True, max_retries=MAIL_TRIES)
-def mail_account_change(self: "Task[..., None]", user_id: int, event: str, kind: str, moment: str) -> None:
-    _mailed_in_turn(self, partial(account_changes.mail_change, user_id, event, kind, moment))
+def mail_account_change(self: "Task[..., None]", user_id: int, event: str, detail: str, moment: str) -> None:
+    _mailed_in_turn(self, partial(account_changes.mail_change, user_id, event, detail, moment))
 
 
 def _mailed_in_turn(task: "Task[..., None]", mail: Callable[[], None]) -> bool:

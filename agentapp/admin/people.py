@@ -66,6 +66,11 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
         gone = sum(factors.forget(user, actor_of(request)) for user in people)
         self.message_user(request, f"{gone} removed; their sessions have ended.", messages.SUCCESS)
 
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if change and "email" in form.changed_data:
+            account_changes.address_changed(obj, form.initial["email"])
+
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
         return super().has_change_permission(request, obj) and not _is_above(request, obj)
 

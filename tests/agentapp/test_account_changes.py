@@ -52,6 +52,26 @@ def test_a_change_is_told_to_whose_account_it_is(
     assert "https://countersign.example/login/reset/\n" in message.body
 
 
+def test_another_address_is_told_to_the_one_that_was_without_a_link_that_would_not_come_there(
+    dana: User, mailoutbox: Any, settings: Any
+) -> None:
+    settings.PASSWORD_RESET, settings.BASE_URL = True, "https://countersign.example"
+    User.objects.filter(pk=dana.pk).update(email="me@evil.example")
+
+    mailed(dana, account_changes.ADDRESS_CHANGED, "dana@example.test")
+
+    [message] = mailoutbox
+    assert message.to == ["dana@example.test"]
+    assert "The mail address of your account was changed." in message.subject
+    assert "Tell an administrator at once" in message.body
+    assert "http" not in message.body and "evil" not in message.body
+
+
+def test_an_account_that_had_no_address_has_nobody_to_be_told(dana: User, told: list[Any]) -> None:
+    account_changes.address_changed(dana, "")
+    assert told == []
+
+
 def test_where_no_password_can_be_chosen_by_mail_an_administrator_is_named(
     dana: User, mailoutbox: Any, settings: Any
 ) -> None:

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from agentapp import account_changes
 from agentapp.console.settings.sections import PROFILE, page, saved
 from agentapp.console.shell import signed_in
 from approvals import configuration, ledger
@@ -46,7 +47,10 @@ def profile(request: HttpRequest) -> HttpResponse:
     user = User.objects.get(pk=signed_in(request).pk)
     form = ProfileForm(request.POST if request.method == "POST" else None, instance=user)
     if request.method == "POST" and form.is_valid():
-        configuration.save(form.save(commit=False), ledger.actor_of(user))
+        with ledger.transaction():
+            configuration.save(form.save(commit=False), ledger.actor_of(user))
+            if "email" in form.changed_data:
+                account_changes.address_changed(user, form.initial["email"])
         return saved(request, PROFILE)
     context = {"form": form, "groups": list(user.groups.all()), "address_is_set": bool(settings.OIDC_PROVIDERS)}
     return page(request, PROFILE, context, HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK)

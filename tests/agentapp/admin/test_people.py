@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db.models import ProtectedError
 from django.test import Client
 
+from agentapp import account_changes, nudges
 from approvals import configuration, ledger, rule_versions
 from approvals.models import Event, Rule
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
@@ -44,6 +45,17 @@ def test_nobody_gets_a_name_that_somebody_has_but_for_capitals(staff: Client, sa
     save(staff, url, username="Dana")
     dana.refresh_from_db()
     assert dana.username == "Dana"
+
+
+def test_an_address_that_an_administrator_changes_is_told_to_the_one_that_was(
+    staff: Client, sam: User, django_capture_on_commit_callbacks: Any
+) -> None:
+    url = address(User, "change", sam.pk)
+    with django_capture_on_commit_callbacks() as due:
+        save(staff, url, last_name="Reed")
+        save(staff, url, email="sam@elsewhere.example")
+    calls = [call.args[:3] for call in due if getattr(call, "func", None) is nudges.account_changed]
+    assert calls == [(sam.pk, account_changes.ADDRESS_CHANGED, "sam@example.test")]
 
 
 def test_of_two_who_have_one_name_but_for_capitals_each_can_be_changed(staff: Client, sam: User) -> None:

@@ -100,6 +100,19 @@ def test_another_address_asks_who_one_is_and_goes_on_with_what_was_filled_in(cli
     assert (dana.last_name, dana.email) == ("Smith", "me@evil.example")
 
 
+@pytest.mark.parametrize(("to", "told"), [("d@example.test", ["dana@example.test"]), ("dana@example.test", [])])
+def test_another_address_is_told_to_the_one_that_was(
+    client: Client, dana: User, django_capture_on_commit_callbacks: Any, to: str, told: list[str]
+) -> None:
+    renew(client)
+
+    with django_capture_on_commit_callbacks() as due:
+        said(client, "/settings/", {"first_name": "D", "last_name": "Smith", "email": to})
+
+    calls = [call.args[:3] for call in due if getattr(call, "func", None) is nudges.account_changed]
+    assert calls == [(dana.pk, "user.address_changed", address) for address in told]
+
+
 def test_a_name_is_changed_without_being_asked_who_one_is(client: Client, dana: User) -> None:
     assert said(client, "/settings/", {"first_name": "D", "last_name": "Smith", "email": dana.email}).startswith(
         "Saved"
