@@ -203,6 +203,12 @@ def otlp_traces_url() -> str:
     return own or (f"{base}/v1/traces" if base else "")
 
 
+def otlp_headers() -> str:
+    """What the files say that OpenTelemetry's variables name. Empty: none is named; its library reads the variables."""
+    named = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
+    return next((found for name in named if _is_from_file(name) and (found := referenced.secret(name))), "")
+
+
 @dataclass(frozen=True)
 class Ledger:
     """Where the key that signs the ledger is, and where its checkpoints are noted outside of the database."""

@@ -18,6 +18,7 @@ from agentapp.environment import (
     env_count_from_one,
     env_folder,
     env_list,
+    otlp_headers,
     otlp_traces_url,
     read_choice,
     read_commands,
@@ -392,6 +393,7 @@ LOG_LEVEL = env("LOG_LEVEL", "INFO", read_choice("DEBUG", "INFO", "WARNING", "ER
 LOGGING = logs.configuration(LOG_LEVEL, env("LOG_FORMAT", "line", read_choice("line", "json"), "line or json"))
 # Where traces are sent, by the standard's own variables; the SDK reads the others. Empty: nowhere.
 OTLP_TRACES_URL = otlp_traces_url()
+OTLP_SECRET_HEADERS = otlp_headers()
 # Whether spans say what was said: inputs, answers, arguments, results, names. Secrets are masked in any case.
 OTEL_CONTENT = env_bool("OTEL_CONTENT", False)
 # What Prometheus shows to read /metrics. Empty: there is no such page.

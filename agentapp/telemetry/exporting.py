@@ -216,10 +216,13 @@ def collector() -> Send:
     # Heavy: only a process that exports imports the SDK.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import SpanExportResult
+    from opentelemetry.util.re import parse_env_headers
 
     from agentapp.telemetry import otlp
 
-    exporter = OTLPSpanExporter(endpoint=settings.OTLP_TRACES_URL)
+    # A collector's key, which may be mounted as a file like every other secret. None: the library reads its variables.
+    headers = parse_env_headers(settings.OTLP_SECRET_HEADERS, liberal=True) if settings.OTLP_SECRET_HEADERS else None
+    exporter = OTLPSpanExporter(endpoint=settings.OTLP_TRACES_URL, headers=headers)
 
     def send(spans: Sequence[Span]) -> bool:
         return exporter.export([otlp.readable(span) for span in spans]) is SpanExportResult.SUCCESS

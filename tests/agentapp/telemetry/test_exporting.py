@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from agentapp import loop
+from agentapp import environment, loop
 from agentapp.models import TraceProgress
 from agentapp.telemetry import exporting
 from approvals import ledger
@@ -64,6 +64,19 @@ def test_a_collector_receives_the_spans_of_a_run(clerk, collector, begun):
     assert told["service.name"] == "countersign"
     [span, *_] = resource.scope_spans[0].spans
     assert span.trace_id.hex() == run.trace_id
+
+
+def test_a_collector_whose_key_is_a_file_is_sent_the_key(clerk, collector, settings, tmp_path, monkeypatch):
+    (tmp_path / "key").write_text("authorization=Bearer%20k3y,x-team=refunds\n")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS_FILE", str(tmp_path / "key"))
+    monkeypatch.setattr(exporting, "GATHER_SECONDS", 0.01)
+    settings.OTLP_SECRET_HEADERS = environment.otlp_headers()
+    process = exporting.begin()
+    run = clerk.run(says("done"))
+    until(lambda: is_told(run), "the run to be told")
+    exporting.end(process)
+    headers = collector.received[0].headers
+    assert (headers["authorization"], headers["x-team"]) == ("Bearer k3y", "refunds")
 
 
 def test_a_collector_that_is_away_harms_no_run_and_is_told_when_it_is_back(clerk, collector, begun, caplog):
