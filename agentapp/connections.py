@@ -35,6 +35,8 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
 
     What the URL says after its question mark, as in `?sslmode=verify-full`, goes before what is said here.
     """
+    if "://" not in url:  # with one slash it would be read, as a database on this machine
+        raise ValueError("It starts with sqlite:// or postgres://.")
     config: dict[str, Any] = dict(dj_database_url.parse(url))
     asked: dict[str, Any] = config.get("OPTIONS", {})
     if config["ENGINE"] == "django.db.backends.sqlite3":

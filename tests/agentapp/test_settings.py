@@ -118,6 +118,7 @@ def test_what_stands_in_a_file_that_was_named_by_mistake_is_not_quoted(tmp_path:
         ("DATABASE_URL", "mysql://root:hunter2@localhost/x"),
         # Nothing in front, as when the scheme was forgotten.
         ("DATABASE_URL", "root:hunter2@localhost/x"),
+        ("DATABASE_URL", "postgres:/root:hunter2@localhost/x"),
         ("DATABASE_LISTEN_URL", "root:hunter2@localhost/x"),
         ("REDIS_URL", ":hunter2@localhost:6379/0"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "key:hunter2@collector.example"),
