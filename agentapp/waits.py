@@ -24,7 +24,7 @@ def became(approval: Approval) -> str:
     words = {
         Approval.State.PENDING: "waiting for the customer" if approval.asks_customer else "waiting",
         Approval.State.ASKED: "waiting, a question was asked",
-        Approval.State.EXPIRED: "expired, no one decided",
+        Approval.State.EXPIRED: "approved, and expired" if approval.decided_at else "expired, no one decided",
         Approval.State.WITHDRAWN: "withdrawn",
         Approval.State.SUPERSEDED: "replaced by a newer one",
         Approval.State.REJECTED: "rejected",

@@ -21,7 +21,7 @@ _STOPPED: dict[str, str] = {
     StopReason.BLOCKED_BY_HOOK: "A hook blocked a call, and this agent stops then.",
     StopReason.SUPERSEDED: "A newer message replaced this run.",
     StopReason.APPROVAL_DENIED: "A person rejected a call and stopped the run.",
-    StopReason.APPROVAL_EXPIRED: "No one decided about a call in time.",
+    StopReason.APPROVAL_EXPIRED: "A call was not decided in time, or could not run in time.",
 }
 _REASONS: dict[str, str] = {
     Reason.TOOL_NOT_DISCLOSED: "the model was not offered this tool",
@@ -45,7 +45,7 @@ _REASONS: dict[str, str] = {
     Reason.PLAN_REFUSED: "not all of its calls can be planned",
     Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
     Reason.APPROVAL_REJECTED: "a person rejected it",
-    Reason.APPROVAL_EXPIRED: "no one decided in time",
+    Reason.APPROVAL_EXPIRED: "no one decided in time, or it could not run in time",
     Reason.ACTION_CHANGED: "the call changed after it was approved",
     Reason.IDEMPOTENCY_KEY_CONSUMED: "it was done before",
     Reason.TOOL_TIMEOUT: "the tool did not answer in time",

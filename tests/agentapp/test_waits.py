@@ -42,3 +42,10 @@ def test_who_rejected_is_none_of_those_who_approved(dana: User, marco: User, ali
 def test_who_changed_a_call_of_high_risk_has_not_approved_it(dana: User) -> None:
     approval = a_request(risk="high", approvals_needed=2)
     assert said(take(approval, dana, "edit", arguments={"order": "1001", "amount": 5})) == "0 of 2 approved"
+
+
+def test_an_approval_that_was_not_used_in_time_was_one() -> None:
+    approval = a_request(state="expired")
+    assert said(approval) == "expired, no one decided"
+    approval.decided_at = approval.expires_at
+    assert became(approval) == "approved, and expired"

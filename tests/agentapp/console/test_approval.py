@@ -15,6 +15,7 @@ from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Event
+from tests.rows import a_moment_ago, within_transaction
 
 from .conftest import REFUND, posted
 
@@ -265,12 +266,47 @@ class TestStandings:
         assert "No one decided, so it did not run." in html
         assert 'data-act="approve"' not in html
 
-    def test_a_withdrawn_request_says_why(self, page: Client, waiting: Waiting) -> None:
+    def test_an_approval_that_could_not_be_used_in_time_is_not_said_to_be_nobody_s(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting(hold_seconds=0)
+        self.decided(page, approval)
+        assert within_transaction(decisions.expire, a_moment_ago(approval, "use_by").pk)
+
+        html = html_of(page, approval)
+
+        assert "It was approved, and did not run." in html
+        assert "The agent is told that it was approved and could not run in time" in html
+        assert "o one decided" not in html
+
+    def test_a_call_that_was_held_until_its_time_ran_out_is_said_to_be_asked_about_again(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting(hold_seconds=0)
+        self.decided(page, approval)
+        within_transaction(decisions.expire, a_moment_ago(approval, "use_by").pk)
+        within_transaction(executions.set_aside, ToolExecution.objects.get(approval=approval), "held")
+
+        html = html_of(page, approval)
+
+        assert "Its run was held meanwhile, so people are asked again." in html
+        assert "The agent is told" not in html
+
+    @pytest.mark.parametrize(
+        ("decided", "said"),
+        [(False, "ended before anybody decided."), (True, "ended before what was decided took effect.")],
+    )
+    def test_a_withdrawn_request_says_why(self, page: Client, waiting: Waiting, decided: bool, said: str) -> None:
         approval = waiting()
+        if decided:
+            self.decided(page, approval)
         with ledger.transaction():
             decisions.withdraw(approval.run_id, "The run was cancelled.")
 
-        assert "Withdrawn." in html_of(page, approval)
+        html = html_of(page, approval)
+
+        assert "Withdrawn." in html
+        assert said in html
 
     def test_a_replaced_request_leads_to_the_new_one(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
