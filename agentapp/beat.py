@@ -1,6 +1,7 @@
 """Beat, which notes in a file that it goes round: so one that hangs can be told from one that waits."""
 
 import logging
+from datetime import timedelta
 from typing import Any
 
 from celery.beat import Scheduler
@@ -10,10 +11,18 @@ log = logging.getLogger(__name__)
 
 # Celery's own waits up to half a minute, in which a Redis that is back is not noticed.
 TRIES_AGAIN_WITHIN_SECONDS = 5
+# What is done each hour is done a minute after the start as well: many a beat does not live for an hour.
+FIRST_WITHIN = timedelta(minutes=1)
 
 
 class NotedScheduler(Scheduler):
     """The sweep repeats, so nothing is worth a schedule file: this one knows nothing of before it was started."""
+
+    def setup_schedule(self) -> None:
+        super().setup_schedule()
+        for entry in self.schedule.values():
+            every = getattr(entry.schedule, "run_every", FIRST_WITHIN)  # what has its time of day has none
+            entry.last_run_at -= max(every - FIRST_WITHIN, timedelta(0))
 
     def tick(self, *args: Any, **more: Any) -> Any:
         wait = super().tick(*args, **more)

@@ -44,7 +44,8 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
             # Taking the write lock at BEGIN is what makes "look, then change" safe on SQLite.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;",
+            # NORMAL would forget the last commits with the power: a call that was begun would be begun again.
+            "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;",
         }
     elif config["ENGINE"] == "django.db.backends.postgresql":
         config["OPTIONS"] = {

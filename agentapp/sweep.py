@@ -65,9 +65,12 @@ def sweep(many_wait: bool = False) -> list[uuid.UUID]:
 
 
 def is_due() -> bool:
-    """Whether the last sweep ended long enough ago for another."""
+    """Whether the last sweep ended long enough ago for another.
+
+    One that has yet to come says that the database's clock was put back since.
+    """
     lately = Now() - timedelta(seconds=settings.SWEEP_SECONDS / 2)
-    return not Heartbeat.objects.filter(pk=health.SWEEP, at__gt=lately).exists()
+    return not Heartbeat.objects.filter(pk=health.SWEEP, at__gt=lately, at__lte=Now()).exists()
 
 
 def _beat() -> None:

@@ -1,10 +1,13 @@
 """A server that goes away and comes back is connected to anew; one that has vanished is found out."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -34,6 +37,14 @@ class TestOptions:
         assert found["connect_timeout"] == 5
         assert found["keepalives_idle"] == 30
         assert found["tcp_user_timeout"] == 30_000
+
+    def test_what_sqlite_has_taken_is_stored(self, tmp_path: Path) -> None:
+        """Else the last commits go with the power, and a call that was begun is begun again."""
+        said = str(options(f"sqlite:///{tmp_path / 'db.sqlite3'}")["init_command"])
+        with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
+            database.executescript(said)
+            assert database.execute("PRAGMA synchronous").fetchone() == (2,)
+            assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
     def test_only_who_asks_for_it_prepares_statements(self) -> None:
         url = "postgres://anna@db.example/countersign"

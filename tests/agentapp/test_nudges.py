@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from celery import Celery
 
-from agentapp import nudges, tasks
+from agentapp import health, nudges, tasks
 from agentapp import sweep as sweeping
 from agentapp.models import Heartbeat, Run
 from approvals import broker
@@ -37,6 +37,15 @@ def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, a_br
     Heartbeat.objects.update(at=Now() - timedelta(minutes=1))
     tasks.sweep()
     assert told == [run.pk, run.pk]
+
+
+def test_a_sweep_that_has_yet_to_come_keeps_no_other_from_looking(clerk, a_broker, monkeypatch):
+    """The clock of the database was put back by two hours, and its last sweep was before that."""
+    run, told = clerk.start(says("done")), []
+    monkeypatch.setattr(tasks, "nudge", told.append)
+    Heartbeat.objects.create(pk=health.SWEEP, at=Now() + timedelta(hours=2))
+    tasks.sweep()
+    assert told == [run.pk]
 
 
 def sweep_again():
