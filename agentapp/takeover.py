@@ -5,6 +5,7 @@ Rows are locked as everywhere: runs from the root down, then their conversation.
 
 import uuid
 from functools import partial
+from typing import NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -13,7 +14,9 @@ from agentapp import auth, conversations, runs, tasks
 from agentapp.models import Conversation, Message, Run
 from agentapp.refused import Refused
 from approvals import decisions, ledger, plans
+from approvals.detectors import without_secrets
 from approvals.digest import storable
+from approvals.sealed import ERASED
 
 MAX_TEXT_CHARS = 100_000
 TAKEN_OVER = "A person has taken the run over."
@@ -21,6 +24,12 @@ _NO_RIGHT = (
     "Taking over needs the right to pause runs, or to be asked to decide about one of its calls; where a person is "
     "wanted, the right to decide."
 )
+
+
+class Written(NamedTuple):
+    message: Message
+    repeated: bool
+    """Whether it had been written before with the same key."""
 
 
 def take_over_run(run_id: uuid.UUID, user: User) -> Run:
@@ -82,7 +91,7 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
 
 def write_message(
     run_id: uuid.UUID, text: str, user: User, expected_version: int | None = None, key: str = "", via: str = ""
-) -> Message:
+) -> Written:
     """Write to the customer of a run one has taken over. `key` is the writer's: sent again, it adds nothing."""
     if not text.strip():
         raise Refused("invalid", "The message is empty.", "text")
@@ -93,7 +102,7 @@ def write_message(
             run = _locked(run_id, user)
             sent = conversations.written(user, key) if key else None
             if sent is not None:
-                return same_message(sent, text, run)
+                return Written(same_message(sent, text, run), repeated=True)
             if run.taken_over_by_id != user.pk:
                 who = f"{_who(run)} has taken this run over." if run.taken_over_by else "You have not taken this over."
                 raise Refused("not_taken_over", f"{who} Nothing was sent.")
@@ -101,14 +110,14 @@ def write_message(
                 raise Refused("part_of_a_run", "Another run asked for this one: write in that one's conversation.")
             assert run.conversation is not None
             new = conversations.NewMessage(run.conversation, run, text, user, author=user, key=key, via=via)
-            return conversations.write(new, expected_version)
+            return Written(conversations.write(new, expected_version), repeated=False)
     except conversations.Changed as changed:
         raise changed_meanwhile(changed) from changed
     except IntegrityError:
         sent = conversations.written(user, key) if key else None
         if sent is None:
             raise
-        return same_message(sent, text, sent.run)
+        return Written(same_message(sent, text, sent.run), repeated=True)
 
 
 def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
@@ -125,8 +134,8 @@ def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
 
 
 def same_message(sent: Message, text: str, run: Run | None) -> Message:
-    """The message that was sent with a key before, if it was the same one."""
-    if sent.content != storable(text) or (run is not None and sent.run_id != run.pk):
+    """The message that was sent with a key before, if it was the same one, as far as what is kept of it says."""
+    if sent.content not in (without_secrets(storable(text)), ERASED) or (run is not None and sent.run_id != run.pk):
         raise key_reused()
     return sent
 

@@ -33,7 +33,7 @@ from agentapp.api.escalation import step_out
 from agentapp.api.masking import unmasked
 from agentapp.api.paging import Listing, page_of
 from agentapp.api.plans import plan_out
-from agentapp.api.runs import REPLAY_HEADER
+from agentapp.api.runs import REPLAY_HEADER, of_a_repeat
 from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
 from agentapp.models import ToolExecution
@@ -92,14 +92,7 @@ def get_approval(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
     response={201: TakenOut, 200: TakenOut, **problems(400, 404, 409, 413, 415, 422)},
     operation_id="decide",
     summary="Decide",
-    openapi_extra={
-        "responses": {
-            200: {
-                "description": "The decision this id has made before",
-                "headers": {REPLAY_HEADER: {"schema": {"type": "string", "const": "true"}, "required": True}},
-            }
-        }
-    },
+    openapi_extra={"responses": {200: of_a_repeat("The decision this id has made before")}},
 )
 def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, body: DecisionIn) -> Status[TakenOut]:
     """Approve, edit, reject, or respond in the tool's place. The first decision counts; whoever comes second

@@ -3,6 +3,7 @@
 import uuid
 from typing import Annotated
 
+from django.http import HttpResponse
 from ninja import Header, Router
 from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -11,7 +12,7 @@ from agentapp import actions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.conversations import MessageOut, message_out
 from agentapp.api.errors import problems
-from agentapp.api.runs import MAX_VERSION, Key, RunDetail, get_run
+from agentapp.api.runs import MAX_VERSION, REPLAY_HEADER, Key, RunDetail, get_run, of_a_repeat
 
 router = Router(tags=["Runs"])
 
@@ -60,12 +61,14 @@ def hand_back_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
 @router.post(
     "/runs/{run_id}/messages",
     auth=Bearer("runs:create"),
-    response={201: MessageOut, **problems(400, 403, 404, 409, 413, 415, 422)},
+    response={200: MessageOut, 201: MessageOut, **problems(400, 403, 404, 409, 413, 415, 422)},
+    openapi_extra={"responses": {200: of_a_repeat("The message this key has written before")}},
     operation_id="write_message",
     summary="Write to the customer",
 )
 def write_message(
     request: ApiRequest,
+    response: HttpResponse,
     run_id: uuid.UUID,
     body: NewMessageIn,
     key: Annotated[
@@ -73,7 +76,9 @@ def write_message(
     ] = None,
 ) -> Status[MessageOut]:
     """In the place of the agent, by the token's person, who has taken the run over."""
-    message = actions.write_message(
+    written = actions.write_message(
         run_id, body.text, person(request), body.conversation_version, key or "", f"token {request.auth.name}"
     )
-    return Status(201, message_out(message))
+    if written.repeated:
+        response[REPLAY_HEADER] = "true"
+    return Status(200 if written.repeated else 201, message_out(written.message))

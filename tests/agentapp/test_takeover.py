@@ -18,6 +18,7 @@ from agentapp.sweep import sweep
 from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.models import Approval
+from approvals.sealed import ERASED
 from tests import clerk_tools
 from tests.conftest import call, calls, says
 from tests.rows import events
@@ -33,7 +34,7 @@ def waiting(clerk):
 
 
 def write(run: Run, user: User, text: str) -> Message:
-    return actions.write_message(run.pk, text, user)
+    return actions.write_message(run.pk, text, user).message
 
 
 def ask(clerk, text: str, **more) -> actions.Started:
@@ -204,10 +205,25 @@ def test_a_message_sent_twice_with_one_key_is_kept_once(clerk, dana, waiting):
     first, again = ask(clerk, "Hello?", request_key="k1"), ask(clerk, "Hello?", request_key="k1")
     assert (first.repeated, again.repeated, again.kept) == (False, True, True)
     refused("idempotency_key_reused", lambda: ask(clerk, "Other", request_key="k1"))
-    mine = [actions.write_message(waiting.pk, "Hi.", dana, None, "k1").pk for _ in range(2)]
-    assert len({*mine}) == 1
+    mine = [actions.write_message(waiting.pk, "Hi.", dana, None, "k1") for _ in range(2)]
+    assert len({written.message.pk for written in mine}) == 1
+    assert [written.repeated for written in mine] == [False, True]
     refused("idempotency_key_reused", actions.write_message, waiting.pk, "Ho.", dana, None, "k1")
     assert Message.objects.count() == 3
+
+
+@pytest.mark.parametrize("erased", [False, True])
+def test_a_message_of_which_not_all_was_kept_is_known_when_it_comes_again(clerk, dana, waiting, erased):
+    actions.take_over_run(waiting.pk, dana)
+    said = "my password: hunter22!"
+    ask(clerk, said, request_key="k1")
+    mine = actions.write_message(waiting.pk, said, dana, None, "k1")
+    assert "hunter22" not in mine.message.content
+    if erased:
+        Message.objects.update(content=ERASED)
+    again = ask(clerk, said, request_key="k1")
+    assert (again.repeated, again.kept) == (True, True)
+    assert actions.write_message(waiting.pk, said, dana, None, "k1").repeated
 
 
 def test_a_message_kept_for_a_person_is_not_sent_to_the_agent_when_its_key_comes_again_later(clerk, dana, waiting):

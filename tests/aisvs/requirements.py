@@ -137,7 +137,7 @@ REQUIREMENTS = (
     ),
     Requirement(
         "9.6.3", 3, "Kill switches work through a channel apart from the agent runtime.", "partly",
-        "A switch is a row that a web process or a command writes, with no worker and no broker; agents and tools "
+        "A switch is a row that a web process writes, with no worker and no broker; agents and tools "
         "cannot reach it. It lies in the database that the runtime uses too.",
     ),
 )  # fmt: skip
