@@ -1,7 +1,9 @@
 """What the pages say is true: links lead somewhere, snippets run, names exist."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 import types
 import uuid
@@ -297,3 +299,36 @@ def test_the_architecture_page_names_functions_that_exist():
     for module, function in re.findall(r"`(\w+)\.(\w+)`", page):
         if module in sources and function != "py":
             assert f"\ndef {function}(" in sources[module], f"{module}.{function}"
+
+
+def readme_commands(holding: str) -> str:
+    """The block of the README that holds these words."""
+    [block] = [text for text in snippets(ROOT / "README.md", "sh") if holding in text]
+    return block
+
+
+def in_a_shell(commands: str, folder: Path) -> str:
+    """What they print in a shell in which nothing is set."""
+    plain = {"PATH": os.environ["PATH"], "HOME": str(folder), "DATA_DIR": str(folder)}
+    done = subprocess.run(
+        ["bash", "-euc", commands], cwd=ROOT, env=plain, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_commands_of_the_readme_lead_to_an_installation_on_one_machine(tmp_path: Path) -> None:
+    commands = readme_commands("./manage.py serve")
+    for left_out in ("make setup && ", " && ./manage.py serve"):
+        assert left_out in commands
+        commands = commands.replace(left_out, "")
+    in_a_shell(commands, tmp_path)
+    assert (tmp_path / "db.sqlite3").stat().st_size
+
+
+def test_the_commands_of_the_readme_make_tokens_beside_the_demo(tmp_path: Path) -> None:
+    in_a_shell("DEBUG=true .venv/bin/python manage.py demo --no-serve", tmp_path)
+    commands = readme_commands("create_token").partition("curl")[0]
+    shop, desk = in_a_shell(f"{commands}\necho $SHOP $DESK", tmp_path).split()
+    assert shop.startswith("cs_")
+    assert desk.startswith("cs_")
