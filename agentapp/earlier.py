@@ -124,7 +124,7 @@ def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]
     ended = Run.objects.filter(pk__in={message.run_id for message in messages}, state__in=Run.FINAL)
     wanted = [pk for pk, said in ended.values_list("pk", "answer") if pk in answered or not said]
     steps = {step.pk: StepRows(step, []) for step in Step.objects.filter(run__in=wanted).order_by("run", "number")}
-    executions = ToolExecution.objects.filter(run__in=wanted).select_related("tool")
+    executions = ToolExecution.objects.filter(run__in=wanted).select_related("tool", "replay_of__tool")
     for execution in executions.order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
     found: dict[uuid.UUID, list[StepRows]] = defaultdict(list)

@@ -5,6 +5,7 @@ from agentapp.answers import answer, as_proposed
 from agentapp.guidance.known import Done, Known, ToolFacts
 from agentapp.models import Tool, ToolExecution
 from agentapp.state import RunState
+from agentapp.transcript import taken_back
 from approvals.digest import MalformedJSON, parse
 
 TRANSIENT = "transient_guidelines"
@@ -12,7 +13,10 @@ TRANSIENT = "transient_guidelines"
 
 
 def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
-    """Three queries, and none for the first step; four more for an agent with context variables."""
+    """Three queries, and none for the first step; four more for an agent with context variables.
+
+    One more where acts were done before it.
+    """
     run = state.run
     begun = run.step_count > 0
     readings = sum(1 for rows in state.steps if rows.executions and all(each.variable for each in rows.executions))
@@ -26,6 +30,7 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
         iteration=run.step_count - readings + more_looks + 1,
         tools={name: _facts(tool) for name, tool in disclosed.items()},
         calls=(*kept, *calls),
+        done_before=_done_before(state),
         matches=tuple(guidance_rows.matches_of(run)) if begun else (),
         evaluations=tuple(guidance_rows.evaluations_of(run)) if begun else (),
         customer=run.customer,
@@ -36,6 +41,16 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
         variables=tuple((name, answer(row).text) for name, row in found.items() if row.run_id != run.pk),
         readings=readings,
     )
+
+
+def _done_before(state: RunState) -> frozenset[str]:
+    """The tools, as the model calls them, whose acts it was told of as done before, and which still are."""
+    told = [call for steps in state.earlier.steps.values() for rows in steps for call in rows.executions]
+    own = [call for rows in state.history for call in rows.executions]
+    acts = [(call, call) for call in told] + [(call, call.replay_of) for call in (*told, *own)]
+    done = [(call, act) for call, act in acts if act is not None and act.consequential and act.took_effect]
+    undone = taken_back({act.pk for _, act in done})
+    return frozenset(as_proposed(call).name for call, act in done if act.pk not in undone)
 
 
 def _facts(tool: Tool) -> ToolFacts:
@@ -61,7 +76,7 @@ def _done(execution: ToolExecution, step: int) -> Done:
         step=step,
         tool=proposed.name,
         arguments=arguments if isinstance(arguments, dict) else None,
-        took_effect=execution.took_effect,
+        took_effect=execution.took_effect and not execution.taken_back,
         is_answered=execution.is_answered,
         told=answer(execution).text if execution.is_answered else "",
         transient=tuple(item for item in brought if isinstance(item, dict)) if isinstance(brought, list) else (),

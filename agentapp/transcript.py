@@ -115,9 +115,13 @@ def _kept_of(steps: list[StepRows], later: Run) -> list[StepRows]:
 
 def _mark_taken_back(kept: list[StepRows]) -> None:
     acts = {each.pk: each for rows in kept for each in rows.executions if each.consequential}
-    if acts:
-        for pk in ToolExecution.objects.filter(TAKEN_BACK, pk__in=acts).values_list("pk", flat=True):
-            acts[pk].taken_back = True
+    for pk in taken_back(acts):
+        acts[pk].taken_back = True
+
+
+def taken_back(acts: Collection[uuid.UUID]) -> set[uuid.UUID]:
+    """Which of these calls another run has taken back. No query for none."""
+    return set(ToolExecution.objects.filter(TAKEN_BACK, pk__in=acts).values_list("pk", flat=True)) if acts else set()
 
 
 def load_steps(run: Run, tools: Iterable[Tool] = ()) -> list[StepRows]:

@@ -38,7 +38,7 @@ def compose(
     reply = inference.compose(turn, asked_by, seen=seen and not acts)
     if not acts:
         return reply
-    done = {call.tool for call in turn.known.calls if call.took_effect}
+    done = {call.tool for call in turn.known.calls if call.took_effect} | turn.known.done_before
     unsupported: list[str] = []
     for correction in range(MAX_CORRECTIONS + 1):
         claimed = inference.claims(turn, reply.text, acts) if reply.text.strip() else ()

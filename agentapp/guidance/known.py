@@ -40,6 +40,7 @@ class Done:
     arguments: Mapping[str, Any] | None
     """None where they cannot be read."""
     took_effect: bool = False
+    """And was not taken back since."""
     is_answered: bool = True
     told: str = ""
     """What the model was told of it."""
@@ -58,6 +59,8 @@ class Known:
     planner wanted."""
     tools: Mapping[str, ToolFacts] = field(default_factory=lambda: MappingProxyType({}))
     calls: tuple[Done, ...] = ()
+    done_before: frozenset[str] = frozenset()
+    """The tools whose acts earlier runs of the conversation did, or whoever did what was refused a second time."""
     matches: tuple[Matched, ...] = ()
     """Of the run's earlier steps, the first first."""
     evaluations: tuple[Evaluated, ...] = ()

@@ -19,6 +19,14 @@ from tests.clerk_tools import effects_of
 from tests.conftest import Clerk
 from tests.guided import Guide
 
+WANTED = {"matched": ["paying"], "evaluations": {"pay": [{"account": "ana", "amount": 5.0}]}}
+PAID_BEFORE = {
+    "matched": ["paying"],
+    "evaluations": {"pay": {"state": "data_already_in_context"}},
+    "says": "It was paid before.",
+    "claims": ["pay"],
+}
+
 
 @pytest.fixture
 def guide(clerk: Clerk) -> Guide:
@@ -230,6 +238,43 @@ def test_a_call_that_was_rejected_was_not_done_whatever_the_reply_says(guide: Gu
     guide.clerk.decide(approval, dana, "reject", message="No.")
     assert guide.clerk.drive(run).answer == "It was not allowed."
     assert effects_of("pay") == []
+
+
+def pay_ana(guide: Guide, dana: Any, **more: Any) -> Run:
+    """A run that pays once, as Dana allows."""
+    run = guide.run(WANTED, {"says": "It is paid.", "claims": ["pay"]}, **more)
+    guide.clerk.decide(guide.clerk.open(run)[0], dana)
+    return guide.clerk.drive(run)
+
+
+def test_what_an_earlier_run_of_the_conversation_did_was_done(guide: Guide, dana: Any) -> None:
+    guide.guideline("paying", "", "pay")
+    assert pay_ana(guide, dana, conversation="c").answer == "It is paid."
+    assert guide.run(PAID_BEFORE, conversation="c").answer == "It was paid before."
+    assert guide.run(PAID_BEFORE, conversation="d").answer == "I cannot confirm that this has been done: pay."
+
+
+def test_what_is_refused_as_done_before_was_done(guide: Guide, dana: Any) -> None:
+    Tool.objects.filter(name="pay").update(business_key_template="pay {account}")
+    guide.guideline("paying", "", "pay")
+    pay_ana(guide, dana)
+    refused = guide.run(WANTED, PAID_BEFORE, conversation="c")
+    assert (refused.executions.get().reason, refused.answer) == ("idempotency_key_consumed", "It was paid before.")
+    assert guide.run(PAID_BEFORE, conversation="c").answer == "It was paid before.", "also when it is asked again"
+
+
+def test_what_was_taken_back_since_was_not_done(guide: Guide, dana: Any) -> None:
+    Tool.objects.filter(name="pay").update(business_key_template="pay {account}")
+    guide.guideline("paying", "", "pay")
+    paid = pay_ana(guide, dana, conversation="c")
+    refused = guide.run(WANTED, PAID_BEFORE, conversation="d")
+    guide.guideline("finding", "", "look_up")
+    back = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}}, {"says": "Taken back."})
+    Run.objects.filter(pk=back.pk).update(undoes=paid.executions.get())
+    later = [guide.run(PAID_BEFORE, conversation="c"), guide.run(PAID_BEFORE, conversation="d")]
+    Run.objects.filter(pk__in=[paid.pk, refused.pk]).update(script=[{}, PAID_BEFORE])
+    later += [guide.clerk.drive(actions.retry_run(run.pk, guide.clerk.starter, 2)) for run in (paid, refused)]
+    assert {run.answer for run in later} == {"I cannot confirm that this has been done: pay."}
 
 
 def test_nothing_is_held_against_a_reply_where_no_act_was_at_stake(guide: Guide) -> None:
