@@ -4,12 +4,15 @@ from agentapp import context_variables, guidance_rows
 from agentapp.answers import answer, as_proposed
 from agentapp.guidance.known import Done, Known, ToolFacts
 from agentapp.models import Tool, ToolExecution
+from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.transcript import taken_back
 from approvals.digest import MalformedJSON, parse
 
 TRANSIENT = "transient_guidelines"
 """What a result brings along in its control, which only a tool's own code can set."""
+# Nobody said no to these calls, and they may be proposed again as they are.
+_NOT_RUN = {Reason.CANCELLED, Reason.APPROVAL_EXPIRED, Reason.CIRCUIT_OPEN, Reason.ACTION_CHANGED}
 
 
 def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
@@ -65,6 +68,15 @@ def _facts(tool: Tool) -> ToolFacts:
     )
 
 
+def _stands(execution: ToolExecution) -> bool:
+    if execution.taken_back:
+        return False
+    if execution.took_effect or execution.was_left_unknown:
+        return True
+    failed_for_now = execution.result_status == ToolExecution.ResultStatus.RETRYABLE_ERROR
+    return not (failed_for_now or execution.reason in _NOT_RUN)
+
+
 def _done(execution: ToolExecution, step: int) -> Done:
     proposed = as_proposed(execution)
     try:
@@ -77,6 +89,7 @@ def _done(execution: ToolExecution, step: int) -> Done:
         tool=proposed.name,
         arguments=arguments if isinstance(arguments, dict) else None,
         took_effect=execution.took_effect and not execution.taken_back,
+        stands=_stands(execution),
         is_answered=execution.is_answered,
         told=answer(execution).text if execution.is_answered else "",
         transient=tuple(item for item in brought if isinstance(item, dict)) if isinstance(brought, list) else (),

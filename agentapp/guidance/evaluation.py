@@ -64,7 +64,7 @@ def mode_of(batch: Batch, calls: Sequence[Done]) -> Mode:
     alone = batch.candidates[0] if len(batch.candidates) == 1 else None
     if alone is None or not alone.guidelines or alone.tool.names:
         return "short"
-    return "short" if any(call.tool == alone.tool.name for call in calls) else "auto_approved"
+    return "short" if any(call.tool == alone.tool.name and call.stands for call in calls) else "auto_approved"
 
 
 def check(candidate: Candidate, verdict: Verdict, calls: Sequence[Done], choices: Choices) -> Checked:
@@ -73,7 +73,8 @@ def check(candidate: Candidate, verdict: Verdict, calls: Sequence[Done], choices
     if verdict.state in ("not_applicable", "data_already_in_context"):
         return Checked(verdict.state, verdict.why)
     tool = candidate.tool
-    made = {_key(tool, call.arguments) for call in calls if call.tool == tool.name and call.arguments is not None}
+    before = [call for call in calls if call.tool == tool.name and call.stands]
+    made = {_key(tool, call.arguments) for call in before if call.arguments is not None}
     complete: list[dict[str, Any]] = []
     insights: dict[tuple[str, str], Insight] = {}
     was_staged = False

@@ -41,6 +41,8 @@ class Done:
     """None where they cannot be read."""
     took_effect: bool = False
     """And was not taken back since."""
+    stands: bool = True
+    """Whether it counts as made: not one that was not run, failed for now, or was taken back since."""
     is_answered: bool = True
     told: str = ""
     """What the model was told of it."""

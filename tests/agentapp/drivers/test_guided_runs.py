@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agentapp import actions, observe
-from agentapp.models import GuidelineMatch, Tool, ToolEvaluation
+from agentapp.models import GuidelineMatch, Run, Tool, ToolEvaluation, ToolExecution
 from agentapp.refused import Refused
 from approvals.models import Event
 from tests.clerk_tools import effects_of
@@ -245,6 +245,63 @@ def test_a_run_that_is_tried_again_looks_at_all_guidelines_anew_and_knows_what_w
     assert (again.answer, guide.calls(again)) == ("It is x.", [])
     assert guide.matched(again, 1) == {"finding": "model"}
     assert guide.evaluations(again)["look_up"].state == "data_already_in_context"
+
+
+def test_a_call_that_never_ran_is_proposed_again_when_its_run_is_tried_again(guide: Guide) -> None:
+    guide.guideline("paying", "", "pay")
+    wanted = {"matched": ["paying"], "evaluations": {"pay": [{"account": "ana", "amount": 5.0}]}}
+    first = guide.run(wanted, wanted)
+    actions.cancel_run(first.pk, guide.clerk.starter)
+    again = guide.clerk.drive(actions.retry_run(first.pk, guide.clerk.starter, 2))
+    assert (again.state, guide.calls(again)) == ("waiting", guide.calls(first))
+
+
+CANCELLED, FINISHED = ToolExecution.State.CANCELLED, ToolExecution.State.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("became", "is_made_again"),
+    [
+        ({"state": CANCELLED, "result_status": "", "reason": "cancelled"}, True),
+        ({"state": CANCELLED, "result_status": "", "reason": "cancelled", "attempts": 1, "started_at": None}, False),
+        ({"result_status": "refused", "reason": "approval_expired"}, True),
+        ({"result_status": "refused", "reason": "circuit_open"}, True),
+        ({"result_status": "refused", "reason": "action_changed"}, True),
+        ({"result_status": "retryable_error", "reason": "tool_timeout"}, True),
+        ({"result_status": "fatal_error", "reason": "tool_failure"}, False),
+        ({"result_status": "refused", "reason": "approval_rejected"}, False),
+        ({"result_status": "refused", "reason": "policy_denied"}, False),
+    ],
+)
+def test_a_call_is_left_out_as_made_before_unless_it_may_be_made_again(
+    guide: Guide, became: dict[str, Any], is_made_again: bool
+) -> None:
+    guide.guideline("finding", "", "look_up")
+    wanted = {"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}, "says": "It is x."}
+    first = guide.run(wanted, wanted, {"says": "It is x."})
+    first.executions.update(**became)
+    again = guide.clerk.drive(actions.retry_run(first.pk, guide.clerk.starter, 2))
+    assert guide.calls(again) == ([("look_up", {"what": "x"})] if is_made_again else [])
+
+
+def test_a_read_that_failed_for_now_is_made_again_when_its_guideline_is_looked_at_again(guide: Guide) -> None:
+    guide.relate(guide.guideline("trying", "", "fail"), "reevaluates", "fail")
+    wanted = {"matched": ["trying"], "evaluations": {"fail": [{"how": "later"}]}}
+    run = guide.run(wanted, wanted, {"says": "It does not work now."})
+    assert guide.calls(run) == [("fail", {"how": "later"})] * 2
+
+
+def test_a_call_that_was_taken_back_since_is_made_again(guide: Guide, dana: Any) -> None:
+    guide.guideline("paying", "", "pay")
+    wanted = {"matched": ["paying"], "evaluations": {"pay": [{"account": "ana", "amount": 5.0}]}, "says": "Paid."}
+    first = guide.run(wanted, wanted)
+    guide.clerk.decide(guide.clerk.open(first)[0], dana)
+    assert guide.clerk.drive(first).answer == "Paid."
+    guide.guideline("finding", "", "look_up")
+    back = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}}, {"says": "Taken back."})
+    Run.objects.filter(pk=back.pk).update(undoes=first.executions.get())
+    again = guide.clerk.drive(actions.retry_run(first.pk, guide.clerk.starter, 2))
+    assert (again.state, [name for name, _ in guide.calls(again)]) == ("waiting", ["pay"])
 
 
 def test_what_a_step_looks_at_costs_the_same_however_many_guidelines_there_are(guide: Guide) -> None:

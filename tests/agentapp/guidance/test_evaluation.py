@@ -113,6 +113,13 @@ def test_a_default_that_is_spelled_out_makes_no_other_call() -> None:
     assert checked({**WHOLE, "fast": False}, made=({**WHOLE, "memo": None},)).calls == ()
 
 
+def test_a_call_that_may_be_made_again_does_not_count_as_made() -> None:
+    again = [Done(1, "transfer", WHOLE, stands=False)]
+    assert check(Candidate(facts()), Verdict("needs_to_run", "", (WHOLE,)), again, {}).state == "needs_to_run"
+    wanted = Batch(1, (Candidate(ToolFacts("drinks", consequential=False), ("thirst",)),))
+    assert mode_of(wanted, [Done(1, "drinks", {}, stands=False)]) == "auto_approved"
+
+
 def test_of_several_calls_the_whole_ones_are_made_and_each_once() -> None:
     found = checked(WHOLE, {"to": "bob"}, WHOLE, {**WHOLE, "to": "cy"})
     assert [call["to"] for call in found.calls] == ["ana", "cy"]
