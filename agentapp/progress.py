@@ -62,11 +62,12 @@ def _seen(rows: StepRows) -> Iterator[Seen]:
 
 
 def _seen_each(rows: StepRows) -> list[Seen | None]:
-    """What came of each call. None for what may be repeated, was refused, or is not answered."""
+    """What came of each call. None for what may be repeated, was refused, is not answered, or reads a variable."""
     return [
         None
         if execution.state != ToolExecution.State.FINISHED
         or _is_refused(execution)
+        or execution.variable
         or (execution.tool is not None and execution.tool.repeatable)
         else (
             execution.name,

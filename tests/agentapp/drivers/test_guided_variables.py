@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.auth.models import User
 
 from agentapp import observe
 from agentapp.messages import ChatMessage, UserMessage
@@ -62,6 +63,23 @@ def test_reading_is_none_of_the_rounds_that_the_agent_has(guide: Guide) -> None:
     run = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "kettle"}]}}, SAYS, customer="Ana")
     assert steps(run) == [["look_up"], ["look_up"], []]
     assert run.answer == SAYS["says"]
+
+
+def test_reading_the_same_anew_before_each_step_is_no_sign_of_getting_nowhere(guide: Guide, dana: User) -> None:
+    ContextVariable.objects.update(freshness_seconds=0)
+    for tool in ("label", "send"):
+        guide.guideline(f"{tool}-it", "", tool)
+    run = guide.run(
+        {"matched": ["label-it"], "evaluations": {"label": [{"text": "late"}]}},
+        {"matched": ["send-it"], "evaluations": {"send": [{"to": "Ana"}]}},
+        SAYS,
+        customer="Ana",
+    )
+    for _ in range(2):
+        guide.clerk.decide(guide.clerk.open(run)[0], dana, "reject", message="No.")
+        run = guide.clerk.drive(run)
+    assert steps(run) == [["look_up"], ["label"], ["look_up"], ["send"], ["look_up"], []]
+    assert (run.state, run.answer) == ("succeeded", SAYS["says"])
 
 
 def test_what_counts_from_an_earlier_run_is_told_and_not_read_again(guide: Guide, sent: list) -> None:
