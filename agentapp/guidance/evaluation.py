@@ -123,7 +123,7 @@ def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -
     """The arguments as they may be sent, and what keeps the call from being made."""
     schema = dict(tool.input_schema)
     extra = set(unknown_names(schema, proposed))
-    required = set(schema.get("required", ()))
+    required, defaults = set(schema.get("required", ())), with_defaults(schema, {})
     given = {name: value for name, value in proposed.items() if name not in extra}
     arguments: dict[str, Any] = {}
     insights: list[Insight] = []
@@ -136,7 +136,7 @@ def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -
         elif isinstance(value, Guess) or _is_unknown(value) or (value is None and not null):
             if name in required:
                 insights.append(_insight("missing", tool, name, allowed))
-            elif null:
+            elif null and defaults.get(name) is None:
                 arguments[name] = None
         elif not _is_among(value, allowed):
             insights.append(_insight("invalid", tool, name, allowed, value))

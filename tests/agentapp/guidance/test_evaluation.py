@@ -48,6 +48,20 @@ def test_a_whole_call_is_made_and_what_is_optional_and_unknown_is_null_or_left_o
     assert checked({**WHOLE, "memo": "rent", "fast": True}).calls == ({**WHOLE, "memo": "rent", "fast": True},)
 
 
+@pytest.mark.parametrize("given", [{}, {"limit": MISSING}, {"limit": Guess(5, "missing")}])
+def test_what_is_unknown_is_left_to_a_default_that_is_not_null(given: dict[str, Any]) -> None:
+    number: dict[str, Any] = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"limit": number | {"default": 20}, "page": number}, "required": []}
+    assert checked(given, input_schema=schema).calls == ({"page": None},)
+    assert checked({"limit": 20, "page": None}, made=({"page": None},), input_schema=schema).calls == ()
+
+
+def test_a_null_that_a_model_means_goes_before_the_default() -> None:
+    limit = {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": 20}
+    schema = {"type": "object", "properties": {"limit": limit}, "required": []}
+    assert checked({"limit": None}, input_schema=schema).calls == ({"limit": None},)
+
+
 def test_arguments_that_the_tool_does_not_have_are_dropped() -> None:
     assert checked({**WHOLE, "sudo": True}).calls == ({**WHOLE, "memo": None},)
 
