@@ -3,6 +3,7 @@
 Nothing here stops or lets through anything: whatever is down, a request waits for people. This only says so.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,7 +37,7 @@ from django.utils import timezone
 from agentapp import continuity
 from agentapp.due import due
 from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, WebhookEndpoint
-from approvals.clock import Now
+from approvals.clock import Now, heard
 from approvals.models import Anchor, Notification, Verification
 from approvals.proof import anchors, checkpoints, verifying
 
@@ -121,7 +122,7 @@ def _of_database() -> Iterator[Problem]:
 
 def figures() -> dict[str, Any]:
     """Everything that is looked at, in one query. The table it is asked of is never empty."""
-    now = Now()
+    now, asked_at = Now(), time.monotonic()
     failing = Q(active=True, progress__failing_since__lte=now - STUCK) | Q(active=False) & ~Q(progress__problem="")
     notifications = Notification.objects.filter(
         # A message whose reason is gone was rightly not sent.
@@ -166,6 +167,7 @@ def figures() -> dict[str, Any]:
             "unanchored",
         )[0]
     )
+    heard(row["now"], asked_at)
     return dict(row)
 
 

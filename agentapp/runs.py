@@ -5,6 +5,7 @@ normal. Functions that take a lease token raise LeaseLost when the run is no lon
 """
 
 import json
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -42,7 +43,7 @@ from agentapp.spending import add_cost as add_cost
 from agentapp.spending import add_usage as add_usage
 from agentapp.trace_context import new_trace_id
 from approvals import ledger
-from approvals.clock import Now
+from approvals.clock import Now, heard
 from approvals.detectors import without_secrets
 from approvals.digest import MalformedJSON, parse, storable, storable_json
 from approvals.sealed import ERASED, GONE, sealed
@@ -152,7 +153,7 @@ def _behind_the_last(conversation: Conversation | None) -> Any:
 
 def claim(run_id: uuid.UUID) -> Run | None:
     """Take a lease on a run that is due. None: it is not due, or somebody else holds it."""
-    token = uuid.uuid4()
+    token, asked_at = uuid.uuid4(), time.monotonic()
     with ledger.transaction():
         lease = timedelta(seconds=settings.LEASE_SECONDS)
         claimed = run_statements.CLAIM(run=run_id, token=token, lease=lease, **continuity.as_seen())
@@ -161,6 +162,8 @@ def claim(run_id: uuid.UUID) -> Run | None:
         ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token)})
         run = run_statements.CLAIMED.first(run=run_id, chain=ledger.run_chain(run_id))
         assert run is not None
+        assert run.claimed_at is not None
+        heard(run.claimed_at, asked_at)
         return _known_end(run)
 
 

@@ -1,6 +1,7 @@
 """The database's clock, which alone decides leases, expiry and order."""
 
-from datetime import datetime, timedelta
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,6 +13,26 @@ from django.utils import timezone
 # Further ahead nobody means it. The last day of the calendar is in the year 10000 elsewhere, which databases store and
 # cannot give back.
 FURTHEST = timedelta(days=3653)
+# What two clocks that are well may differ by, and how long an answer may take that says what time it is.
+WELL_WITHIN, SOON_SECONDS = timedelta(seconds=2), 1.0
+
+_off = timedelta(0)
+
+
+def now() -> datetime:
+    """What the time is by the database's clock, as far as this process has heard of it: without asking."""
+    return datetime.now(UTC) + _off
+
+
+def heard(moment: datetime, asked_at: float) -> None:
+    """The database has said what time it is. `asked_at`: since when it was asked, by `time.monotonic`.
+
+    Nothing follows from an answer that took long: it was true before it was waited for.
+    """
+    global _off
+    if time.monotonic() - asked_at <= SOON_SECONDS:
+        off = moment - datetime.now(UTC)
+        _off = off if abs(off) > WELL_WITHIN else timedelta(0)
 
 
 def is_too_far(moment: datetime) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from django.db import connection
 from django.db import transaction as db_transaction
 from django.db.models import BooleanField, ExpressionWrapper, Q
 
+from approvals import clock
 from approvals.detectors import clean, within
 from approvals.digest import canonical, sha256
 from approvals.ids import uuid7
@@ -180,7 +181,7 @@ def _events(facts: Sequence[Fact], ends: dict[str, End]) -> tuple[list[Event], d
     ends, events = dict(ends), []
     for fact in facts:
         seq, previous = ends.get(fact.chain, (0, GENESIS))
-        event = sealed(seq + 1, previous, fact, datetime.now(UTC), uuid7())
+        event = sealed(seq + 1, previous, fact, clock.now(), uuid7())
         ends[fact.chain] = event.seq, event.hash
         events.append(event)
     return events, ends

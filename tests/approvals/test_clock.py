@@ -1,11 +1,17 @@
 """One clock: the database's, in the form in which times are kept."""
 
+import time
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
+from approvals import clock as moments
+from approvals import ledger
 from approvals.clock import Now
+from approvals.models import Event
 
 
 @pytest.fixture
@@ -41,3 +47,30 @@ def test_a_statement_with_the_clock_can_be_logged(somebody):
         assert User.objects.filter(last_login__isnull=True).annotate(at=Now()).get().at
     finally:
         connection.force_debug_cursor = False
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """Say to this process that the database's clock is this far ahead of its own."""
+    monkeypatch.setattr(moments, "_off", timedelta(0))
+    return lambda off, took=0.0: moments.heard(datetime.now(UTC) + off, time.monotonic() - took)
+
+
+@pytest.mark.parametrize("off", [timedelta(minutes=10), timedelta(minutes=-10)])
+def test_an_event_has_the_time_of_the_database_whatever_the_clock_of_its_process_says(db, heard, off):
+    heard(off)
+    with ledger.transaction():
+        ledger.record(ledger.CONFIGURATION, "test.event", {})
+    assert abs(Event.objects.get().at - datetime.now(UTC) - off) < timedelta(seconds=5)
+
+
+def test_clocks_that_differ_by_a_moment_are_left_alone(heard):
+    heard(timedelta(minutes=10))
+    heard(timedelta(seconds=1))
+    assert abs(moments.now() - datetime.now(UTC)) < timedelta(seconds=0.5)
+
+
+def test_what_took_long_to_answer_does_not_say_what_time_it_is(heard):
+    """A process that was held between asking and hearing."""
+    heard(timedelta(minutes=-10), took=600.0)
+    assert abs(moments.now() - datetime.now(UTC)) < timedelta(seconds=0.5)

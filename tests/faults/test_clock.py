@@ -7,10 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db.models import Q
+from django.utils import timezone
 
 from agentapp.models import Run, ToolExecution
 from approvals.clock import Now
-from approvals.models import Approval
+from approvals.models import Approval, Event
 from tests.e2e.conftest import not_run
 from tests.faults.outside import wiring
 from tests.faults.shop import gate, is_waiting
@@ -52,7 +54,12 @@ def kept_stack(
 
 def test_what_is_done_is_done_once_and_it_is_said_that_a_clock_is_off(stack: Stack, conclude) -> None:
     stack.says("clock")
-    assert conclude(stack.people.start_many(times(6, 60))).states == {Run.State.SUCCEEDED: times(6, 60)}
+    began = timezone.now()  # the clock of the tests is right
+    runs = stack.people.start_many(times(6, 60))
+    assert conclude(runs).states == {Run.State.SUCCEEDED: times(6, 60)}
+    # Webhooks, pages and people who are asked again go by the times of events.
+    told = Event.objects.filter(run_id__in=runs)
+    assert not told.filter(Q(at__lt=began - timedelta(seconds=5)) | Q(at__gt=Now() + timedelta(seconds=5))).exists()
 
 
 def test_a_lease_is_not_over_before_the_database_says_so(stack: Stack, conclude) -> None:
