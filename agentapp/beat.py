@@ -22,7 +22,7 @@ class NotedScheduler(Scheduler):
         super().setup_schedule()
         for entry in self.schedule.values():
             every = getattr(entry.schedule, "run_every", FIRST_WITHIN)  # what has its time of day has none
-            entry.last_run_at -= max(every - FIRST_WITHIN, timedelta(0))
+            entry.last_run_at = entry.default_now() - max(every - FIRST_WITHIN, timedelta(0))
 
     def tick(self, *args: Any, **more: Any) -> Any:
         wait = super().tick(*args, **more)
