@@ -31,17 +31,18 @@ def conclude(state: RunState) -> bool:
     Also asked by the worker that takes over from one that died right behind such a step.
     """
     rows = state.steps[-1]
-    answer = rows.step.text
+    answer = "" if rows.step.error else rows.step.text
+    broke_down = rows.step.error == StopReason.ERROR
     if (stopped := points.stop_of_calls(rows)) is not None:
         end_by(state, stopped)
+    elif limits.rounds_are_used_up(state.run, state.steps[:-1]) and not broke_down:
+        points.after_step(state)
+        signal = limits.rounds_signal(state.run, state.steps[:-1])
+        end(state, Run.State.STOPPED, signal, answer, partial=bool(answer.strip()))
     elif rows.step.error:
         points.after_step(state)
         message = rows.executions[0].message if rows.executions else "The driver failed."
         end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="driver"))
-    elif limits.rounds_are_used_up(state.run, state.steps[:-1]):
-        points.after_step(state)
-        signal = limits.rounds_signal(state.run, state.steps[:-1])
-        end(state, Run.State.STOPPED, signal, answer, partial=bool(answer.strip()))
     elif rows.executions:
         state.step_under_way = True
         if not rows.open:

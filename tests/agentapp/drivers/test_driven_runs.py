@@ -143,6 +143,20 @@ def test_a_model_that_cannot_decide_fails_the_run_and_is_recorded_once(
     assert effects_of("look_up") == []
 
 
+@pytest.mark.parametrize(("decision", "reason"), [(LOOK, "decision_validation"), ("?", "decision_extraction")])
+def test_out_of_rounds_a_model_that_does_not_answer_is_stopped_by_the_limit(
+    thinking: Any, provider: ProviderServer, decision: Any, reason: str
+) -> None:
+    Agent.objects.update(max_iterations=1)
+    provider.answer_with = chat_only(LOOK, *[decision] * 3)
+    found = run(thinking)
+    assert (found.state, found.stop_reason, found.stop_source) == ("stopped", "steps_limit", "max_iterations")
+    assert "1/1" in found.stop_message
+    assert (found.answer, found.answer_is_partial) == ("", False)
+    assert found.steps.get(number=2).error == reason
+    assert effects_of("look_up") == [{"what": "kettle"}]
+
+
 def test_a_step_and_its_failure_are_stored_together_or_not_at_all(
     thinking: Any, provider: ProviderServer, monkeypatch: Any
 ) -> None:
