@@ -36,8 +36,14 @@ class Tried:
     failures: tuple[dict[str, Any], ...] = ()
 
 
-def may_be_tried_again(result: ToolResult) -> bool:
-    return result.status == "retryable_error"
+def most(tool: Tool) -> int:
+    """How often a call is tried before it has failed: a write that honours no key may not be made twice."""
+    return tool.max_attempts if not tool.consequential or tool.idempotency == Tool.Idempotency.KEY else 1
+
+
+def may_be_tried_again(result: ToolResult, *, with_key: bool = False) -> bool:
+    """Whether another attempt is safe and may help. With a key, so it is for what may have happened."""
+    return result.status == "retryable_error" or (with_key and result.reason == Reason.OUTCOME_UNKNOWN)
 
 
 def until_answered(

@@ -312,15 +312,13 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
 
 
 def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
-    """Call the tool of a write that is marked as running, and store what came of it."""
+    """Call the tool of a write, or of a read that people approved, that is marked as running; store what came of it."""
     attempt = execution.attempts
-    tries = tool.max_attempts if tool.idempotency == Tool.Idempotency.KEY else 1
     tried = attempts.until_answered(
         state.cancellation,
-        range(attempt, attempt + tries),
+        range(attempt, attempt + attempts.most(tool)),
         lambda number: _call(state, execution, tool, execution.executed_text, number),
-        # With a key, what may have happened is safe to ask for once more.
-        lambda result: attempts.may_be_tried_again(result) or result.reason == Reason.OUTCOME_UNKNOWN,
+        partial(attempts.may_be_tried_again, with_key=tool.idempotency == Tool.Idempotency.KEY),
     )
     execution.attempts = tried.attempts
     outcome = _outcome(state, execution, tried, budgets.cost_of(execution))

@@ -7,7 +7,7 @@ from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
-from agentapp.tools.base import ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
 from tests.conftest import call, calls, says
@@ -88,3 +88,35 @@ def test_a_write_without_a_key_is_tried_once_however_often_it_may_be(desk):
     stopping_tools.BROKEN["write"] = stopping_tools.failing(retryable=True)
     run = desk.run(calls(call("a", "write", about="x")), says("done"))
     assert desk.execution(run, "a").attempts == 1
+
+
+def approved_read(clerk, offer, dana, error):
+    """A read that a rule has people approve, which fails once: how often it was tried, and its row."""
+    made = []
+
+    @tool(effect="read", trust="trusted_system", max_attempts=3)
+    def flaky() -> str:
+        """Works the second time."""
+        made.append(len(made))
+        if len(made) == 1:
+            raise error
+        return "here"
+
+    offer(flaky)
+    Rule.objects.create(name="looks", tool="flaky", verdict="ask")
+    run = clerk.run(calls(call("a", "flaky")), says("done"))
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    run = clerk.drive(run)
+    return len(made), clerk.execution(run, "a")
+
+
+def test_a_read_that_people_approved_is_tried_as_often_as_any_read(clerk, offer, dana):
+    tried, execution = approved_read(clerk, offer, dana, ToolError("busy", retryable=True, retry_after=0))
+    assert (tried, execution.attempts, execution.result_status) == (2, 2, "ok")
+    assert execution.approval.state == "used"
+
+
+def test_an_approved_read_of_which_nobody_knows_what_happened_is_not_tried_again(clerk, offer, dana):
+    tried, execution = approved_read(clerk, offer, dana, OutcomeUnknown("It went silent."))
+    assert (tried, execution.attempts, execution.state) == (1, 1, "outcome_unknown")
