@@ -81,15 +81,20 @@ def result_path(execution: ToolExecution) -> str:
     return f"/api/v1/tool-executions/{execution.pk}/result"
 
 
+def unknown(execution: ToolExecution) -> str:
+    """What is told of a call that has begun and of which nobody knows what came of it."""
+    return _behind_changes(execution, UNKNOWN)
+
+
 def _text(execution: ToolExecution) -> str:
     if execution.state == _STATE.CANCELLED:
         return f"Not executed (cancelled): {execution.message}"
     if execution.state == _STATE.OUTCOME_UNKNOWN:
-        return UNKNOWN
+        return unknown(execution)
     if execution.result_status == _STATUS.REFUSED:
-        return _refused(execution)
+        return _behind_changes(execution, _refused(execution))
     if execution.result_status != _STATUS.OK:
-        return _failed(execution)
+        return _behind_changes(execution, _failed(execution))
     noted, value = execution.message, _value(execution)
     if execution.trust == Tool.Trust.TRUSTED:
         shown, note = _cut(value, execution)
@@ -122,6 +127,16 @@ def _failed(execution: ToolExecution) -> str:
     else:
         parts.append(NOT_AGAIN)
     return "\n".join(part for part in parts if part)
+
+
+def _behind_changes(execution: ToolExecution, told: str) -> str:
+    """What came of a call that did not go well, behind what ran in the place of what the model proposed, if that ran.
+
+    What a call that is tried again ran with the first time stands on its row until it begins anew.
+    """
+    if execution.started_at is None:
+        return told
+    return "\n".join(part for part in (_hook_note(execution), _change_note(execution), told) if part)
 
 
 def _hook_note(execution: ToolExecution) -> str:

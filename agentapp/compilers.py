@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from agentapp import auth, history
-from agentapp.answers import FENCE, FENCE_END, UNKNOWN, answer, answer_so_far, as_proposed
+from agentapp.answers import FENCE, FENCE_END, answer, answer_so_far, as_proposed, unknown
 from agentapp.earlier import Earlier as Earlier
 from agentapp.earlier import keeps_results
 from agentapp.earlier import load_earlier as load_earlier
@@ -242,7 +242,7 @@ def _answer_in_the_end(execution: ToolExecution) -> ToolMessage:
     if execution.is_answered:
         told = answer(execution)
         return replace(told, text=f"{told.text}\n{TAKEN_BACK}") if execution.taken_back else told
-    text = NOT_EXECUTED if execution.started_at is None else UNKNOWN
+    text = NOT_EXECUTED if execution.started_at is None else unknown(execution)
     return ToolMessage(execution.call_id, as_proposed(execution).name, text, ok=False)
 
 

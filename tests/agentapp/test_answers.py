@@ -1,6 +1,8 @@
 """What the model reads about a call, for each way it can end."""
 
+import dataclasses
 import threading
+import uuid
 from typing import Any
 
 import pytest
@@ -8,10 +10,10 @@ import pytest
 from agentapp import actions, answers
 from agentapp.answers import answer
 from agentapp.messages import ToolResult
-from agentapp.models import Tool, ToolExecution
+from agentapp.models import Agent, Tool, ToolExecution
 from agentapp.tools.base import ToolError, tool
 from approvals.models import Rule
-from tests import clerk_tools
+from tests import clerk_hooks, clerk_tools
 from tests.conftest import call, calls, says
 
 VALUES: dict[str, Any] = {
@@ -157,6 +159,24 @@ def test_a_failure_that_is_fatal_must_not_be_tried_again_and_one_that_is_not_may
     later, _ = told(clerk, call("a", "fail", how="later"))
     assert later.startswith("Error (retryable_error, tool_failure): ")
     assert "must not" not in later
+
+
+def test_of_a_failed_call_that_a_hook_changed_the_model_is_told_that_it_was_another(clerk):
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
+    clerk.agent.refresh_from_db()
+    clerk_hooks.DO["before_tool_use"] = lambda context: dataclasses.replace(context, arguments={"how": "never"})
+    text, execution = told(clerk, call("a", "fail", how="well"))
+    assert execution.args == {"how": "never"}
+    assert text.startswith(f"{answers.CHANGED_BY_HOOK}\nError (fatal_error, tool_failure): ")
+
+
+def test_what_an_edited_call_ran_with_before_it_was_rejected_is_not_what_ran():
+    tried_again = ToolExecution(
+        call_id="a", name="pay", arguments_text='{"amount":5}', executed_text='{"amount":4}', approval_id=uuid.uuid4(),
+        state="finished", result_status="refused", reason="approval_rejected", message="Not again.",
+    )  # fmt: skip
+    assert answer(tried_again).text.startswith("Not executed (approval_rejected): ")
 
 
 def test_a_read_that_is_too_slow_may_be_tried_again(clerk):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic_ai import messages as wire
 
 from agentapp import history, llm
-from agentapp.compilers import GO_ON, NOT_EXECUTED, OBSERVATIONS, UNKNOWN, Earlier, compile_messages, fenced_summary
+from agentapp.answers import UNKNOWN
+from agentapp.compilers import GO_ON, NOT_EXECUTED, OBSERVATIONS, Earlier, compile_messages, fenced_summary
 from agentapp.llm import conversion
 from agentapp.messages import AssistantMessage, ChatMessage, ToolCall, ToolMessage, UserMessage
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
@@ -243,6 +244,15 @@ def test_what_an_ended_run_left_open_is_answered_as_its_row_has_it(kind, text):
     before.steps[before.messages[0].run_id] = [step(execution("x", kind))]
     answers = [m for m in compile_messages(run("full_conversation"), before, []) if isinstance(m, ToolMessage)]
     assert [(answer.text, answer.ok) for answer in answers] == [(text, False)]
+
+
+def test_of_an_edited_call_that_an_ended_run_left_unknown_it_is_said_what_ran():
+    before, _ = two_runs()
+    edited = {name: ANSWERED["edited"][name] for name in ("arguments_text", "executed_text", "approval_id")}
+    before.steps[before.messages[0].run_id] = [step(execution("x", "unknown", **edited))]
+    [told] = [m for m in compile_messages(run("full_conversation"), before, []) if isinstance(m, ToolMessage)]
+    assert told.text.startswith('A person changed the call before it ran: to from "alice" to "bob"')
+    assert told.text.endswith(f"\n{UNKNOWN}")
 
 
 @pytest.mark.parametrize("kind", sorted(LEFT))

@@ -2,15 +2,17 @@
 
 import json
 import uuid
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
 
 from agentapp import actions
 from agentapp.answers import answer
+from agentapp.messages import ToolResult
 from agentapp.models import Tool
 from agentapp.refused import Refused
-from agentapp.tools.base import tool
+from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from approvals.digest import parse
 from approvals.models import Rule
 from tests.clerk_tools import effects_of
@@ -36,6 +38,40 @@ def test_an_edit_is_the_whole_call_and_nothing_of_the_proposal_is_left_in_it(cle
     text = answer(clerk.execution(run, "a")).text
     assert text.startswith("A person changed the call before it ran")
     assert "bob" in text
+
+
+@pytest.mark.parametrize(
+    ("came", "status", "said"),
+    [
+        (ToolError("bob's account is closed"), "fatal_error", "bob's account is closed"),
+        (ToolError("bob's bank is closed", retryable=True), "retryable_error", "bob's bank is closed"),
+        (ToolResult("refused", message="bob has no account", reason="tool_failure"), "refused", "bob has no account"),
+        (OutcomeUnknown("It went silent."), "", "It is not known whether this happened"),
+    ],
+)
+def test_of_an_edited_call_that_comes_to_nothing_the_model_is_told_what_ran_in_its_place(
+    clerk, offer, dana, came, status, said
+):
+    @tool(effect="compensable", trust="trusted_system")
+    def transfer(account: str, amount: int) -> Any:
+        """Transfer money."""
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    offer(transfer)
+    Rule.objects.create(name="transfers", tool="transfer", verdict="ask", risk="medium")
+    run = clerk.run(calls(call("a", "transfer", account="ana", amount=500)), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"account": "bob", "amount": 50}')
+    clerk.drive(run)
+    execution = clerk.execution(run, "a")
+    changed, came_of_it = answer(execution).text.split("\n", 1)
+    assert execution.result_status == status
+    assert changed == (
+        'A person changed the call before it ran: account from "ana" to "bob"; amount from 500 to 50. '
+        "What you proposed did not run; do not repeat it."
+    )
+    assert said in came_of_it
 
 
 @pytest.mark.parametrize("together", [False, True])
