@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentapp.evals import recording
-from agentapp.evals.observing import was_executed
+from agentapp.evals.observing import has_begun
 from agentapp.evals.recording import document_of
 from agentapp.models import Run, ToolExecution
 from approvals.models import Approval, Decision, DecisionType, Judgement
@@ -43,7 +43,7 @@ def _as_it_was(
     expect: dict[str, Any] = document.get("expect", {})
     if all(each["tool"] != call.name for each in expect.get("routing", [])):
         expect["routing"] = [*expect.get("routing", []), _asked(decision, call)]
-    if decision.type not in _LET_RUN and not _is_executed(call.name, calls):
+    if decision.type not in _LET_RUN and not _was_called(call.name, calls):
         expect["tools_not_called"] = [call.name]
     return document | {"kind": "ask", "expect": expect}
 
@@ -54,12 +54,12 @@ def _otherwise(
     """What should not have run does not: people reject it, if no rule has refused it. What should have run does."""
     until = [each for each in calls if each.step.number <= call.step.number]
     before = [each for each in until if each.pk != call.pk]
-    tools = recording.mocks_of([each for each in until if was_executed(each)])
+    tools = recording.mocks_of([each for each in until if has_begun(each)])
     expect: dict[str, Any]
     if decision.type in _LET_RUN:
         kind, decide = "refuse", "reject"
         # Of a tool that was called besides it can only be said that this very call is not let through.
-        besides = _is_executed(call.name, before)
+        besides = _was_called(call.name, before)
         expect = {"routing": [_asked(decision, call)]} if besides else {"tools_not_called": [call.name]}
     else:
         kind, decide = "ask", "approve"
@@ -94,5 +94,5 @@ def _asked(decision: Decision, call: ToolExecution) -> dict[str, Any]:
     return said | ({"arguments": arguments} if isinstance(arguments, dict) else {})
 
 
-def _is_executed(tool: str, calls: Sequence[ToolExecution]) -> bool:
-    return any(call.name == tool and was_executed(call) for call in calls)
+def _was_called(tool: str, calls: Sequence[ToolExecution]) -> bool:
+    return any(call.name == tool and has_begun(call) for call in calls)

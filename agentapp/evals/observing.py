@@ -102,9 +102,14 @@ def _call(row: ToolExecution, requests: Sequence[Approval]) -> Call:
     )
 
 
+def has_begun(row: ToolExecution) -> bool:
+    """Whether a call came as far as its tool, which may have refused it itself."""
+    return row.started_at is not None
+
+
 def was_executed(row: ToolExecution) -> bool:
-    """Whether a call has begun. What was refused or blocked on the way has not."""
-    return row.started_at is not None and row.result_status != ToolExecution.ResultStatus.REFUSED
+    """Whether a call was made. What was refused, or blocked on the way, was not."""
+    return has_begun(row) and row.result_status != ToolExecution.ResultStatus.REFUSED
 
 
 def broken_by(row: ToolExecution, executed: bool, requests: Sequence[Approval]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentapp.considered import GUIDED
-from agentapp.evals.observing import final_status, was_executed
+from agentapp.evals.observing import final_status, has_begun, was_executed
 from agentapp.models import Run, Step, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.secrecy import result_shown, secrets_of
@@ -29,7 +29,7 @@ def document_of(run: Run, name: str) -> dict[str, Any]:
     rows = ToolExecution.objects.select_related("tool", "step", "run").filter(run=run)
     calls = list(rows.order_by("step__number", "index"))
     requests = list(Approval.objects.filter(run_id=run.pk).order_by("created_at", "pk").prefetch_related("groups"))
-    executed = [call for call in calls if was_executed(call)]
+    begun = [call for call in calls if has_begun(call)]
     is_guided = run.agent_snapshot["driver"] == GUIDED
     document: dict[str, Any] = {
         "name": name,
@@ -39,11 +39,12 @@ def document_of(run: Run, name: str) -> dict[str, Any]:
         "route": run.route,
         "customer": CUSTOMER if run.customer else "",
         "input": run.input[:MAX_INPUT_CHARS],
-        "tools": mocks_of(executed),
+        "tools": mocks_of(begun),
         "people": [said for request in requests for said in decided(request, calls)],
         "expect": _said(
-            tools_called=list(dict.fromkeys(call.name for call in executed)),
-            no_tools=not executed,
+            tools_called=list(dict.fromkeys(call.name for call in begun if was_executed(call))),
+            # What a tool refused itself is mocked as its error, and counts as called when the case runs.
+            no_tools=not begun,
             routing=_routing(requests),
             final_status=str(final_status(run)),
             stop_reason=run.stop_reason,
@@ -75,10 +76,10 @@ def _telling(calls: Sequence[ToolExecution]) -> Callable[[str], str]:
     return lambda text: clean(blotted(text, known))
 
 
-def mocks_of(executed: Sequence[ToolExecution]) -> dict[str, Any]:
+def mocks_of(begun: Sequence[ToolExecution]) -> dict[str, Any]:
     """By tool what each call got, in turn; calls with other arguments apart from each other."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for call in executed:
+    for call in begun:
         when = arguments_of(call, call.executed_text or call.arguments_text)
         entry = found.setdefault(call.name, {}).setdefault(json.dumps(when, sort_keys=True), {"sequence": []})
         entry["sequence"] += [_failed(failure) for failure in call.failures[: call.attempts - 1]] + [_answer(call)]

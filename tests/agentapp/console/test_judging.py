@@ -10,8 +10,10 @@ from agentapp import actions, commenting, erasing, evaluating
 from agentapp.audit import finding
 from agentapp.audit.query import Malformed, parse
 from agentapp.evals import results, runner
+from agentapp.messages import ToolResult
 from agentapp.models import EvalCase, EvalRun, Run
 from agentapp.refused import Refused
+from agentapp.tools.base import tool
 from approvals import ledger
 from approvals.models import Approval, Decision, Event, Judgement, Rule
 from approvals.sealed import sealed
@@ -183,6 +185,25 @@ def test_a_call_that_was_rightly_asked_about_is_to_be_asked_about_again(clerk, d
     assert verdict(case) == ("passed", [])
     Rule.objects.create(name="generous", tool="pay", verdict="allow", order=1)
     assert verdict(case)[0] == "failed"
+
+
+def test_a_rejection_is_to_be_made_again_also_where_the_tool_itself_had_refused_another_call(
+    clerk, offer, dana, ada, client
+):
+    @tool(effect="compensable", trust="trusted_system")
+    def transfer(account: str) -> Any:
+        """Transfer money."""
+        return ToolResult("refused", message=f"There is no account of {account}.", reason="tool_failure")
+
+    offer(transfer)
+    Rule.objects.create(name="transfers", tool="transfer", verdict="ask", risk="medium")
+    one, other = (calls(call(key, "transfer", account=account)) for key, account in (("a", "ana"), ("b", "bob")))
+    run = clerk.run(one, other, says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    rejected = clerk.decide(clerk.open(run)[0], dana, "reject", message="Not to Bob.")
+    clerk.drive(run)
+    assert verdict(made(client, ada, rejected.decision, "good")) == ("passed", [])
 
 
 @pytest.mark.parametrize("mark", ["wrong", "harmful"])

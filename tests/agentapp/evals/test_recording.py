@@ -1,10 +1,13 @@
 """A case made of a run, before any page has looked at it: nothing in it is a secret or a person's."""
 
 import json
+from typing import Any
 
-from agentapp.evals import recording
+from agentapp.evals import recording, results, runner, suites
 from agentapp.evals.suites import read_case
-from agentapp.models import Tool
+from agentapp.messages import ToolResult
+from agentapp.models import EvalResult, Tool
+from agentapp.tools.base import tool
 from tests.conftest import call, calls, says
 from tests.guided import Guide
 
@@ -48,3 +51,27 @@ def test_a_case_made_of_a_guided_run_has_no_script_for_nobody_kept_what_its_mode
     document = recording.document_of(run, "a-case")
     assert "script" not in document
     assert read_case(document).script is None
+
+
+def test_a_case_of_a_call_that_its_tool_refused_has_what_the_tool_said_and_passes_as_it_was_made(clerk, offer):
+    @tool(effect="read", trust="trusted_system")
+    def get_order(number: int) -> Any:
+        """Look an order up."""
+        return ToolResult("refused", message=f"There is no order {number}.", reason="tool_failure")
+
+    offer(get_order)
+    run = clerk.run(calls(call("a", "get_order", number=7)), says("There is no such order."))
+    assert clerk.execution(run, "a").result_status == "refused"
+    document = recording.document_of(run, "a-case")
+    assert document["tools"] == {"get_order": [{"error": "There is no order 7.", "retryable": False}]}
+    assert "no_tools" not in document["expect"]
+    made = results.create(suites.create("desk", "", "test"), [read_case(document)])
+    runner.go_on(made.pk, seconds=float("inf"))
+    found = EvalResult.objects.get(eval_run=made)
+    assert (found.verdict, found.reasons) == ("passed", [])
+
+
+def test_a_case_of_calls_that_never_began_wants_no_tools_called(clerk):
+    run = clerk.run(calls(call("a", "look_up", wat=1)), says("done"))
+    document = recording.document_of(run, "a-case")
+    assert (document["expect"]["no_tools"], "tools" in document) == (True, False)
