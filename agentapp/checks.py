@@ -15,10 +15,10 @@ from django.db import connections
 from django.db.models import Count
 from django.db.models.functions import Upper
 
-from agentapp import roles
+from agentapp import doubts, roles
 from agentapp.drivers import DRIVERS
 from agentapp.guidance import extensions
-from agentapp.models import Agent, Guideline, Route, Tool
+from agentapp.models import Agent, Guideline, Route, Tool, ToolSource
 from approvals import append_only, channels
 from approvals.models import Channel, Event, Rule
 from approvals.proof import signing_key
@@ -228,6 +228,25 @@ def names_are_told_apart(databases: Sequence[str] | None = None, **kwargs: Any) 
             id="countersign.W012",
         )
         for found in names.annotate(many=Count("pk")).filter(many__gt=1).order_by("same")
+    ]
+
+
+@register(Tags.database)
+def tools_leave_no_doubts(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """A read runs without a person, so a tool that is more than it is called is named before it is used."""
+    if "default" not in (databases or []) or not _has_tables("default", Tool, ToolSource):
+        return []
+    named: dict[str, list[str]] = {}
+    for tool in Tool.objects.filter(enabled=True, missing_since=None).select_related("source").order_by("name"):
+        for doubt in doubts.about(tool):
+            named.setdefault(doubt, []).append(tool.name)
+    return [
+        Warning(
+            f"Worth a second look: {', '.join(names)}. {doubt}",
+            hint="The admin sets it on the page of the tool.",
+            id="countersign.W013",
+        )
+        for doubt, names in sorted(named.items())
     ]
 
 

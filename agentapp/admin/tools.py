@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
+from agentapp import doubts
 from agentapp.admin import mcp, tool_parts, tool_words
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
@@ -227,3 +228,5 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
             who = tool_words.BY_KIND[obj.source.kind].declares
             messages.warning(request, f"{who} {obj.name} declares it {obj.declared_effect_class}.")
+        for doubt in doubts.about(obj):
+            messages.warning(request, f"Worth a second look: {obj.name}. {doubt}")

@@ -24,7 +24,7 @@ def returnable_orders(context: Context) -> list[str]:
     return list(_orders_of(context.customer).filter(delivered_at__isnull=False).values_list("number", flat=True))
 
 
-@tool(effect="read", trust="trusted_system", title="List the customer's orders")
+@tool(owner="Support", effect="read", trust="trusted_system", title="List the customer's orders")
 def list_own_orders(context: ToolContext) -> list[dict[str, Any]]:
     """List the orders of the customer who writes: what was ordered, and where each is."""
     return [
@@ -34,6 +34,7 @@ def list_own_orders(context: ToolContext) -> list[dict[str, Any]]:
 
 
 @tool(
+    owner="Support",
     effect="read",
     trust="trusted_system",
     title="Follow order {order_id}",
@@ -56,14 +57,14 @@ def follow_order(order_id: OwnOrder, context: ToolContext) -> dict[str, Any]:
     return lookups.parcel_state(_own(order_id, context).number)
 
 
-@tool(effect="read", trust="trusted_system", title="Read the customer's store credit")
+@tool(owner="Support", effect="read", trust="trusted_system", title="Read the customer's store credit")
 def get_store_credit(context: ToolContext) -> dict[str, Any]:
     """Read how much store credit the customer who writes has left."""
     credits = _customer(context.customer).credits.filter(cancelled_at__isnull=True).values_list("amount", flat=True)
     return {"credit": float(sum(credits, Decimal(0))), "currency": "USD"}
 
 
-@tool(effect="read", trust="trusted_system", title="Recommend something up to ${budget}")
+@tool(owner="Support", effect="read", trust="trusted_system", title="Recommend something up to ${budget}")
 def recommend_products(
     budget: Annotated[float, Field(gt=0, le=100_000, title="Budget")],
 ) -> list[dict[str, Any]]:
@@ -78,6 +79,7 @@ def recommend_products(
 
 
 @tool(
+    owner="Support",
     effect="compensable",
     trust="trusted_system",
     title="Take back order {order_id}",
@@ -128,7 +130,7 @@ def open_return(
     return {"return": ticket.number, "order_id": order_id, "label_sent_to": ticket.customer.email}
 
 
-@tool(effect="reversible", trust="trusted_system", title="Let a person take over", button="Hand over")
+@tool(owner="Support", effect="reversible", trust="trusted_system", title="Let a person take over", button="Hand over")
 def call_a_person(
     about: Annotated[str, Field(min_length=3, max_length=200, title="About")], context: ToolContext
 ) -> ToolResult:

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import connection
 
-from agentapp import checks
+from agentapp import checks, doubts
 from agentapp.models import Agent, Guideline, Tool, ToolSource
 from approvals import append_only
 from approvals.models import Channel, Rule
@@ -112,7 +112,7 @@ def test_rows_that_name_code_that_is_not_there_are_named(development: None) -> N
 def test_guidance_that_names_code_that_is_not_there_is_named(development: None) -> None:
     source = ToolSource.objects.create(name="shop", location="shop.tools")
     choices = {"account": {"choice_provider": "no.such.choices"}, "amount": {"precedence": 1}}
-    Tool.objects.create(name="pay", source=source, version="1", parameters=choices)
+    Tool.objects.create(name="pay", source=source, version="1", parameters=choices, owner="Payments")
     support = Agent.objects.create(name="support")
     Guideline.objects.create(agent=support, name="vip", matcher="python", python="no.such.matcher")
     Guideline.objects.create(agent=support, name="off", matcher="python", python="no.such.other", enabled=False)
@@ -125,12 +125,28 @@ def test_guidance_that_names_code_that_is_not_there_is_named(development: None) 
 @pytest.mark.django_db
 def test_a_rule_that_never_applies_is_named(development: None) -> None:
     source = ToolSource.objects.create(name="shop", location="shop.tools")
-    Tool.objects.create(name="pay", source=source, version="1")
+    Tool.objects.create(name="pay", source=source, version="1", owner="Payments")
     Rule.objects.create(name="fine", verdict="deny", tool="pay")
     Rule.objects.create(name="typo", verdict="deny", tool="pya")
     Rule.objects.create(name="lost", verdict="ask", agent="nobody", route="nowhere")
     Rule.objects.create(name="asleep", verdict="ask", tool="pya", active=False)
     assert ids(["default"]) == ["countersign.W010"] * 3
+
+
+@pytest.mark.django_db
+def test_tools_that_leave_doubts_are_named_together(development: None) -> None:
+    source = ToolSource.objects.create(name="shop", location="shop.tools")
+    for name, owner, more in [
+        ("run_sql", "Data", {}),
+        ("look_up", "", {}),
+        ("pay", "", {}),
+        ("exec_off", "", {"enabled": False}),
+    ]:
+        Tool.objects.create(name=name, source=source, version="1", owner=owner, effect_class="read", **more)
+    assert ids(["default"]) == ["countersign.W013"] * 2
+    broad, unowned = (str(message.msg) for message in checks.tools_leave_no_doubts(["default"]))
+    assert broad == f"Worth a second look: run_sql. {doubts.BROAD}"
+    assert unowned == f"Worth a second look: look_up, pay. {doubts.UNOWNED}"
 
 
 @pytest.mark.django_db

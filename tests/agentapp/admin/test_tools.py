@@ -8,7 +8,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import contracts, tool_sync
+from agentapp import contracts, doubts, tool_sync
 from agentapp.models import Tool, ToolSource
 from approvals import ledger
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
@@ -62,9 +62,15 @@ def test_a_weaker_effect_class_is_set_with_a_warning(staff: Client, url: str) ->
     assert not any("was irreversible" in message for message in again)
 
 
+def test_a_tool_that_leaves_doubts_is_saved_with_a_warning(staff: Client) -> None:
+    read = Tool.objects.get(name="look_up_order")
+    messages = told(save(staff, address(Tool, "change", read.pk), owner=""))
+    assert f"Worth a second look: look_up_order. {doubts.UNOWNED}" in messages
+
+
 def test_a_stricter_effect_class_needs_no_warning(staff: Client) -> None:
     read = address(Tool, "change", Tool.objects.get(name="look_up_order").pk)
-    messages = told(save(staff, read, effect_class="irreversible"))
+    messages = told(save(staff, read, effect_class="irreversible", owner="Ada"))
     assert len(messages) == 1
     assert "was changed successfully" in messages[0]
 

@@ -1,0 +1,46 @@
+"""What is worth a second look about a tool before agents use it: nothing is refused for it, and nothing else tells."""
+
+import re
+from typing import Any
+
+from agentapp import agent_tools
+from agentapp.models import Tool
+
+UNOWNED = "No owner is named: nobody knows whom to ask about it."
+BROAD = (
+    "It runs without a person, as a read, and seems to do whatever its text says. Say what the worst call could do "
+    "as its effect, have it always ask, or offer narrower tools in its place."
+)
+# Words of a name that speak of doing whatever one is told.
+_DOES_ANYTHING = {"bash", "cmd", "command", "eval", "exec", "execute", "python", "script", "shell", "sql"}
+# Parameters whose text decides what is done, and not to what. Beside another word they do not: a postal code, say.
+_SAYS_ANYTHING = {"code", "expression", "query", "statement", "uri", "url"}
+
+
+def about(tool: Tool) -> list[str]:
+    """What somebody should think about, as sentences."""
+    found = []
+    if not tool.owner and not agent_tools.asks_agent(tool):
+        found.append(UNOWNED)
+    if not tool.consequential and tool.approval_mode != Tool.ApprovalMode.ALWAYS and _is_broad(tool):
+        found.append(BROAD)
+    return found
+
+
+def _is_broad(tool: Tool) -> bool:
+    """Whether its name, or the only text that it takes as it comes, says that it can do anything."""
+    if _DOES_ANYTHING & _words(tool.name):
+        return True
+    texts = [name for name, schema in tool.input_schema.get("properties", {}).items() if _is_free_text(schema)]
+    return len(texts) == 1 and (texts[0].lower() in _SAYS_ANYTHING or bool(_DOES_ANYTHING & _words(texts[0])))
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+
+
+def _is_free_text(schema: Any) -> bool:
+    if not isinstance(schema, dict) or {"enum", "const", "pattern"} & set(schema):
+        return False
+    types = schema.get("type")
+    return types == "string" or (isinstance(types, list) and "string" in types)
