@@ -24,7 +24,7 @@ from approvals.step_up import SIGNED
 from approvals.streaming import streamed
 
 _NO_MODEL = bytes(16)  # which make the device is, is not asked
-_RECORDED = ("approval.changed", "approval.approved")
+_RECORDED = ("approval.changed", "approval.approved", "approval.rejected")
 
 
 @dataclass(frozen=True)

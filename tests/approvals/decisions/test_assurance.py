@@ -156,6 +156,18 @@ def test_each_of_two_approvers_signs_and_an_undone_signature_counts_no_more(dana
     assert signatures.verify_all() == (2, None)
 
 
+def test_a_signed_change_by_which_a_rejection_comes_to_count_is_one_the_ledger_knows(dana, marco):
+    small = {"approve": 1, "deny": 1, "condition": "args.amount < 210"}
+    large = {"approve": 2, "deny": 2}
+    approval = take(a_request(assurance_needed="signed", terms=([small, large],)), marco, "reject")
+    assert approval.state == Approval.State.PENDING
+    decide(approval, signed(approval, dana, Passkey(), "edit", arguments=CHEAPER))
+    assert read(approval).state == Approval.State.REJECTED
+    assert signatures.verify_all() == (1, None)
+    Decision.objects.filter(assurance="signed").update(signature=None, assurance="passkey")
+    assert signatures.verify_all()[1].problem == "its signature is gone"
+
+
 def test_the_same_answer_again_is_harmless_and_taken_back_it_does_not_come_back(dana):
     approval = a_request(assurance_needed="signed", hold_seconds=30)
     verdict = signed(approval, dana, Passkey())
