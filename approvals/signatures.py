@@ -20,6 +20,7 @@ from fido2.webauthn import AttestedCredentialData, PublicKeyCredentialRpEntity, 
 from approvals import digest
 from approvals.digest import canonical
 from approvals.models import Approval, Decision, Event
+from approvals.proof.snapshot import one_moment
 from approvals.step_up import SIGNED
 from approvals.streaming import streamed
 
@@ -163,12 +164,15 @@ def verify_all(chain: str | None = None) -> tuple[int, Broken | None]:
     if chain is not None:
         events = events.filter(chain=chain)
         signed = signed.filter(approval__run_id=uuid.UUID(chain.removeprefix("run:")))
-    with streamed(events) as found:
-        recorded = {
-            str(event.data["decision"]): str(event.data["signature"]) for event in found if "signature" in event.data
-        }
-    with streamed(signed, 500) as decisions:
-        return _checked(decisions, recorded)
+    with one_moment():  # what is signed meanwhile is in both, or in neither
+        with streamed(events) as found:
+            recorded = {
+                str(event.data["decision"]): str(event.data["signature"])
+                for event in found
+                if "signature" in event.data
+            }
+        with streamed(signed, 500) as decisions:
+            return _checked(decisions, recorded)
 
 
 def _checked(signed: Iterable[Decision], recorded: dict[str, str]) -> tuple[int, Broken | None]:

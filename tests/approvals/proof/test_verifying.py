@@ -1,15 +1,20 @@
 import threading
 import uuid
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
-from approvals import append_only, ledger
+from approvals import append_only, ledger, signatures, streaming
 from approvals.models import Anchor, Checkpoint, Event, Verification
 from approvals.proof import anchors, chains, checkpoints, status, verifying
 from approvals.proof.chains import Scope
+from tests.approvals.decisions.test_assurance import signed
+from tests.passkeys import Passkey
+from tests.races import race
+from tests.rows import a_request, decide
 
 pytestmark = pytest.mark.django_db
 
@@ -203,6 +208,26 @@ def test_checkpoints_that_are_not_those_that_were_noted_are_found(past, settings
 
 
 # --- Races -------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_signed_while_decisions_are_looked_at_is_no_break(dana, monkeypatch):
+    first, second = (a_request(assurance_needed="signed") for _ in range(2))
+    decide(first, signed(first, dana, Passkey()))
+
+    @contextmanager
+    def slowly(rows, *most):
+        with streaming.streamed(rows, *most) as found:
+            yield found
+        if rows.model is Event:
+            [taken] = race(lambda: decide(second, signed(second, dana, Passkey())))
+            assert taken.decision.signature
+
+    with monkeypatch.context() as patched:
+        patched.setattr(signatures, "streamed", slowly)
+        row = finished(verifying.start(None))
+    assert (row.signed, row.holds, row.broken) == (1, True, None)
+    assert signatures.verify_all() == (2, None)
 
 
 @pytest.mark.django_db(transaction=True)
