@@ -93,12 +93,13 @@ def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
     asks_people = card.kind != ApprovalKind.CONFIRMATION
     needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
-    card = replace(card, assurance_needed=needed)
+    # As the row holds it: what is shown, and its digest, are of that.
+    card = replace(card, assurance_needed=needed, reason=card.reason[:500])
     if card.mocked:  # nobody is waited for
         card = replace(card, hold_seconds=0, target_seconds=None, escalation=())
     columns = {name: _stored(getattr(card, name)) for name in _COLUMNS}
     approval = Approval(
-        **{**columns, "reason": card.reason[:500]},
+        **columns,
         arguments=load(card.arguments_text),
         action_digest=digest_of(
             card.tool, card.tool_version, card.arguments_text, card.run_id, card.execution_id, card.plan_text, card.salt

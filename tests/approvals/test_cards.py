@@ -74,6 +74,12 @@ def test_every_field_of_a_card_is_read_back_from_its_row(dana: User) -> None:
     assert cards.view_digest(back) == made.view_digest
 
 
+def test_a_long_reason_is_cut_before_anybody_is_shown_it() -> None:
+    made = a_request(reason="Because it is much. " * 30)
+    assert len(made.reason) == 500
+    assert made.view_digest == cards.view_digest(cards.card_of(made, ()))
+
+
 def test_a_mocked_card_is_read_back_as_one_that_nobody_is_waited_for(dana: User) -> None:
     group = Group.objects.get(name="approver")
     with ledger.transaction():
