@@ -27,6 +27,7 @@ MAX_VALUE_CHARS = 500
 MAX_CALLS = 50_000
 _READ = (
     "name", "state", "attempts", "started_at", "result_status", "reason", "control", "executed_text", "arguments_text",
+    "erased_at",
 )  # fmt: skip
 
 
@@ -64,7 +65,9 @@ class KeptCalls:
         if look.function == "first_time":
             return self._is_first(tool, path, look)
         with closing(self._counted(tool.name, look)) as calls:
-            return float(sum((_number(self._arguments_of(call, tool), path) for call in calls), Decimal(0)))
+            # What an erased call came to is not known any more; that there was one is.
+            told = (_number(self._arguments_of(call, tool), path) for call in calls if call.erased_at is None)
+            return float(sum(told, Decimal(0)))
 
     def _is_first(self, tool: Tool, path: list[str], look: Look) -> bool:
         """Whether no call that took effect had this call's value there."""

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from agentapp import loop
+from agentapp import erasing, loop
 from agentapp.models import Run, ToolExecution
 from agentapp.proposals import Situation, ruling_for
 from agentapp.runs import with_configuration
@@ -129,6 +129,15 @@ def test_first_time_is_over_when_a_call_with_the_value_took_effect(clerk):
     assert answer(run, *first, account="ana") is True
     with pytest.raises(LookupError, match="has no account"):
         answer(run, *first)
+
+
+def test_an_erased_call_is_in_no_sum_and_still_one_of_so_many(clerk, ada, limit):
+    erased = clerk.run(pays(300), says("done"))
+    kept = clerk.run(pays(200), says("done"))
+    erasing.erase("run", str(erased.pk), "Ticket 12", ada, "x")
+    assert (answer(kept, *SUM), answer(kept, "count", "pay", "24h")) == (200.0, 2)
+    assert clerk.run(pays(300), says("done")).state == "succeeded"
+    assert clerk.run(pays(0.5), says("done")).waiting_for == "approval"
 
 
 @pytest.mark.parametrize(
