@@ -21,7 +21,7 @@ _TOLD = {
     "run": ("reason", "for"),
     "tool_call": ("execution", "tool", "attempt"),
     "breaker": ("scope", "name", "threshold", "observed"),
-    "switch": ("scope", "key"),
+    "switch": ("scope", "name"),
 }
 
 

@@ -17,8 +17,8 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import tasks, webhooks
-from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
+from agentapp import actions, tasks, webhooks
+from agentapp.models import KillSwitch, WebhookDelivery, WebhookEndpoint, WebhookProgress
 from agentapp.webhooks import sending
 from approvals import outgoing
 from approvals.models import Event
@@ -77,6 +77,16 @@ def signed_again(headers: dict[str, str], body: bytes) -> dict[str, str]:
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     mark = hmac.digest(base64.b64decode(SECRET.removeprefix("whsec_")), signed, "sha256")
     return {"webhook-signature": f"v1,{base64.b64encode(mark).decode()}"}
+
+
+def test_of_a_kill_switch_it_says_what_is_stopped_and_not_why(endpoint, receiver, clerk, mia):
+    actions.engage_switch("tool", "pay", "Ana is paid twice.", mia)
+    actions.release_switch(KillSwitch.objects.get().pk, mia, "Ana is told.")
+    assert send() == 2
+    said = [json.loads(got.body) for got in receiver.received]
+    assert {one["type"] for one in said} == {"switch.engaged", "switch.released"}
+    assert {(one["data"]["scope"], one["data"]["name"]) for one in said} == {("tool", "pay")}
+    assert not any(b"Ana" in got.body for got in receiver.received)
 
 
 def test_the_beat_has_it_sent(endpoint, receiver, settings):
