@@ -14,8 +14,9 @@ from approvals.policy import RISK_ORDER, Ruling
 IS, AT_MOST, ANY = "is", "at_most", "any"
 # A number as text means the same to every tool only where it is plain.
 _PLAIN_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
-# What the limits are kept in.
+# What the limits are kept in, and what no limit is as large as.
 _UNIT = Decimal("0.0001")
+_TOO_MUCH = Decimal(10) ** 14
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def takes(limit: GrantLimit, arguments: Mapping[str, Any]) -> Decimal | None:
     if limit.kind == GrantLimit.Kind.COUNT:
         return Decimal(0)
     number = number_of(arguments.get(limit.name))
-    return None if number is None else number.quantize(_UNIT, rounding=ROUND_CEILING)
+    if number is None or number >= _TOO_MUCH:
+        return None
+    return number.quantize(_UNIT, rounding=ROUND_CEILING)
 
 
 def in_words(constraints: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -77,7 +77,8 @@ def limit(kind: str, name: str, most: str, used: str) -> GrantLimit:
     ("used", "amount", "room"),
     [
         ("0", 100, True), ("99.99", "0.01", True), ("99.99", "0.02", False), ("100", 0, False), ("0", 100.00001, False),
-        ("0", "much", False), ("0", None, False), ("0", -5, False),
+        ("0", "much", False), ("0", None, False), ("0", -5, False), ("0", 1e14, False), ("0", 1e25, False),
+        ("0", 1e308, False),
     ],
 )  # fmt: skip
 def test_a_sum_has_room_for_what_is_left_of_it(used: str, amount: Any, room: bool) -> None:
