@@ -95,10 +95,13 @@ class BusinessHours:
     def _openings_on(self, day: date) -> Iterator[tuple[datetime, datetime]]:
         """The openings of one day as exact moments, so that an hour that is skipped or comes twice is counted as it is.
 
-        What the clock shows twice belongs to an opening both times.
+        What the clock shows twice belongs to an opening both times, and to none that ends where it begins.
         """
         for start, end in self.week[day.weekday()]:
-            yield self._at(day, start, fold=0), self._at(day, end, fold=1)
+            yield self._at(day, start, fold=0), self._at(day, end, fold=int(self._comes_twice(day, end - 1)))
+
+    def _comes_twice(self, day: date, minutes: int) -> bool:
+        return self._at(day, minutes, fold=0) != self._at(day, minutes, fold=1)
 
     def _at(self, day: date, minutes: int, fold: int) -> datetime:
         days, minute = divmod(minutes, _DAY_ENDS)

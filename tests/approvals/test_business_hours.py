@@ -92,6 +92,22 @@ def test_an_hour_that_the_clock_shows_twice_passes_twice() -> None:
     assert until_three.contains(at("2026-10-25T02:15").replace(fold=1))
 
 
+@pytest.mark.parametrize(
+    ("hours", "passed"),
+    [("sun 00:00-02:00", 2), ("sun 01:00-02:00", 1), ("sun 02:00-03:00", 2), ("sun 03:00-04:00", 1)],
+)
+def test_an_opening_beside_an_hour_that_comes_twice_has_none_of_it(hours: str, passed: int) -> None:
+    nights = BusinessHours.parse(hours, BERLIN)
+    assert nights.between(at("2026-10-25T00:00"), at("2026-10-25T06:00")) == passed * HOUR
+
+
+@pytest.mark.parametrize(("hours", "passed"), [("sat 22:00-24:00", 2), ("sat 22:00-24:00, sun 00:00-01:00", 4)])
+def test_a_day_ends_where_a_midnight_that_comes_twice_comes_first(hours: str, passed: int) -> None:
+    """In Havana the clock goes back at one in the morning, so that midnight comes twice."""
+    nights = BusinessHours.parse(hours, ZoneInfo("America/Havana"))
+    assert nights.between(datetime(2026, 10, 31, 20, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)) == passed * HOUR
+
+
 def test_an_opening_that_the_clock_skips_is_none_and_the_next_week_has_it() -> None:
     hour = BusinessHours.parse("sun 02:00-03:00", BERLIN)
     assert hour.add(at("2026-03-28T12:00"), 60) == at("2026-04-05T02:01")
