@@ -114,11 +114,11 @@ def tell_of_due(limit: int) -> int:
     """Tell those who claimed a request, and want to know, that its time is nearly up. Returns how many were found."""
     ways = {MAIL, CHAT} if personal_channel() else {MAIL}
     wanted = [user_id for user_id, wish in wanting(Kind.DUE_SOON).items() if ways & set(wish.ways)]
-    told = Notification.objects.filter(kind=Kind.DUE_SOON).values("approval")
+    told = Notification.objects.filter(kind=Kind.DUE_SOON, approval=OuterRef("approval"), user=OuterRef("user"))
     due = Claim.objects.filter(
         user__in=wanted, approval__state__in=Approval.UNDECIDED, approval__expires_at__gt=Now(),
         approval__expires_at__lte=Now() + DUE_SOON,
-    ).exclude(approval__in=told)  # fmt: skip
+    ).exclude(Exists(told))  # fmt: skip
     found = [
         (approval_id, user_id)
         for approval_id, user_id in due.values_list("approval_id", "user_id")[:limit]

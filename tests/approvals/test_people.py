@@ -417,3 +417,17 @@ def test_whoever_is_not_told_that_a_time_is_nearly_up_keeps_it_from_nobody(
     for _ in range(2):
         people.tell_of_due(2)
     assert told() == [("dana", "due_soon")]
+
+
+def test_to_whom_it_is_handed_after_somebody_was_told_is_told_as_well(dana: User, marco: User) -> None:
+    for user in (dana, marco):
+        wants(user, Kind.DUE_SOON)
+    now = timezone.now()
+    Claim.objects.create(approval=asked(), user=dana, until=now + timedelta(hours=1), claimed_at=now)
+    Approval.objects.update(expires_at=now + timedelta(minutes=10))
+    people.tell_of_due(10)
+    for holder in (marco, dana):
+        Claim.objects.update(user=holder)
+        people.tell_of_due(10)
+    assert told() == [("dana", "due_soon"), ("marco", "due_soon")]
+    assert people.tell_of_due(10) == 0
