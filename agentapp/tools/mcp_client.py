@@ -48,10 +48,12 @@ def call(target: Target, wanted: Call, until: datetime, stop: Callable[[], None]
     """
 
     async def answered(loop: EventLoop) -> types.CallToolResult:
-        if wanted.changes_nothing:
-            return await _twice(loop, target, lambda connection: _checked_call(connection, wanted))
-        connection = await _twice(loop, target, _looked_at)
-        return await _checked_call(connection, wanted)
+        return await _twice(
+            loop,
+            target,
+            lambda connection: _checked_call(connection, wanted),
+            lambda: wanted.changes_nothing or not wanted.sent.is_set(),
+        )
 
     seconds = max((until - datetime.now(UTC)).total_seconds(), 0)
     return _submit(answered, seconds + GRACE_SECONDS, stop)
@@ -70,25 +72,30 @@ def close_all() -> None:
 
 
 async def _checked_call(connection: Connection, wanted: Call) -> types.CallToolResult:
-    listing = await connection.known_tools()
-    if not wanted.fits(next((tool for tool in listing.tools if tool.name == wanted.tool), None)):
-        raise ToolChanged
-    return await connection.call(wanted)
+    with connection.used():  # from the list to the call: who gives it up meanwhile does not close it in between
+        if not wanted.changes_nothing:
+            await connection.list_tools()
+        listing = await connection.known_tools()
+        if not wanted.fits(next((tool for tool in listing.tools if tool.name == wanted.tool), None)):
+            raise ToolChanged
+        return await connection.call(wanted)
 
 
-async def _looked_at(connection: Connection) -> Connection:
-    await connection.list_tools()
-    return connection
-
-
-async def _twice[T](loop: EventLoop, target: Target, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-    """Do something that may be done again over a connection, and over a new one if the first is lost under it."""
+async def _twice[T](
+    loop: EventLoop,
+    target: Target,
+    work: Callable[[Connection], Coroutine[Any, Any, T]],
+    again: Callable[[], bool] = lambda: True,
+) -> T:
+    """Do something over a connection, and over a new one if the first is lost under it and it may be done again."""
     connection = await _connected(loop, target)
     try:
         return await work(connection)
     except (NotAllowed, SentOn):
         raise
     except (Lost, Unreachable):
+        if not again():
+            raise
         connection.retire()
     return await work(await _connected(loop, target))
 

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -131,10 +131,22 @@ class Connection:
         while not self.closed:
             await asyncio.sleep(0.01)
 
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Keep it open meanwhile, also where it is given up."""
+        self._uses += 1
+        try:
+            yield
+        finally:
+            self._uses -= 1
+            self._touched = time.monotonic()
+            if self._retired and not self._uses:
+                self._closing.set()
+
     async def list_tools(self) -> Listing:
         """The tools as the server lists them now. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client, found, cursor = self._open_client(), list[types.Tool](), None
-        async with self._used():
+        with self.used():
             for _ in range(MAX_PAGES):
                 page = await self._asked(client.list_tools(cursor=cursor))
                 found += map(self._without_secrets, page.tools)
@@ -156,7 +168,7 @@ class Connection:
         """Send it, once. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client = self._open_client()
         parameters = types.CallToolRequestParams(name=call.tool, arguments=call.arguments, _meta=call.meta or None)  # type: ignore[arg-type]
-        async with self._used():
+        with self.used():
             call.sent.set()
             answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
         if isinstance(answer, types.InputRequiredResult):
@@ -185,20 +197,9 @@ class Connection:
             raise Lost(self._why_ended or f"The connection broke off ({type(error).__name__}).") from error
 
     def _open_client(self) -> Client:
-        if self.closed or self._client is None:
+        if self.closed or self._closing.is_set() or self._client is None:
             raise Unreachable("The connection was lost before anything was sent.")
         return self._client
-
-    @asynccontextmanager
-    async def _used(self) -> AsyncIterator[None]:
-        self._uses += 1
-        try:
-            yield
-        finally:
-            self._uses -= 1
-            self._touched = time.monotonic()
-            if self._retired and not self._uses:
-                self._closing.set()
 
     def _details(self, client: Client) -> dict[str, str]:
         info = client.server_info
@@ -251,7 +252,7 @@ class Connection:
                     await self._closing.wait()
             except TimeoutError:
                 if not self._uses and time.monotonic() - self._touched >= IDLE_SECONDS:
-                    return
+                    self.retire()
 
     async def _listen(self, client: Client) -> None:
         """Where the protocol has a stream of changes of its own, follow it. Without one it would not be known."""

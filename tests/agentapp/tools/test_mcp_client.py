@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agentapp.models import Tool, ToolSource
 from agentapp.tools import mcp_client, mcp_connection, mcp_source, mcp_target
 from agentapp.tools.base import OutcomeUnknown, ToolError
 from agentapp.tools.mcp_source import CannotBeAsked
-from tests.mcp_servers import Answer, Peer, Scripted, command, context, run, said
+from tests.mcp_servers import ECHO, Answer, Peer, Scripted, command, context, run, said
 from tests.processes import until
 
 # None of it depends on the tests' database.
@@ -161,6 +162,29 @@ def test_a_call_that_breaks_off_takes_no_other_with_it(scripted: Scripted) -> No
             run(tool, {"text": "break"})
         go_on.set()
         assert other.result(30).data == "done"
+
+
+def test_a_connection_that_is_given_up_stays_open_for_a_write_that_lists_the_tools_over_it(scripted: Scripted) -> None:
+    listing, go_on, lists = threading.Event(), threading.Event(), count(1)
+
+    def hold_one_and_break_the_next(request: dict[str, Any]) -> Answer | None:
+        match next(lists):
+            case 1:
+                listing.set()
+                go_on.wait(30)
+            case 2:
+                return None
+        return said(request, {"tools": [ECHO]})
+
+    scripted.at["tools/list"] = hold_one_and_break_the_next
+    tool = scripted.tool()
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(run, tool, {})
+        assert listing.wait(30)
+        assert run(tool, {}).data == "done"
+        go_on.set()
+        assert first.result(30).data == "done"
+    assert scripted.asked.count("tools/call") == 2
 
 
 def test_a_source_that_is_configured_otherwise_gets_a_connection_of_its_own(started: Peer, settings: Any) -> None:
