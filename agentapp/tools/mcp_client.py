@@ -15,12 +15,13 @@ from typing import Any
 import mcp_types as types
 
 from agentapp.event_loop import EventLoop, event_loop
-from agentapp.tools.mcp_connection import Call, Connection, Listing, Lost, Mode, NotAllowed, SentOn, Unreachable
+from agentapp.tools.mcp_connection import Call, Connection, Late, Listing, Lost, Mode, NotAllowed, SentOn, Unreachable
 from agentapp.tools.mcp_target import Target
 
 ATTEMPTS, FIRST_PAUSE_SECONDS = 3, 0.5
 # Beyond a deadline: for the loop itself to answer.
 GRACE_SECONDS = 2.0
+MARGIN_SECONDS = 0.5
 CLOSES_WITHIN = 5.0
 
 
@@ -36,7 +37,7 @@ def list_tools(target: Target, seconds: float) -> Listing:
             async with asyncio.timeout(seconds):
                 return await _twice(loop, target, lambda connection: connection.list_tools())
         except TimeoutError:
-            raise Lost(f"It did not list its tools within {seconds:g} s.") from None
+            raise Late(f"It did not list its tools within {seconds:g} s.") from None
 
     return _submit(listed, seconds + GRACE_SECONDS)
 
@@ -56,7 +57,8 @@ def call(target: Target, wanted: Call, until: datetime, stop: Callable[[], None]
         )
 
     seconds = max((until - datetime.now(UTC)).total_seconds(), 0)
-    return _submit(answered, seconds + GRACE_SECONDS, stop)
+    # A little less than the caller waits: who gives up here knows whether anything was sent.
+    return _submit(answered, seconds - min(MARGIN_SECONDS, seconds / 10), stop)
 
 
 def close_all() -> None:
@@ -146,4 +148,4 @@ def _submit[T](
     try:
         return event_loop().submit(work, seconds, stop, every=0.1)
     except TimeoutError:
-        raise Lost("It did not answer in time.") from None
+        raise Late("It did not answer in time.") from None

@@ -57,6 +57,10 @@ class Lost(Exception):
     """The request was sent, and what came of it is not known."""
 
 
+class Late(Lost):
+    """No answer came in time."""
+
+
 class SentOn(Lost):
     """The server named another place for an answer, where none may be looked for."""
 

@@ -175,7 +175,7 @@ def _name(remote: str, source: str, given: Container[str], taken: Container[str]
 
 def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
     from agentapp.tools import mcp_client
-    from agentapp.tools.mcp_connection import Call, Lost, NotAllowed, Refused, SentOn, Unreachable
+    from agentapp.tools.mcp_connection import Call, Late, Lost, NotAllowed, Refused, SentOn, Unreachable
 
     target = _target(row)
     wanted = Call(
@@ -204,9 +204,13 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
         may_have_acted = wanted.sent.is_set() and row.consequential
         return outbound.refusal(target.url, _shown(error, target), may_have_acted=may_have_acted)
     except Lost as error:
-        if wanted.sent.is_set() and row.consequential:
+        sent = wanted.sent.is_set()
+        if sent and row.consequential:
             raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
-        raise ToolError(f"The server did not answer. {_shown(error, target)}", retryable=True) from error
+        message = f"The server did not answer{'' if sent else ', so nothing was done'}. {_shown(error, target)}"
+        if isinstance(error, Late):
+            return ToolResult("retryable_error", message=message, reason=Reason.TOOL_TIMEOUT)
+        raise ToolError(message, retryable=True) from error
     return _result(answer, target)
 
 

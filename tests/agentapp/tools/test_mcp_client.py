@@ -12,6 +12,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from agentapp import nudges
+from agentapp.deadline import within
 from agentapp.environment import env, read_commands
 from agentapp.models import Tool, ToolSource
 from agentapp.tools import mcp_client, mcp_connection, mcp_source, mcp_target
@@ -331,10 +332,22 @@ def test_a_list_without_end_is_given_up(scripted: Scripted) -> None:
 
 
 def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted) -> None:
-    never = threading.Event()
+    never, tool = threading.Event(), scripted.tool()
+    run(tool, {})
     scripted.at["tools/call"] = lambda request: never.wait(60) and None
     with pytest.raises(OutcomeUnknown, match="in time"):
-        run(scripted.tool(), {}, context(seconds=1))
+        within(3, run, tool, {}, context(seconds=3))
+    never.set()
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+def test_a_write_whose_server_hangs_before_it_is_sent_has_done_nothing(scripted: Scripted, method: str) -> None:
+    never = threading.Event()
+    scripted.at[method] = lambda request: never.wait(60) and None
+    result = within(3, run, scripted.tool(), {}, context(seconds=3))
+    assert (result.status, result.reason) == ("retryable_error", "tool_timeout")
+    assert "nothing was done" in result.message
+    assert "tools/call" not in scripted.asked
     never.set()
 
 
