@@ -53,7 +53,7 @@ def call(target: Target, wanted: Call, until: datetime, stop: Callable[[], None]
             loop,
             target,
             lambda connection: _checked_call(connection, wanted),
-            lambda: wanted.changes_nothing or not wanted.sent.is_set(),
+            lambda: wanted.changes_nothing or not wanted.sent,
         )
 
     seconds = max((until - datetime.now(UTC)).total_seconds(), 0)

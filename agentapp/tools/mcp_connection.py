@@ -73,16 +73,34 @@ class Listing:
     details: dict[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
-    """What is asked of a tool. `fits` says of the tool as it is listed now whether it is the one that was agreed to."""
+    """What is asked of a tool. `fits` says of the tool as it is listed now whether it is the one that was agreed to.
+
+    The loop that sends it and the thread that waits for it agree here on whether it was sent.
+    """
 
     tool: str
     arguments: dict[str, Any]
     fits: Callable[[types.Tool | None], bool]
     changes_nothing: bool = False
     meta: dict[str, Any] = field(default_factory=dict)
-    sent: threading.Event = field(default_factory=threading.Event)
+    sent: bool = field(default=False, init=False)
+    _given_up: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def begin(self) -> None:
+        """It is sent now. Raises CancelledError where it was given up: whoever sends it is about to be told so."""
+        with self._lock:
+            if self._given_up:
+                raise asyncio.CancelledError
+            self.sent = True
+
+    def give_up(self) -> bool:
+        """Nobody waits for it, and it is not sent any more. Whether it was before."""
+        with self._lock:
+            self._given_up = True
+            return self.sent
 
 
 class Connection:
@@ -173,7 +191,7 @@ class Connection:
         client = self._open_client()
         parameters = types.CallToolRequestParams(name=call.tool, arguments=call.arguments, _meta=call.meta or None)  # type: ignore[arg-type]
         with self.used():
-            call.sent.set()
+            call.begin()
             answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
         if isinstance(answer, types.InputRequiredResult):
             raise Refused("It asks for something in between, which nobody gives it here.")

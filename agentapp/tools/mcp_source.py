@@ -201,10 +201,10 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
     except Refused as error:
         raise ToolError(f"The server did not take the call. {_shown(error, target)}") from error
     except SentOn as error:
-        may_have_acted = wanted.sent.is_set() and row.consequential
+        may_have_acted = wanted.sent and row.consequential
         return outbound.refusal(target.url, _shown(error, target), may_have_acted=may_have_acted)
     except Lost as error:
-        sent = wanted.sent.is_set()
+        sent = wanted.give_up()
         if sent and row.consequential:
             raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
         message = f"The server did not answer{'' if sent else ', so nothing was done'}. {_shown(error, target)}"
@@ -235,7 +235,7 @@ def _is_as_agreed(row: Row, tool: "types.Tool") -> bool:
 def _stop_if_told(context: ToolContext, wanted: "Call") -> None:
     if not context.cancelled.is_set():
         return
-    if wanted.sent.is_set() and not wanted.changes_nothing:
+    if wanted.give_up() and not wanted.changes_nothing:
         raise OutcomeUnknown("The call was told to stop while it ran.")
     raise Cancelled
 

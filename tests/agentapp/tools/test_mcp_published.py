@@ -17,6 +17,7 @@ from agentapp.models import Tool, ToolSource
 from agentapp.refreshing import refresh
 from agentapp.tools import mcp_client, mcp_source
 from agentapp.tools.base import OutcomeUnknown
+from agentapp.tools.mcp_connection import Call
 from benchmarks.servers import free_port
 from tests.conftest import Clerk, call, calls, says
 from tests.mcp_servers import LOOPBACK, answers, context, run
@@ -101,20 +102,20 @@ def test_everything_says_what_is_wrong_with_arguments(everything: ToolSource) ->
 @pytest.fixture
 def ends_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., BaseException]:
     """What a call of a minute ends with, after something happened to it once it was sent."""
-    sent: list[threading.Event] = []
+    called: list[Call] = []
     original = mcp_client.call
 
     def noted(target: Any, wanted: Any, *others: Any) -> Any:
-        sent.append(wanted.sent)
+        called.append(wanted)
         return original(target, wanted, *others)
 
     monkeypatch.setattr(mcp_client, "call", noted)
 
     def ended_with(tool: Tool, then: Callable[[], None], told: threading.Event | None = None) -> BaseException:
-        sent.clear()
+        called.clear()
         with ThreadPoolExecutor(1) as threads:
             calling = threads.submit(run, tool, {"duration": 60, "steps": 60}, context(told))
-            until(lambda: sent and sent[0].is_set(), "the call to be sent")
+            until(lambda: called and called[0].sent, "the call to be sent")
             then()
             error = calling.exception(60)
         assert error is not None

@@ -1,5 +1,6 @@
 """Tools of MCP servers: what is made of a list, what is sent, and what is made of an answer."""
 
+import asyncio
 import json
 import threading
 from typing import Any
@@ -12,6 +13,7 @@ from agentapp.reasons import Reason
 from agentapp.tools import mcp_source
 from agentapp.tools.base import OutcomeUnknown, ToolError
 from agentapp.tools.context import Cancelled
+from agentapp.tools.mcp_connection import Call
 from tests.mcp_servers import Peer, command, context, run
 from tests.processes import until
 
@@ -265,3 +267,13 @@ def test_a_write_that_is_told_to_stop_is_unknown_and_its_server_is_told(peer: Pe
 def test_a_read_that_is_told_to_stop_has_done_nothing(peer: Peer) -> None:
     assert isinstance(stopped_while(peer, "read"), Cancelled)
     until(lambda: ["slow was cancelled"] in peer.log, "the server to be told")
+
+
+def test_a_call_that_is_given_up_is_not_sent_and_one_that_is_sent_says_so_to_who_gives_it_up() -> None:
+    given_up, sent = (Call("note", {}, fits=lambda tool: True) for _ in range(2))
+    assert not given_up.give_up()
+    with pytest.raises(asyncio.CancelledError):
+        given_up.begin()
+    assert not given_up.sent
+    sent.begin()
+    assert sent.give_up()
