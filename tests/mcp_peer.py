@@ -32,6 +32,7 @@ GIVEN = OPTIONS.parse_args()
 FOLDER: Path = GIVEN.folder
 PAGE = 7
 BUS = InMemorySubscriptionBus()
+LISTENERS = ListenHandler(BUS)
 # The SDK keeps its stream to itself.
 WIRE = os.dup(1)
 
@@ -67,7 +68,10 @@ TOOLS: dict[str, dict[str, Any]] = {
     "flood": {"description": "A line without end.", "inputSchema": NOTHING},
     "environment": {"description": "What it was started with.", "inputSchema": NOTHING},
     "asks": {"description": "Ask the client for roots, a sample and a form.", "inputSchema": NOTHING},
-    "change": {"description": "Change what the tools promise.", "inputSchema": {"type": "object"}},
+    "change": {
+        "description": "Change what the tools promise, or end word of it.",
+        "inputSchema": {"type": "object"},
+    },
     "shop.find/all": {"description": "A name that no provider takes.", "inputSchema": NOTHING},
 }
 
@@ -136,6 +140,8 @@ async def call_tool(context: ServerRequestContext[Any], params: types.CallToolRe
             return said(json.dumps({"environment": dict(os.environ), "folder": os.getcwd()}))
         case "asks":
             return said(json.dumps(await answers_of(context)))
+        case "change" if not arguments:
+            LISTENERS.close()
         case "change":
             (FOLDER / "tools.json").write_text(json.dumps(arguments))
             await tell(context)
@@ -188,7 +194,7 @@ def server() -> Server[Any]:
         title="A peer",
         on_list_tools=list_tools,
         on_call_tool=call_tool,
-        on_subscriptions_listen=ListenHandler(BUS),
+        on_subscriptions_listen=LISTENERS,
     )
 
 

@@ -75,11 +75,11 @@ def close_all() -> None:
 
 async def _checked_call(connection: Connection, wanted: Call) -> types.CallToolResult:
     with connection.used():  # from the list to the call: who gives it up meanwhile does not close it in between
-        if not wanted.changes_nothing:
+        known = wanted.changes_nothing and wanted.fits_in(await connection.known_tools())
+        if not known:  # a list that was kept may be old: not every server says that its tools have changed
             await connection.list_tools()
-        listing = await connection.known_tools()
-        if not wanted.fits(next((tool for tool in listing.tools if tool.name == wanted.tool), None)):
-            raise ToolChanged
+            if not wanted.fits_in(await connection.known_tools()):
+                raise ToolChanged
         return await connection.call(wanted)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,6 +89,10 @@ class Call:
     _given_up: bool = field(default=False, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
+    def fits_in(self, listing: Listing) -> bool:
+        """Whether its tool is listed as it was agreed to."""
+        return self.fits(next((tool for tool in listing.tools if tool.name == self.tool), None))
+
     def begin(self) -> None:
         """It is sent now. Raises CancelledError where it was given up: whoever sends it is about to be told so."""
         with self._lock:
@@ -111,6 +115,7 @@ class Connection:
         self.closed = False
         self._client: Client | None = None
         self._listing: Listing | None = None
+        self._changes = 0
         self._ready, self._closing = asyncio.Event(), asyncio.Event()
         self._problem: Unreachable | None = None
         self._why_ended = ""
@@ -168,6 +173,7 @@ class Connection:
     async def list_tools(self) -> Listing:
         """The tools as the server lists them now. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client, found, cursor = self._open_client(), list[types.Tool](), None
+        changes = self._changes
         with self.used():
             for _ in range(MAX_PAGES):
                 page = await self._asked(client.list_tools(cursor=cursor))
@@ -179,8 +185,10 @@ class Connection:
                 cursor = page.next_cursor
             else:
                 raise Refused(f"Its list of tools has more than {MAX_PAGES} pages.")
-        self._listing = Listing(tuple(found), self._details(client))
-        return self._listing
+        listing = Listing(tuple(found), self._details(client))
+        if changes == self._changes:  # else it may be of before the change
+            self._listing = listing
+        return listing
 
     async def known_tools(self) -> Listing:
         """The tools as they were listed last, unless the server has said since that they have changed."""
@@ -281,20 +289,23 @@ class Connection:
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
-        try:
+        with suppress(Exception):
             async with client.listen(tools_list_changed=True) as changes:
-                self._listing = None  # what changed before this would be heard of by nobody
+                self._forget_listing()  # what changed before this would be heard of by nobody
                 async for _ in changes:
                     self._tools_changed()
-        except Exception:  # the stream has broken off in whatever way; a new connection has a new one
-            self.retire()
+        # The stream has ended or broken off, in whatever way; a new connection has a new one.
+        self.retire()
 
     async def _heard(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._tools_changed()
 
+    def _forget_listing(self) -> None:
+        self._listing, self._changes = None, self._changes + 1
+
     def _tools_changed(self) -> None:
-        self._listing = None
+        self._forget_listing()
         if not self._heeding:
             self._heeding = True
             loop = asyncio.get_running_loop()

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from agentapp import nudges
 from agentapp.deadline import within
 from agentapp.environment import env, read_commands
 from agentapp.models import Tool, ToolSource
@@ -202,19 +201,6 @@ def test_closing_everything_ends_the_servers_that_were_started(started: Peer) ->
     pid = started.pid
     mcp_client.close_all()
     assert not is_alive(pid)
-
-
-# --- What a server says by itself ---------------------------------------------------------------
-
-
-def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(nudges, "source_changed", told.append)
-    mcp_client.close_all()  # what is kept may have been told of a change just now
-    change = peer.tool("change")
-    # Whoever has just connected may not listen yet.
-    until(lambda: run(change, {"note": None}) and told, "the change to be told")
-    assert set(told) == {peer.source.name}
 
 
 # --- Held to where it may lead ------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""One connection to an MCP server: how long its list of tools is believed, and what its server says by itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentapp import nudges
+from agentapp.reasons import Reason
+from agentapp.tools import mcp_client
+from tests.mcp_servers import ECHO, Answer, Peer, Scripted, run, said
+from tests.processes import until
+
+# None of it depends on the tests' database.
+pytestmark = pytest.mark.apart
+
+
+# --- The list that is kept ----------------------------------------------------------------------
+
+
+def test_a_read_that_a_kept_list_does_not_have_as_agreed_is_looked_for_in_a_new_one(scripted: Scripted) -> None:
+    tool = scripted.tool("read")
+    run(tool, {})
+    scripted.at["tools/list"] = lambda request: said(request, {"tools": [{**ECHO, "description": "Say it again."}]})
+    tool.description = "Say it again."
+    assert run(tool, {}).data == "done"
+    tool.description = "Say it twice."
+    assert run(tool, {}).reason == Reason.ACTION_CHANGED
+
+
+def test_a_list_is_not_kept_that_its_server_changes_meanwhile(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(nudges, "source_changed", told.append)
+
+    def change_meanwhile(request: dict[str, Any]) -> Answer:
+        del scripted.at["tools/list"]
+        changed = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        status, _, listed = said(request, {"tools": [ECHO]})
+        return status, {"Content-Type": "text/event-stream"}, f"data: {changed}\n\ndata: {listed.decode()}\n\n".encode()
+
+    scripted.at["tools/list"] = change_meanwhile
+    for _ in range(3):
+        run(scripted.tool("read"), {})
+    assert told
+    assert scripted.asked.count("tools/list") == 2
+
+
+def test_a_connection_whose_stream_of_changes_ends_makes_way_for_a_new_one(started: Peer) -> None:
+    change, before = started.tool("change"), started.pid
+    # Whoever has just connected may not listen yet.
+    until(lambda: run(change, {}) and started.pid != before, "a new connection")
+
+
+# --- What a server says by itself ---------------------------------------------------------------
+
+
+def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(nudges, "source_changed", told.append)
+    mcp_client.close_all()  # what is kept may have been told of a change just now
+    change = peer.tool("change")
+    # Whoever has just connected may not listen yet.
+    until(lambda: run(change, {"note": None}) and told, "the change to be told")
+    assert set(told) == {peer.source.name}
