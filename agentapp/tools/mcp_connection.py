@@ -120,7 +120,8 @@ class Connection:
         self._problem: Unreachable | None = None
         self._why_ended = ""
         self._uses, self._touched = 0, time.monotonic()
-        self._retired, self._heeding = False, False
+        self._retired = False
+        self._heeding, self._heard_meanwhile = False, False
 
     @classmethod
     async def open(cls, target: Target, mode: Mode) -> "Connection":
@@ -306,14 +307,18 @@ class Connection:
 
     def _tools_changed(self) -> None:
         self._forget_listing()
-        if not self._heeding:
-            self._heeding = True
-            loop = asyncio.get_running_loop()
-            loop.run_in_executor(None, nudges.source_changed, self.target.source)
-            loop.call_later(HEEDS_CHANGES_EVERY, self._heed_again)
+        if self._heeding:
+            self._heard_meanwhile = True
+            return
+        self._heeding, self._heard_meanwhile = True, False
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, nudges.source_changed, self.target.source)
+        loop.call_later(HEEDS_CHANGES_EVERY, self._heed_again)
 
     def _heed_again(self) -> None:
         self._heeding = False
+        if self._heard_meanwhile:
+            self._tools_changed()
 
 
 # The loop itself would let go of a task that nobody holds.

@@ -7,7 +7,7 @@ import pytest
 
 from agentapp import nudges
 from agentapp.reasons import Reason
-from agentapp.tools import mcp_client
+from agentapp.tools import mcp_client, mcp_connection
 from tests.mcp_servers import ECHO, Answer, Peer, Scripted, run, said
 from tests.processes import until
 
@@ -56,11 +56,27 @@ def test_a_connection_whose_stream_of_changes_ends_makes_way_for_a_new_one(start
 # --- What a server says by itself ---------------------------------------------------------------
 
 
-def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(nudges, "source_changed", told.append)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The sources whose change was told to a worker, also by connections of before."""
+    found: list[str] = []
+    monkeypatch.setattr(nudges, "source_changed", found.append)
     mcp_client.close_all()  # what is kept may have been told of a change just now
+    return found
+
+
+def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, told: list[str]) -> None:
     change = peer.tool("change")
     # Whoever has just connected may not listen yet.
-    until(lambda: run(change, {"note": None}) and told, "the change to be told")
-    assert set(told) == {peer.source.name}
+    until(lambda: run(change, {"note": None}) and peer.source.name in told, "the change to be told")
+
+
+def test_a_change_soon_after_another_is_told_as_well(
+    started: Peer, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_connection, "HEEDS_CHANGES_EVERY", 3.0)
+    monkeypatch.setattr(started.source, "name", "told twice")
+    change = started.tool("change")
+    until(lambda: run(change, {"note": None}) and told.count("told twice"), "the first change to be told")
+    run(change, {"add": None})
+    until(lambda: told.count("told twice") > 1, "the second change to be told")
