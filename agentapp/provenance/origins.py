@@ -30,13 +30,14 @@ MAX_QUOTE = 120
 SHORT_TEXT = 200
 NOT_LOOKED_THROUGH = "Too much to look through"
 
+# Bounded as such names are: begun anew within a long word and run to its end each time, it would take its square.
 _PIECE = re.compile(
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # an e-mail address
+    r"[\w.+-]{1,64}+@[\w-]++(?:\.[\w-]++)+"  # an e-mail address
     r"|https?://[^\s\"'<>)\]]+"
     r"|\b[A-Za-z]{2}\d{2}[ -]?[A-Za-z0-9]{4}(?:[ -]?(?=[A-Za-z]{0,3}\d)[A-Za-z0-9]{4}){1,6}(?:[ -]?\d{1,4})?\b"
     r"|[$€£¥]\s?\d[\d.,']*"
     r"|\d[\d.,']*\d(?:[ -]\d{2,})*"
-    r"|\b[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b"  # a host
+    r"|\b[\w-]{1,63}+(?:\.[\w-]++){0,8}\.[A-Za-z]{2,}+\b"  # a host
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _PART_OF_ADDRESS = re.compile(r"[,;\n]")
