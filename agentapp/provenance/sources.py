@@ -122,8 +122,7 @@ class Sources:
         return None
 
     def _first(self, text: str, starts: list[int], wanted: str) -> Found | None:
-        for at in spelling.occurrences(text, wanted):
-            source = self.items[bisect_right(starts, at) - 1]
+        for source in self._each(text, starts, wanted, _WORDS):
             if wanted in source.own or wanted in spelling.compact(source.own):
                 continue
             if not source.within or wanted in spelling.compact(source.within):
@@ -140,13 +139,18 @@ class Sources:
             if wanted not in text:
                 absent += [wanted] * (how != _COMPACT)
                 continue
-            begin = 0
-            while (at := next(_HOW[how](text, wanted, begin), None)) is not None:
-                index = bisect_right(starts, at) - 1
-                yield Found(self.items[index], wanted)
-                if index + 1 == len(starts):
-                    break
-                begin = starts[index + 1]
+            for source in self._each(text, starts, wanted, how):
+                yield Found(source, wanted)
+
+    def _each(self, text: str, starts: list[int], wanted: str, how: str) -> Iterator[Source]:
+        """The sources that have it, each once however often it stands there."""
+        begin = 0
+        while (at := next(_HOW[how](text, wanted, begin), None)) is not None:
+            index = bisect_right(starts, at) - 1
+            yield self.items[index]
+            if index + 1 == len(starts):
+                return
+            begin = starts[index + 1]
 
 
 _WORDS, _NUMBER, _COMPACT = "words", "number", "compact"

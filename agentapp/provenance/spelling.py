@@ -18,6 +18,7 @@ MAX_NESTED = 3
 MIN_TEXT = 4
 MIN_COMPACT = 8
 SHORT_WORD = 8
+LONG_TEXT = 200
 
 _NO_WIDTH = dict.fromkeys(
     code
@@ -186,12 +187,13 @@ def spellings_of_date(text: str) -> list[str]:
 
 
 def occurrences(text: str, wanted: str, begin: int = 0) -> Iterator[int]:
-    """Where a folded text has another as whole words."""
+    """Where a folded text has another as whole words. A long one is part of a word nowhere by chance."""
     at = text.find(wanted, begin)
     while at >= 0:
         end = at + len(wanted)
         joined = at and text[at - 1].isalnum() and wanted[0].isalnum()
-        if not joined and not (end < len(text) and text[end].isalnum() and wanted[-1].isalnum()):
+        joined = joined or (end < len(text) and text[end].isalnum() and wanted[-1].isalnum())
+        if not joined or len(wanted) > LONG_TEXT:
             yield at
         at = text.find(wanted, at + 1)
 

@@ -156,6 +156,22 @@ def test_what_a_long_text_takes_grows_as_its_length_does(filler: str) -> None:
     assert time.thread_time() - began < 3
 
 
+@pytest.mark.parametrize(("said", "value"), [("a", "a" * 60_000), ("ab ", "ab " * 20_000 + "a")])
+def test_what_a_long_value_takes_grows_as_its_length_does(said: str, value: str) -> None:
+    case = Case("x", {"body": value}, (Read((said * 150_000)[:150_000]),))
+    began = time.thread_time()
+    assert origin_of("body", case) == ("outside", 1)
+    assert time.thread_time() - began < 1
+
+
+def test_what_a_source_repeats_that_the_call_said_itself_is_asked_about_once() -> None:
+    reads = (Read("1234 " * 50_000, arguments={"note": "x" * 20_000 + "12-34"}),)
+    case = Case("x", {"iban": "12345678"}, reads)
+    began = time.thread_time()
+    assert origin_of("iban", case) == ("model", None)
+    assert time.thread_time() - began < 1
+
+
 def test_an_address_is_found_behind_an_amount_and_a_host_behind_a_number() -> None:
     reads = (Read("Write to eve@evil.example or 24-shop.example."),)
     assert origin_of("body", Case("x", {"body": "Pay $15eve@evil.example at once"}, reads)) == ("outside", 1)
