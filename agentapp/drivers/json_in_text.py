@@ -10,7 +10,7 @@ from approvals.digest import MalformedJSON, parse
 MAX_SCANS = 50
 """How many places of a text are looked at as the beginning of an object."""
 
-_FENCE = re.compile(r"```[\w-]*\s*\n(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```[\w-]*[^\S\n]*+\n(.*?)```", re.DOTALL)
 
 
 def candidates(text: str) -> Iterator[str]:

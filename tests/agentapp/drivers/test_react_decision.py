@@ -1,6 +1,7 @@
 """What a text decides: found, checked, and its arguments put in order."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ def refused(decision: Any, choice: str = "auto") -> tuple[str, str]:
         json.dumps(CALL),
         f"\n  {json.dumps(CALL)}  \n",
         f"```json\n{json.dumps(CALL, indent=2)}\n```",
+        f"```json \r\n \n\n{json.dumps(CALL)}\n\n```",
         f"I think {{so}}. Let me add: {json.dumps(CALL)} That is all.",
         f'Given {{"a": 2}} I decide {json.dumps(CALL)}',
         # Whatever a model makes up behind its first decision does not count.
@@ -51,6 +53,13 @@ def refused(decision: Any, choice: str = "auto") -> tuple[str, str]:
 )
 def test_a_decision_is_found_wherever_it_stands(text: str) -> None:
     assert read(text) == Decision("call_tool", "Sum.", "add", {"unit": "pieces", "a": 2, "b": 3})
+
+
+@pytest.mark.parametrize("filler", ["\n", " \n", " ", "a", "```", "```\n "])
+def test_what_a_reply_that_runs_away_takes_grows_as_its_length_does(filler: str) -> None:
+    began = time.thread_time()
+    refused("```json" + (filler * 20_000)[:20_000])
+    assert time.thread_time() - began < 0.5
 
 
 def test_a_final_answer_is_its_text() -> None:
