@@ -31,7 +31,7 @@ _CONTEXT = "(context)"
 _ACCEPT = "application/json, */*;q=0.5"
 _AGENT = "Countersign"
 _RECEIPT = "X-Approval-Receipt"
-# A redirect is followed only where it repeats a question.
+# A redirect is followed only where it repeats a question: of these methods, where the tool changes nothing.
 _FOLLOWED = frozenset({"GET", "HEAD"})
 # Until here nothing has been sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -125,10 +125,11 @@ class _Call:
         """Send it, and follow where a question is sent on. Raises what httpx2 does, and OutboundRefused."""
         url = httpx2.URL(_with(outgoing.full_url, signature.query))
         first, headers = url, self._headers(outgoing, signature)
+        is_question = outgoing.method in _FOLLOWED and not self.row.consequential
         for _ in range(outbound.MAX_REDIRECTS):
             answer = self._once(asking, _request(outgoing, url, headers))
             where = answer.headers.get("location", "")
-            if not (where and 300 <= answer.status < 400 and outgoing.method in _FOLLOWED):
+            if not (where and 300 <= answer.status < 400 and is_question):
                 return answer
             url = url.join(where)
             if _origin(url) != _origin(first):

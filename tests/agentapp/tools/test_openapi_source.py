@@ -319,6 +319,20 @@ def test_a_write_is_never_sent_again(shop: Service, status: int, expected: Any) 
     assert len(shop.asked) == 1
 
 
+@pytest.mark.parametrize("where", ["/v1/orders/gone", "https://elsewhere.example/", "nowhere"])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(302, ("fatal_error", "outcome_unknown")), (303, ("ok", "")), (307, ("fatal_error", "tool_failure"))],
+)
+def test_nor_is_a_get_that_counts_as_a_write(shop: Service, status: int, expected: Any, where: str) -> None:
+    with refusing() as port:
+        where = f"http://127.0.0.1:{port}/" if where == "nowhere" else where
+        shop.answers = [says(status, b"", Location=where), says(404)]
+        result = call(row_of(shop, READ, consequential=True, hosts=["127.0.0.1"]), GIVEN[READ])
+    assert (result.status, str(result.reason)) == expected
+    assert len(shop.asked) == 1
+
+
 def test_redirects_end(shop: Service) -> None:
     shop.answers = [says(302, b"", Location="/v1/orders/1")] * 9
     assert "elsewhere" in call(row_of(shop, READ), GIVEN[READ]).message
