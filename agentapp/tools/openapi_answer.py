@@ -91,7 +91,7 @@ def retry_after(said: str, now: datetime) -> float | None:
         return float(said[:10])
     try:
         moment = parsedate_to_datetime(said)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, math.ceil((moment - now).total_seconds()))

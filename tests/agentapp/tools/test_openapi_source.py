@@ -232,8 +232,18 @@ def test_how_long_to_wait_is_taken_in_seconds_and_as_a_date(shop: Service, statu
     shop.answers = [says(status, b"x", "text/plain", Retry_After="7")]
     refused = call(row_of(shop, WRITE), GIVEN[WRITE])
     assert (refused.status, refused.retry_after) == ("retryable_error", 7), "who says when it can do it has not done it"
-    shop.answers = [says(status, b"x", "text/plain", Retry_After="soon")]
-    assert call(row_of(shop, READ), GIVEN[READ]).retry_after is None
+
+
+@pytest.mark.parametrize(
+    "said", ["soon", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "1 Jan 1 00:00:00 +9999999999"]
+)
+def test_a_server_that_wants_to_be_left_alone_has_done_nothing_however_it_says_how_long(
+    shop: Service, said: str
+) -> None:
+    for name in (READ, WRITE):
+        shop.answers = [says(429, b"x", "text/plain", Retry_After=said)]
+        result = call(row_of(shop, name), GIVEN[name])
+        assert (result.status, result.retry_after) == ("retryable_error", None)
 
 
 @pytest.mark.parametrize("body", [b"{", b"<html>", b'{"a": NaN}', b"[" * 100_000])
