@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from agentapp.descent import line_of
 from agentapp.models import Agent, Message, Run, Step, ToolExecution
-from agentapp.transcript import StepRows, load_kept
+from agentapp.transcript import StepRows, load_kept, mark_taken_back
 
 # Drivers whose results stay in the conversation, whatever its compiler.
 KEEPS_RESULTS = ("guided",)
@@ -116,7 +116,7 @@ def _before(run: Run, rows: Sequence[Message]) -> list[Message]:
 
 
 def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]]:
-    """The steps of the runs that have ended and whose answer is among the messages. Three queries.
+    """The steps of the runs that have ended and whose answer is among the messages. Three queries, or four.
 
     A fork can hold a question without the answer its run gave: what that run did comes after the fork.
     """
@@ -127,6 +127,7 @@ def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]
     executions = ToolExecution.objects.filter(run__in=wanted).select_related("tool", "replay_of__tool")
     for execution in executions.order_by("step__number", "index"):
         steps[execution.step_id].executions.append(execution)
+    mark_taken_back(steps.values())
     found: dict[uuid.UUID, list[StepRows]] = defaultdict(list)
     for rows in steps.values():
         found[rows.step.run_id].append(rows)

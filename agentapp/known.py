@@ -18,7 +18,7 @@ _NOT_RUN = {Reason.CANCELLED, Reason.APPROVAL_EXPIRED, Reason.CIRCUIT_OPEN, Reas
 def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
     """Three queries, and none for the first step; four more for an agent with context variables.
 
-    One more where acts were done before it.
+    One more where a call was refused since it had been done before.
     """
     run = state.run
     begun = run.step_count > 0
@@ -51,8 +51,10 @@ def _done_before(state: RunState) -> frozenset[str]:
     told = [call for steps in state.earlier.steps.values() for rows in steps for call in rows.executions]
     own = [call for rows in state.history for call in rows.executions]
     acts = [(call, call) for call in told] + [(call, call.replay_of) for call in (*told, *own)]
-    done = [(call, act) for call, act in acts if act is not None and act.consequential and act.took_effect]
-    undone = taken_back({act.pk for _, act in done})
+    took = [(call, act) for call, act in acts if act is not None and act.consequential and act.took_effect]
+    done = [(call, act) for call, act in took if not act.taken_back]
+    # What became of those the model was told of was looked at when they were read.
+    undone = taken_back({act.pk for call, act in done if act is not call})
     return frozenset(as_proposed(call).name for call, act in done if act.pk not in undone)
 
 

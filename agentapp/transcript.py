@@ -37,7 +37,7 @@ def load_kept(run: Run) -> list[StepRows]:
     if not runs:
         return []
     kept = kept_of(run, load_lines(runs))
-    _mark_taken_back(kept)
+    mark_taken_back(kept)
     return kept
 
 
@@ -113,8 +113,9 @@ def _kept_of(steps: list[StepRows], later: Run) -> list[StepRows]:
     return [*whole, *(StepRows(rows.step, rows.executions[: later.calls_kept], is_part=True) for rows in parts)]
 
 
-def _mark_taken_back(kept: list[StepRows]) -> None:
-    acts = {each.pk: each for rows in kept for each in rows.executions if each.consequential}
+def mark_taken_back(steps: Iterable[StepRows]) -> None:
+    """Say of each act whether another run has taken it back since. No query where nothing took effect."""
+    acts = {each.pk: each for rows in steps for each in rows.executions if each.consequential and each.took_effect}
     for pk in taken_back(acts):
         acts[pk].taken_back = True
 

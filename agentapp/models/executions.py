@@ -41,7 +41,7 @@ class ToolExecution(Noted, models.Model):
     by_agent = False
     """No column: whether what ran instead of the proposal is the agent's own. Read with a run's steps."""
     taken_back = False
-    """No column: whether another run has taken it back since. Read with the steps that a later run takes as done."""
+    """No column: whether another run has taken it back since. Read with what a later run is told of steps before it."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions", db_index=False)

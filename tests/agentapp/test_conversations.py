@@ -310,6 +310,25 @@ def test_the_full_conversation_holds_what_earlier_runs_did_for_four_statements_m
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("how", [{"message_compiler": "full_conversation"}, {"driver": "guided"}])
+def test_what_an_earlier_run_did_that_was_taken_back_since_is_told_so(clerk, dana, django_assert_num_queries, how):
+    pay = calls(call("p", "pay", account="ana", amount=5), call("q", "pay", account="bob", amount=6))
+    paid = clerk.run(pay, says("Paid."), input="Pay Ana and Bob.", conversation="ticket-1")
+    for approval in clerk.open(paid):
+        clerk.decide(approval, dana)
+    assert clerk.drive(paid).state == Run.State.SUCCEEDED
+    back = clerk.run(calls(call("b", "look_up", what="back")), says("Back."))
+    Run.objects.filter(pk=back.pk).update(undoes=clerk.execution(paid, "p"))
+    run = clerk.start(says("No."), input="Was Ana paid?", conversation="ticket-1")
+    run.agent_snapshot |= how
+    with django_assert_num_queries(5):
+        earlier = load_earlier(run)
+    told = [m.text for m in compile_messages(run, earlier, []) if hasattr(m, "call_id")]
+    assert [text.endswith("This was taken back since; it is as if it had not been done.") for text in told] == [
+        True, False,
+    ]  # fmt: skip
+
+
 def test_a_run_cancelled_with_a_write_under_way_does_not_brick_its_conversation(clerk, sam, dana):
     clerk.agent.message_compiler = Agent.Compiler.FULL_CONVERSATION
     clerk.agent.save()
