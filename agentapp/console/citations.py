@@ -14,7 +14,7 @@ MAX_CHARS = 20_000
 # What stands in brackets behind the full stop belongs to the sentence before it.
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?![\s\"”’)\]])[^.!?\n]*)*(?:[.!?]+[\"”’)\]]*(?:[ ]?\[\d{1,3}\])*|\n|$)\s*")
 # What a sentence rests on stands before its full stop.
-_ENDING = re.compile(r"(.*?)([.!?]*[\"”’)\]]*\s*)", re.DOTALL)
+_STOPS, _CLOSING = ".!?", '"”’)]'
 _EXPLICIT = re.compile(r"\[(\d{1,3})\]")
 _QUOTED = re.compile(r"“([^“”\n]{3,200})”|\"([^\"\n]{3,200})\"|«([^«»\n]{3,200})»")
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
@@ -64,7 +64,8 @@ def _claim(sentence: str, found: Mapping[int, frozenset[str]], bodies: Mapping[i
         rest.append(sentence[at : mark.start()])
         named.add(number)
         at = mark.end()
-    tail, ending = _ENDING.fullmatch(sentence[at:]).groups()  # type: ignore[union-attr]
+    tail = sentence[at:].rstrip().rstrip(_CLOSING).rstrip(_STOPS)
+    ending = sentence[at + len(tail) :]
     rest.append(sentence[at:])
     said = " ".join(rest)
     wanted: list[set[int]] = [{n for n, values in found.items() if value in values} for value in sorted(_values(said))]
