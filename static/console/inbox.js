@@ -71,6 +71,9 @@
   countersign.choose = (row) => {
     const peek = $("peek");
     if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return;
+    const id = row.closest(".q").id.slice(4);
+    // What was typed and ticked belongs to its request: the next one's elements are new.
+    if (id !== chosen()) for (const one of all("#peek dialog, #peek form:has([data-draft])")) one.remove();
     for (const other of rows()) {
       other.ariaCurrent = other === row || null;
       other.closest(".q").classList.toggle("is-current", other === row);
@@ -78,7 +81,7 @@
     countersign.unseen();
     // Until what is chosen is there. A refresh of the list meanwhile is of what is chosen.
     peek.ariaBusy = true;
-    if (chosen()) $("peek-id").value = row.closest(".q").id.slice(4);
+    if (chosen()) $("peek-id").value = id;
     peek.setAttribute("hx-get", row.dataset.peek);
     htmx.trigger(peek, "choose");
     return true;

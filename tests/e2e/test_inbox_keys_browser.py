@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from agentapp import actions
 from approvals import claims
 from approvals.models import Approval, Claim, Decision
-from tests.agentapp.console.conftest import make_waiting
+from tests.agentapp.console.conftest import make_unknown, make_waiting
 from tests.e2e.test_inbox_browser import live
 from tests.rows import take
 
@@ -189,6 +189,49 @@ def test_selecting_by_key_and_deciding_together(browse: Browse, sam: User, dana:
     expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
     assert Decision.objects.count() == 2
     assert complaints == []
+
+
+def test_what_was_typed_and_ticked_about_one_request_is_not_in_the_dialog_of_the_next(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    for number in range(2):
+        make_waiting(sam, title=f"Request {number}", expires_seconds=600 + number)
+    page = live(browse(dana, "/inbox/"))
+    why, stops = page.get_by_label("Tell the agent why"), page.get_by_label("Also stop the run")
+    page.keyboard.press("r")
+    page.keyboard.press("1")
+    why.fill("About the first.")
+    stops.check()
+    page.keyboard.press("Escape")
+
+    page.keyboard.press("j")
+    expect(page.locator("#peek-title")).to_have_text("Request 1")
+    live(page).keyboard.press("r")
+
+    expect(why).to_have_value("")
+    expect(stops).not_to_be_checked()
+    expect(page.locator("#reject-dialog [name=reason]").last).to_be_checked()
+    page.keyboard.press("Escape")
+    page.keyboard.press("k")
+    expect(page.locator("#peek-title")).to_have_text("Request 0")
+    live(page).keyboard.press("r")
+    expect(why).to_have_value("About the first.")
+
+
+def test_what_was_found_out_about_one_call_is_not_in_the_form_of_the_next(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    calls = [make_unknown(sam) for _ in range(2)]
+    page = live(browse(dana, "/inbox/"))
+    page.locator(f"#out-{calls[0].pk} .q-main").click()
+    form = page.locator("#peek form:has(#note)")
+    expect(form).to_have_attribute("action", f"/outcomes/{calls[0].pk}/")
+    page.get_by_label("How do you know?").fill("The first is in the log.")
+
+    page.locator(f"#out-{calls[1].pk} .q-main").click()
+
+    expect(form).to_have_attribute("action", f"/outcomes/{calls[1].pk}/")
+    expect(page.get_by_label("How do you know?")).to_have_value("")
 
 
 def test_what_others_decide_leaves_the_selection_and_its_count(
