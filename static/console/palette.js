@@ -39,7 +39,10 @@ function offer() {
 
 input.addEventListener("input", offer);
 dialog.addEventListener("close", () => { input.value = ""; });
-document.addEventListener("htmx:after:swap", () => { if (dialog.open) choose(options()[0]); });
+// What swaps is mostly something of the page behind.
+document.addEventListener("htmx:after:swap", () => {
+  if (dialog.open) choose(options().find((option) => option.ariaSelected === "true") ?? options()[0]);
+});
 dialog.addEventListener("keydown", (event) => {
   const all = options(), at = all.findIndex((option) => option.ariaSelected === "true"), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (event.isComposing || event.target !== input || !all.length) return;

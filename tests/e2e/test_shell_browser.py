@@ -80,6 +80,30 @@ def test_the_palette_goes_where_the_arrows_lead(browse: Browse, sam: User, dana:
     page.wait_for_url(f"**/approvals/{approval.pk}/")
 
 
+def test_what_was_chosen_in_the_palette_stays_chosen_while_the_page_follows(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.keyboard.press("Control+k")
+    reject = page.get_by_role("option", name="Reject")
+    expect(page.get_by_role("option", name="Approve")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#palette-found [role=option]").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(reject).to_have_attribute("aria-selected", "true")
+
+    page.evaluate("""() => new Promise((done) => {
+        document.addEventListener("htmx:after:swap", () => setTimeout(done), { once: true });
+        htmx.trigger("#presence", "load");
+    })""")
+
+    expect(reject).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    expect(page.locator("#reject-dialog")).to_be_visible()
+    assert not Decision.objects.exists()
+
+
 def test_the_palette_reaches_every_act_where_single_keys_are_off(browse: Browse, sam: User, dana: User) -> None:
     Preferences.objects.create(user=dana, single_keys=False)
     approval = make_waiting(sam, risk="low")
