@@ -119,12 +119,18 @@
     if (button) { event.preventDefault(); arm(button); }
   });
 
-  document.addEventListener("submit", () => {
-    // Once is enough.
-    setTimeout(() => lock(true));
+  const locked = [];
+  function lock() {
+    for (const button of $$("[data-needs-live]:not([disabled])")) { button.disabled = true; locked.push(button); }
+  }
+  function unlock() { for (const button of locked.splice(0)) button.disabled = false; }
+  document.addEventListener("submit", ({ target }) => {
+    // Once is enough. What only closes a dialog sends nothing.
+    if (target.getAttribute("method") !== "dialog") setTimeout(lock);
   });
-  const lock = (is) => { for (const button of $$("[data-needs-live]")) button.disabled = is; };
-  addEventListener("pageshow", (event) => { if (event.persisted) lock(false); });
+  addEventListener("pageshow", (event) => { if (event.persisted) unlock(); });
+  // What htmx sends leaves the page where it is, whatever comes of it.
+  document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => { if (ctx.sourceEvent?.type === "submit") unlock(); });
 
   // At once: what is typed next is no key of the page.
   function open(id) { $$(id)[0].showModal(); import(page.palette).then((found) => found.fill(id)); return true; }

@@ -136,3 +136,16 @@ def test_on_a_phone_what_is_selected_stays_in_sight_however_long_the_queue(
         box.check()
 
     expect(page.get_by_role("button", name="Review 2")).to_be_in_viewport(ratio=1)
+
+
+def test_a_claim_that_gets_no_answer_leaves_decisions_as_they_were(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, risk="low")
+    page = live(browse(dana, "/inbox/"))
+    page.route("**/claim/", lambda route: route.fulfill(status=503, body=""))
+
+    with page.expect_response("**/claim/"):
+        page.get_by_role("button", name="Claim").click()
+
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()
+    page.keyboard.press("a")
+    expect(page.locator(".toast")).to_contain_text("Approved")

@@ -126,6 +126,18 @@ def test_the_palette_reaches_every_act_where_single_keys_are_off(browse: Browse,
     assert approval.state == Approval.State.APPROVED
 
 
+def test_closing_the_sheet_of_keys_leaves_decisions_as_they_were(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.keyboard.press("?")
+
+    page.get_by_role("dialog", name="Keys on this page").get_by_role("button", name="Close").click()
+    expect(page.locator("dialog:modal")).to_have_count(0)
+    page.keyboard.press("a")
+
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+
+
 def test_g_and_a_letter_go_to_a_page_and_never_act(browse: Browse, sam: User, dana: User) -> None:
     make_waiting(sam, risk="low")
     page = live(browse(dana, "/inbox/"))
