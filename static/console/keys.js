@@ -68,7 +68,9 @@
       label.textContent = words;
       button.onkeydown = null;
     };
-    setTimeout(disarm, ARM_MS);
+    // Morphed, the same button may have been armed before, for something else.
+    clearTimeout(button.disarming);
+    button.disarming = setTimeout(disarm, ARM_MS);
     button.onkeydown = ({ key }) => { if (key === "Escape") disarm(); };
     return true;
   }

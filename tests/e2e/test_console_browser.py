@@ -99,6 +99,28 @@ def test_escape_takes_the_first_of_two_keys_back(browse: Browse, sam: User, dana
     assert not Decision.objects.exists()
 
 
+def test_what_was_armed_before_an_edit_says_nothing_of_what_is_armed_after_it(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.clock.install()
+    page.get_by_role("button", name="Approve $214.50").click()
+    expect(page.get_by_role("button", name="Confirm refund of $214.50")).to_be_visible()
+    page.get_by_label("Amount", exact=True).fill("184.50")
+    edited = page.get_by_role("button", name="Approve $184.50, edited")
+    expect(edited).to_be_visible()
+    page.clock.fast_forward(3000)
+    edited.click()
+
+    page.clock.fast_forward(4000)
+
+    expect(page.get_by_role("button", name="Confirm refund of $184.50")).to_be_visible()
+    page.clock.fast_forward(3000)
+    expect(edited).to_be_visible()
+    assert not Decision.objects.exists()
+
+
 def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam, risk="high")
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
