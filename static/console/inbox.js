@@ -56,6 +56,15 @@
   const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form")[0]
     || $("queue-scroll").scrollTop || ($("peek").checkVisibility() && all("#queue .is-current")[0]);
 
+  // What comes about another request than the one that was chosen last comes too late, and so does that it failed.
+  // Of a part that could not be loaded only its row is left.
+  function isLate({ detail: { ctx } }) {
+    const last = chosen() ?? all("#queue .is-current")[0]?.id.slice(4);
+    return ctx?.target?.id === "peek" && last && !ctx.request.action.includes(last);
+  }
+  document.addEventListener("htmx:after:request", (event) => { if (isLate(event)) event.preventDefault(); });
+  document.addEventListener("htmx:error", (event) => { if (isLate(event)) event.stopPropagation(); }, true);
+
   document.addEventListener("htmx:after:swap", () => {
     for (const dialog of all("#attention dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
     // A ticked row that others decided takes its box along.

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from agentapp import live, release
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, Serving, rested
+from tests.e2e.conftest import PASSWORD, Serving
 from tests.processes import until
 
 pytestmark = pytest.mark.browser
@@ -287,73 +287,6 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
 
     expect(page.locator("#peek-title")).to_have_text("Second")
     expect(failed).to_have_count(0)
-
-
-def test_until_what_was_chosen_is_there_nothing_of_the_last_one_can_be_decided(
-    browse: Browse, sam: User, dana: User
-) -> None:
-    first = make_waiting(sam, title="First", expires_seconds=600)
-    second = make_waiting(sam, title="Second", expires_seconds=700)
-    page = browse(dana, "/inbox/")
-    pill(page).to_have_text("Live")
-    held: list[Route] = []
-    released: list[bool] = []
-    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route))
-
-    rested(page).keyboard.press("j")
-
-    peek = page.locator("#peek")
-    expect(peek).to_have_attribute("aria-busy", "true")
-    expect(peek.locator("> :not(input)").first).to_have_css("opacity", "0")
-    rested(page)
-    page.keyboard.press("a")
-    expect(peek.locator(".decide button").first).to_have_css("pointer-events", "none")
-    with page.expect_response("**/inbox/rows/**"):
-        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
-    expect(page.locator("#queue .is-current")).to_contain_text("Second")
-    # However often it has been asked for by now: the page gives up all but the last.
-    released.append(True)
-    for route in held:
-        route.continue_()
-
-    expect(page.locator("#peek-title")).to_have_text("Second")
-    expect(peek).not_to_have_attribute("aria-busy", "true")
-    expect(peek.locator("> :not(input)").first).to_have_css("opacity", "1")
-    states = {pk: Approval.objects.get(pk=pk).state for pk in (first.pk, second.pk)}
-    assert states == {first.pk: Approval.State.PENDING, second.pk: Approval.State.PENDING}
-
-
-def test_what_could_not_be_chosen_leaves_nothing_to_decide_in_its_place(browse: Browse, sam: User, dana: User) -> None:
-    make_waiting(sam, title="First", expires_seconds=600)
-    second = make_waiting(sam, title="Second", expires_seconds=700)
-    page = browse(dana, "/inbox/")
-    pill(page).to_have_text("Live")
-    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.abort())
-
-    page.keyboard.press("j")
-
-    expect(page.locator("#peek [data-failed]")).to_be_visible()
-    expect(page.locator("#peek .decide")).to_have_count(0)
-
-
-def test_what_is_asked_for_meanwhile_does_not_replace_what_was_chosen(browse: Browse, sam: User, dana: User) -> None:
-    first = make_waiting(sam, title="First", expires_seconds=600)
-    make_waiting(sam, title="Second", expires_seconds=700)
-    page = browse(dana, "/inbox/")
-    pill(page).to_have_text("Live")
-    held: list[Route] = []
-    page.route(f"**/inbox/peek/{first.pk}/**", lambda route: held.append(route))
-    with page.expect_request(f"**/inbox/peek/{first.pk}/**") as refreshed:
-        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
-
-    page.locator("#queue .q-main", has_text="Second").click()
-
-    expect(page.locator("#peek-title")).to_have_text("Second")
-    assert refreshed.value.failure is not None  # given up by the page
-    with page.expect_response("**/inbox/peek/**"):
-        page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
-    expect(page.locator("#peek-title")).to_have_text("Second")
-    assert held
 
 
 def test_the_figures_in_title_and_favicon_follow_what_waits(browse: Browse, sam: User, dana: User) -> None:
