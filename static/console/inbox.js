@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const GONE_MS = 10_000;
-  const { keys, has, press, step, rows } = countersign;
+  const { keys, has, press, step } = countersign;
   const $ = (id) => document.getElementById(id);
   const all = (selector) => [...document.querySelectorAll(selector)];
   const picks = (more = "") => all(`#queue [name="pick"]${more}`);
@@ -56,6 +56,14 @@
   const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form")[0]
     || $("queue-scroll").scrollTop || ($("peek").checkVisibility() && all("#queue .is-current")[0]);
 
+  function mark(id) {
+    for (const row of all("#queue .q")) {
+      const is = row.id.slice(4) === id;
+      row.classList.toggle("is-current", is);
+      row.querySelector(".q-main").ariaCurrent = is || null;
+    }
+  }
+
   // What comes about another request than the one that was chosen last comes too late, and so does that it failed.
   // Of a part that could not be loaded only its row is left.
   function isLate({ detail: { ctx } }) {
@@ -66,6 +74,8 @@
   document.addEventListener("htmx:error", (event) => { if (isLate(event)) event.stopPropagation(); }, true);
 
   document.addEventListener("htmx:after:swap", () => {
+    // A refresh of the list may have been asked for before the choice.
+    if (chosen()) mark(chosen());
     for (const dialog of all("#attention dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
     // A ticked row that others decided takes its box along.
     if (picks(":checked").length < ticked) told();
@@ -83,10 +93,7 @@
     const id = row.closest(".q").id.slice(4);
     // What was typed and ticked belongs to its request: the next one's elements are new.
     if (id !== chosen()) for (const one of all("#peek dialog, #peek form:has([data-draft])")) one.remove();
-    for (const other of rows()) {
-      other.ariaCurrent = other === row || null;
-      other.closest(".q").classList.toggle("is-current", other === row);
-    }
+    mark(id);
     countersign.unseen();
     // Until what is chosen is there. A refresh of the list meanwhile is of what is chosen.
     peek.ariaBusy = true;

@@ -124,3 +124,27 @@ def test_a_late_answer_about_the_last_one_does_not_replace_what_was_chosen(
     assert page.locator("#peek [data-failed]").count() == 0
     expect(page.locator("#queue .is-current")).to_contain_text("Second")
     assert (claims.of(first.pk) is not None) == (status == 200)
+
+
+def test_a_refresh_of_the_list_begun_before_a_choice_leaves_the_choice_marked(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    make_waiting(sam, title="First", expires_seconds=600)
+    make_waiting(sam, title="Second", expires_seconds=700)
+    page = live(browse(dana, "/inbox/"))
+    page.evaluate(COUNTED)
+    held: list[Route] = []
+    page.route("**/inbox/rows/**", lambda route: held.append(route))
+    page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
+    until(lambda: page.evaluate("1") and held, "the list to be asked for")
+
+    page.keyboard.press("j")
+    expect(page.locator("#peek-title")).to_have_text("Second")
+    before = page.evaluate("done.rows")
+    held[0].continue_()
+    until(lambda: page.evaluate("done.rows") > before, "the page to be done with the list")
+
+    expect(page.locator("#queue .is-current")).to_contain_text("Second")
+    expect(page.locator("#queue [aria-current]")).to_have_count(1)
+    page.keyboard.press("x")
+    expect(page.locator("#queue li", has_text="Second").locator("[name=pick]")).to_be_checked()
