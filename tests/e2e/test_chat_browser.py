@@ -154,6 +154,24 @@ def test_taken_over_written_in_the_agents_place_and_handed_back(
     assert complaints == []
 
 
+def test_words_for_the_customer_are_not_sent_as_the_customers_once_somebody_has_handed_back(
+    browse: Browse, clerk: Clerk, sam: User, dana: User
+) -> None:
+    run = clerk.run(PAY, input="Pay me.", conversation="ticket-7", customer="Ana Pereira")
+    actions.take_over_run(run.pk, dana)
+    page = live(browse(dana, f"/runs/{run.pk}/chat/"))
+    box = page.get_by_label("Your message to the customer")
+    box.fill("We owe you nothing.")
+    actions.hand_back_run(run.pk, dana)
+    expect(page.get_by_text("You have taken over.", exact=True)).to_have_count(0)
+
+    box.press("Control+Enter")
+
+    expect(page.get_by_role("alert")).to_contain_text("You have not taken this over. Nothing was sent.")
+    expect(page.locator("#say-text")).to_have_value("We owe you nothing.")
+    assert Run.objects.count() == 1
+
+
 def test_escape_pressed_twice_stops_the_agent_and_once_does_not(browse: Browse, clerk: Clerk, sam: User) -> None:
     run = clerk.run(PAY, conversation="ticket-7")
     page = live(browse(sam, f"/runs/{run.pk}/chat/"))
