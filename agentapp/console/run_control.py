@@ -11,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth
+from agentapp.console.problems import Problem
 from agentapp.console.shell import signed_in
 from agentapp.models import Run
 from approvals.digest import storable
@@ -92,14 +93,25 @@ def run_cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def act_on(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str], then: str = "run") -> HttpResponse:
-    """Do it to a run this person may see, say how it went, and show its page, or the one that `then` names."""
+    """Do it to a run this person may see, say how it went, and show its page, or the one that `then` names.
+
+    A list stays where it is and follows by itself: it is told only why something was not done.
+    """
     user = signed_in(request)
     if not auth.visible_runs(user).filter(pk=run_id).exists():
         raise Http404
     try:
-        messages.success(request, act(user))
+        said = act(user)
     except actions.Refused as refused:
+        if request.htmx:  # type: ignore[attr-defined]
+            problem = Problem("This was not done.", refused.message)
+            return render(request, "console/_failed.html", {"problem": problem}, status=403)
         messages.error(request, refused.message)
+    else:
+        # Kept, the words would be read on the page that shows messages next, which is of another run.
+        if request.htmx:  # type: ignore[attr-defined]
+            return HttpResponse(status=204)
+        messages.success(request, said)
     return redirect(then, run_id=run_id)
 
 

@@ -137,3 +137,23 @@ def test_a_run_is_cancelled_in_the_list_by_a_second_click(browse: Browse, sam: U
     assert run.run.state == Run.State.QUEUED
     cancel.click()
     expect(page.locator(f"#run-{run.id} .st")).to_have_attribute("aria-label", "Cancelled")
+
+
+def test_a_run_is_paused_and_resumed_in_the_list_which_says_what_was_refused(browse: Browse, ada: User) -> None:
+    run = RunBuilder(ada, "Wait a moment.")
+    page = browse(ada, "/runs/")
+    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+
+    page.get_by_role("button", name="Pause Wait a moment.").click()
+    page.get_by_role("button", name="Resume Wait a moment.").click()
+    expect(page.get_by_role("button", name="Pause Wait a moment.")).to_be_visible()
+    page.evaluate("document.getElementById('live').remove()")
+    # Nobody tells the page.
+    ended = {"state": Run.State.CANCELLED, "stop_reason": "cancelled", "finished_at": timezone.now()}
+    Run.objects.filter(pk=run.id).update(**ended)
+    page.get_by_role("button", name="Pause Wait a moment.").click()
+
+    expect(page.locator("#runs [role=alert]")).to_contain_text("has ended")
+    assert violations(page) == []
+    page.goto(f"/runs/{RunBuilder(ada, 'Another run.').id}/")
+    expect(page.locator(".toast")).to_have_count(0)

@@ -43,6 +43,30 @@ def test_a_paused_run_shows_resume_and_an_ended_one_neither(clerk: Clerk, ada_cl
     assert "has ended" in ada_client.post(f"/runs/{run.pk}/pause/", follow=True).content.decode()
 
 
+LIST = {"HX-Request": "true", "HX-Request-Type": "partial", "HX-Target": "div#runs"}
+
+
+def test_what_is_done_in_the_list_is_not_said_on_the_page_of_another_run(clerk: Clerk, ada_client: Client) -> None:
+    run, other = clerk.start(says("done")), clerk.start(says("done"))
+
+    paused = ada_client.post(f"/runs/{run.pk}/pause/", headers=LIST)
+
+    run.refresh_from_db()
+    assert (paused.status_code, paused.content, run.state) == (204, b"", "paused")
+    assert "The run is paused." not in page(ada_client, other)
+
+
+def test_what_is_refused_in_the_list_is_said_there_and_nowhere_else(clerk: Clerk, ada_client: Client) -> None:
+    run, other = clerk.run(says("done")), clerk.start(says("done"))
+
+    refused = ada_client.post(f"/runs/{run.pk}/pause/", headers=LIST)
+
+    assert refused.status_code == 403
+    assert "data-failed" in refused.content.decode()
+    assert "has ended" in refused.content.decode()
+    assert "has ended" not in page(ada_client, other)
+
+
 @pytest.mark.parametrize("what", ["pause", "resume", "budget"])
 def test_looking_at_a_button_presses_nothing(clerk: Clerk, ada_client: Client, what: str) -> None:
     run = clerk.start(says("done"))
