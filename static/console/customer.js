@@ -3,7 +3,7 @@
   const page = document.querySelector("[data-stream]");
   if (!page || !window.EventSource) return;
   const offline = document.getElementById("offline");
-  let asking = false, again = false;
+  let asking = false, again = false, stream, later;
 
   // What each rendering makes anew says nothing new.
   const FRESH = ["csrfmiddlewaretoken", "request_key", "answer_id"].map((name) => `input[name=${name}]`).join();
@@ -13,35 +13,46 @@
     return copy.innerHTML;
   }
 
+  const soon = (act) => setTimeout(act, 2000 + Math.random() * 3000);
+  // The stream says nothing twice.
+  function retry() {
+    offline.hidden = false;
+    clearTimeout(later);
+    later = soon(refresh);
+  }
+
   // The server renders every part; what comes over the stream only says that there is something new.
   async function refresh() {
     if (asking) { again = true; return; }
     asking = true;
+    clearTimeout(later);
     try {
       const answer = await fetch(page.dataset.part, { headers: { Accept: "text/html" } });
       if (answer.status === 404 || answer.status === 410) { location.reload(); return; }
+      if (answer.status === 429 || answer.status >= 500) { retry(); return; }
       if (!answer.ok) return;
       const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
       const shown = document.getElementById("moving");
+      if (stream.readyState === EventSource.OPEN) offline.hidden = true;
       // Nobody's finger should miss a button that moves.
       if (made && shown && told(made) !== told(shown) && !shown.contains(document.activeElement)) {
         const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
         shown.replaceWith(made);
         if (atEnd) window.scrollTo(0, document.body.scrollHeight);
       }
-    } catch { offline.hidden = false; } finally {
+    } catch { retry(); } finally {
       asking = false;
       if (again) { again = false; refresh(); }
     }
   }
 
   function listen() {
-    const stream = new EventSource(page.dataset.stream);
+    stream = new EventSource(page.dataset.stream);
     stream.onopen = () => { offline.hidden = true; };
     stream.onerror = () => {
       offline.hidden = false;
       // After an answer that is no stream, as of a server that starts, the browser itself tries no more.
-      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000 + Math.random() * 3000);
+      if (stream.readyState === EventSource.CLOSED) soon(listen);
     };
     for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);
     stream.addEventListener("draft", (event) => {

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connections
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from agentapp import customer_links, loop
 from agentapp.models import CustomerLink, Run
@@ -90,6 +90,34 @@ def test_the_page_goes_on_by_itself_after_a_server_that_was_starting(browse: Bro
     expect(page.locator("#offline")).to_be_visible()
     expect(page.locator("#offline")).to_be_hidden(timeout=20_000)
     assert answers == []
+
+
+@pytest.mark.parametrize("failure", [429, 503, None])
+def test_the_page_fetches_again_what_it_could_not_fetch(
+    browse: Browse, link: CustomerLink, failure: int | None
+) -> None:
+    page = browse(None, address(link))
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("Pay me.")).to_be_visible()
+    expect(page.locator("#offline")).to_be_hidden()
+    is_down = True
+
+    def answer(route: Route) -> None:
+        if not is_down:
+            route.continue_()
+        elif failure:
+            route.fulfill(status=failure, body="")
+        else:
+            route.abort()
+
+    page.route("**/*part=moving*", answer)
+    drive()
+    expect(page.locator("#offline")).to_be_visible()
+    is_down = False
+
+    expect(page.get_by_role("button", name="Yes")).to_be_visible()
+    expect(page.locator("#offline")).to_be_hidden()
 
 
 def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, link: CustomerLink) -> None:
