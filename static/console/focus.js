@@ -28,6 +28,15 @@
     return next.dataset.approvalId;
   }
 
+  // Signed out: nothing was decided, and what was typed stands where it was.
+  function back(before) {
+    if (area() !== before) area().replaceWith(before);
+    for (const button of before.querySelectorAll("[data-needs-live]")) button.disabled = false;
+    for (const dialog of before.querySelectorAll("dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
+    document.dispatchEvent(new CustomEvent("htmx:after:swap"));
+    document.dispatchEvent(new CustomEvent("session.expired"));
+  }
+
   // Refused: the same form again, as a page, so that the server says why and nothing typed is lost.
   function again(form, button) {
     form.append(Object.assign(document.createElement("input"), { type: "hidden", name: button.name, value: button.value }));
@@ -40,9 +49,12 @@
     const form = event.target, button = event.submitter;
     if (!area()?.contains(form) || !form.action.endsWith("/decide/") || button?.hasAttribute("formaction")) return;
     event.preventDefault();
-    const body = new FormData(form, button), decided = area().dataset.approvalId, next = area().dataset.next;
+    const before = area(), body = new FormData(form, button), { approvalId: decided, next } = before.dataset;
     const wanted = coming ? show(coming) : "";
-    const answer = await fetch(form.action, { method: "POST", body, redirect: "manual" }).catch(() => null);
+    // Asked for as a part: else who is signed out is led to sign in, which looks like a decision.
+    const headers = { "HX-Request": "true" };
+    const answer = await fetch(form.action, { method: "POST", body, headers, redirect: "manual" }).catch(() => null);
+    if (answer?.status === 401) return back(before);
     if (answer?.type !== "opaqueredirect") return again(form, button);
     await htmx.ajax("POST", next, { target: "#focus", swap: "outerHTML", values: { wanted, decided } });
     fetchNext();

@@ -1,0 +1,51 @@
+"""Focus mode in a real browser, when something comes between."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from playwright.sync_api import Page, Route, expect
+
+from approvals.models import Decision
+from tests.agentapp.console.conftest import make_waiting
+from tests.e2e.test_inbox_browser import live
+
+pytestmark = pytest.mark.browser
+Browse = Callable[..., Page]
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["following", "alone"])
+def test_who_is_signed_out_in_focus_mode_has_their_request_back_and_decides_it_once_signed_in(
+    browse: Browse, sam: User, dana: User, alone: bool
+) -> None:
+    approval = make_waiting(sam, title="First", risk="low", expires_seconds=600)
+    if not alone:
+        make_waiting(sam, title="Next", risk="low", expires_seconds=700)
+    page = browse(dana, "/inbox/")
+    with page.expect_response("**/upcoming/"):
+        live(page).keyboard.press("f")
+    sessions, cookies = list(Session.objects.all()), page.context.cookies()
+
+    def sign_out(route: Route) -> None:
+        Session.objects.all().delete()
+        route.continue_()
+
+    page.route("**/decide/", sign_out, times=1)
+    page.get_by_label("Amount", exact=True).fill("184.50")
+    page.locator("main").focus()
+    live(page).keyboard.press("a")
+
+    dialog = page.get_by_role("dialog", name="You are signed out")
+    expect(dialog).to_be_visible()
+    assert not Decision.objects.exists()
+    Session.objects.bulk_create(sessions)
+    page.context.add_cookies(cookies)
+    dialog.get_by_role("button", name="Go on").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#focus")).to_have_attribute("data-approval-id", str(approval.pk))
+    expect(page.get_by_label("Amount", exact=True)).to_have_value("184.50")
+    with page.expect_response("**/inbox/focus/next/"):
+        live(page).keyboard.press("a")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is waiting" if alone else "Next")
+    assert Decision.objects.get().approval == approval
