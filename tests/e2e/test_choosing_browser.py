@@ -16,7 +16,8 @@ from tests.processes import until
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 # Counts the answers to claims, and those about the list, that the page is done with.
-COUNTED = """() => { window.done = { claim: 0, rows: 0 }; addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+COUNTED = """() => { window.done = { claim: 0, rows: 0 };
+  addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
     for (const each in done) if (ctx.request.action.includes(`/${each}/`)) done[each] += 1; }); }"""
 
 
