@@ -45,5 +45,5 @@
   const { keys, has, press } = countersign;
   keys.push(["x", "Export what is found", has("export"), press("export"), "export"]);
   keys.push(["v", "Check the chain now", has("verify"), press("verify"), "verify"]);
-  keys.push(["Escape", "Close the row", () => opened(), () => { close()?.querySelector(".rowlink").focus(); return true; }]);
+  keys.push(["Escape", "Close the row", () => opened(), () => { close()?.querySelector(".rowlink").focus(); }]);
 })();

@@ -1,7 +1,7 @@
 // Counts down what carries data-until, in words as the server writes them.
 "use strict";
 (() => {
-  const ended = new WeakSet();
+  const { $, $$ } = countersign, ended = new WeakSet();
 
   function words(seconds) {
     if (seconds <= 0) return "time is up";
@@ -12,12 +12,12 @@
   }
 
   function tick() {
-    for (const element of document.querySelectorAll("[data-until]")) {
+    for (const element of $$("[data-until]")) {
       const left = (Date.parse(element.dataset.until) - Date.now()) / 1000;
       const text = words(Math.ceil(left));
       if (element.textContent !== text) {
         element.textContent = text;
-        if (element.matches("[role=timer]") && [300, 60, 0].includes(Math.ceil(left))) document.getElementById("spoken").textContent = `Expires: ${text}`;
+        if (element.matches("[role=timer]") && [300, 60, 0].includes(Math.ceil(left))) $("spoken").textContent = `Expires: ${text}`;
       }
       if (element.dataset.whole) drain(element, left / Number(element.dataset.whole));
       const due = element.closest(".due");

@@ -1,23 +1,19 @@
 // Opens dialogs in place, and keeps what was typed, per request, until it is decided.
 "use strict";
 (() => {
-  const $$ = (selector) => [...document.querySelectorAll(selector)], store = sessionStorage;
+  const { $, $$ } = countersign, store = sessionStorage;
 
-  function open(id) {
-    const dialog = document.getElementById(id);
-    if (!dialog || dialog.open) return false;
+  function open(dialog) {
     dialog.showModal();
     (dialog.querySelector("textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
-    return true;
   }
 
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     for (const menu of $$("details.menu[open]")) menu.open = menu.contains(event.target);
-    const link = event.target.closest("[data-dialog]");
-    if (link && open(link.dataset.dialog)) return event.preventDefault();
-    const close = event.target.closest("[data-close]");
-    const dialog = close?.closest("dialog:not(#conflict)");
+    const wanted = $(event.target.closest("[data-dialog]")?.dataset.dialog);
+    if (wanted?.open === false) { event.preventDefault(); return open(wanted); }
+    const dialog = event.target.closest("[data-close]")?.closest("dialog:not(#conflict)");
     if (dialog?.open) { event.preventDefault(); dialog.close(); }
     if (event.target.matches("dialog:not(#signed-out)")) event.target.close();
   });
@@ -46,20 +42,22 @@
     for (const key in store) if (key.startsWith(sent)) delete store[key];
   }
 
+  // What the server opened becomes modal: the page behind it cannot be reached by Tab.
+  function cover() { for (const dialog of $$("dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); } }
+
   document.addEventListener("DOMContentLoaded", () => {
     forget();
     restore();
-    // What the server opened becomes modal: the page behind it cannot be reached by Tab.
-    for (const dialog of $$("dialog[open]")) { dialog.close(); dialog.showModal(); }
+    cover();
     if (/\bdo=edit\b/.test(location.search)) document.querySelector("#arguments ~ fieldset [data-field]")?.focus();
   });
   document.addEventListener("htmx:after:swap", () => {
     restore();
+    cover();
     // Morphed, a control keeps what was typed; after Restore it takes what the server wrote.
     for (const field of $$("[data-restored]")) {
-      if (field.type === "checkbox") field.checked = field.defaultChecked;
-      else if (field instanceof HTMLSelectElement) for (const option of field.options) option.selected = option.defaultSelected;
-      else field.value = field.defaultValue;
+      for (const option of field.options ?? []) option.selected = option.defaultSelected;
+      if (!field.options) { field.checked = field.defaultChecked; field.value = field.defaultValue; }
       delete field.dataset.restored;
     }
   });

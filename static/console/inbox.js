@@ -2,10 +2,8 @@
 "use strict";
 (() => {
   const GONE_MS = 10_000;
-  const { keys, has, press, step } = countersign;
-  const $ = (id) => document.getElementById(id);
-  const all = (selector) => [...document.querySelectorAll(selector)];
-  const picks = (more = "") => all(`#queue [name="pick"]${more}`);
+  const { $, $$, keys, has, press, step } = countersign;
+  const picks = (more = "") => $$(`#queue [name="pick"]${more}`);
   const current = () => picks().find((box) => box.closest(".is-current"));
   const told = () => { count(); window.htmx?.trigger(document.body, "picked"); };
   const count = () => { ticked = picks(":checked").length; };
@@ -21,7 +19,7 @@
   );
 
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("textarea, select, input:not([type=checkbox])") || all("dialog:modal")[0]) return;
+    if (event.target.matches("textarea, select, input:not([type=checkbox])") || $$("dialog:modal")[0]) return;
     if (event.key === "Escape" && picks(":checked").length) clear();
     const way = { J: 1, K: -1 }[event.key];
     if (!way || !event.shiftKey || event.ctrlKey || event.metaKey || !current()) return;
@@ -30,8 +28,7 @@
   }, true);
 
   document.addEventListener("click", (event) => {
-    const close = event.target.closest("[data-filter-close]");
-    if (close) $("filters").replaceChildren();
+    if (event.target.closest("[data-filter-close]")) $("filters").replaceChildren();
     else if (event.target.closest('[data-act="clear"]')) clear(); else return;
     event.preventDefault();
   });
@@ -44,8 +41,9 @@
 
   // What others decided stays a while; what is new comes in by itself only where nobody is reading.
   const seen = new WeakSet();
-  const chosen = () => $("peek-id")?.value;
-  let shown;
+  // Of a part that could not be loaded only its row is left.
+  const chosen = () => $("peek-id")?.value ?? $$("#queue .is-current")[0]?.id.slice(4);
+  let shown = chosen();
 
   function go(row) {
     if (!row.matches(".is-gone")) seen.delete(row);
@@ -53,11 +51,11 @@
     else row.remove();
   }
 
-  const reading = () => all("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form")[0]
-    || $("queue-scroll").scrollTop || ($("peek").checkVisibility() && all("#queue .is-current")[0]);
+  const reading = () => $$("#queue :checked, #queue:is(:hover, :focus-within), dialog:modal, #filters form")[0]
+    || $("queue-scroll").scrollTop || ($("peek").checkVisibility() && $$("#queue .is-current")[0]);
 
   function mark(id) {
-    for (const row of all("#queue .q")) {
+    for (const row of $$("#queue .q")) {
       const is = row.id.slice(4) === id;
       row.classList.toggle("is-current", is);
       row.querySelector(".q-main").ariaCurrent = is || null;
@@ -65,23 +63,23 @@
   }
 
   // What comes about another request than the one that was chosen last comes too late, and so does that it failed.
-  // Of a part that could not be loaded only its row is left.
-  function isLate({ detail: { ctx } }) {
-    const last = chosen() ?? all("#queue .is-current")[0]?.id.slice(4);
-    return ctx?.target?.id === "peek" && last && !ctx.request.action.includes(last);
+  for (const type of ["htmx:after:request", "htmx:error"]) {
+    document.addEventListener(type, (event) => {
+      const { ctx } = event.detail;
+      if (ctx?.target?.id !== "peek" || !chosen() || ctx.request.action.includes(chosen())) return;
+      event.preventDefault();
+      event.stopPropagation();
+    }, true);
   }
-  document.addEventListener("htmx:after:request", (event) => { if (isLate(event)) event.preventDefault(); });
-  document.addEventListener("htmx:error", (event) => { if (isLate(event)) event.stopPropagation(); }, true);
 
   document.addEventListener("htmx:after:swap", () => {
     // A refresh of the list may have been asked for before the choice.
     if (chosen()) mark(chosen());
-    for (const dialog of all("#attention dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
     // A ticked row that others decided takes its box along.
     if (picks(":checked").length < ticked) told();
     const moved = chosen() !== shown;
     shown = chosen();
-    for (const row of all("#queue .is-gone")) {
+    for (const row of $$("#queue .is-gone")) {
       if (moved && !row.matches(".is-current")) row.remove();
       else if (!seen.has(row)) { seen.add(row); setTimeout(go, GONE_MS, row); }
     }
@@ -92,12 +90,12 @@
     if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return;
     const id = row.closest(".q").id.slice(4);
     // What was typed and ticked belongs to its request: the next one's elements are new.
-    if (id !== chosen()) for (const one of all("#peek dialog, #peek form:has([data-draft])")) one.remove();
+    if (id !== chosen()) for (const one of $$("#peek dialog, #peek form:has([data-draft])")) one.remove();
     mark(id);
     countersign.unseen();
     // Until what is chosen is there. A refresh of the list meanwhile is of what is chosen.
     peek.ariaBusy = true;
-    if (chosen()) $("peek-id").value = id;
+    if ($("peek-id")) $("peek-id").value = id;
     peek.setAttribute("hx-get", row.dataset.peek);
     htmx.trigger(peek, "choose");
     return true;
@@ -118,10 +116,7 @@
   document.addEventListener("submit", (event) => {
     const following = event.target.querySelector("[data-following]");
     if (!following) return;
-    const left = all("#queue .q:not(.is-gone)");
-    const at = left.findIndex((row) => row.matches(".is-current"));
+    const left = $$("#queue .q:not(.is-gone)"), at = left.findIndex((row) => row.matches(".is-current"));
     following.value = (left[at + 1] ?? left[at - 1])?.id.slice(4) ?? "";
   });
-
-  document.addEventListener("DOMContentLoaded", () => { shown = chosen(); });
 })();

@@ -5,7 +5,7 @@
   for (const link of ranges) {
     const key = link.dataset.range;
     link.setAttribute("aria-keyshortcuts", key);
-    window.countersign.keys.push([key, `Figures of ${link.textContent}`, () => true, () => { link.click(); return true; }]);
+    window.countersign.keys.push([key, `Figures of ${link.textContent}`, () => true, () => { link.click(); }]);
   }
 
   document.addEventListener("htmx:before:request", (event) => {

@@ -1,16 +1,16 @@
 // One table drives handlers, caps, sheet and palette. A page's own script adds rows to `countersign.keys`; they win.
 "use strict";
 (() => {
-  const page = document.body.dataset, ARM_MS = 6000, UNSEEN_MS = 400, AFTER_G_MS = 1500;
-  let shownAt = 0, shownId = "", pressedG = -1e9;
+  const { $$ } = countersign, page = document.body.dataset, ARM_MS = 6000, UNSEEN_MS = 400, AFTER_G_MS = 1500;
+  let shownAt = 0, shownId, pressedG = -1e9;
 
+  const unseen = () => { shownAt = performance.now(); };
   const isOff = (key) => page.singleKeys === "off" && !/^(Enter|Escape|Mod.*)$/.test(key);
 
-  const $$ = (selector) => [...document.querySelectorAll(selector)];
   // What stands in a menu that is closed can be pressed all the same, where the menu itself is shown.
   // In a part whose successor is on its way nothing can.
   const act = (name) => $$(`[data-act="${name}"]`).find((e) => (e.closest("details.menu") ?? e).checkVisibility() && !e.closest("[aria-busy]"));
-  const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); return true; };
+  const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); };
   const has = (name) => () => act(name);
   const rows = () => $$(".q-main, a.tr[href], .runs .rowlink");
   const canStep = (way) => (rows()[0] ? rows().length > 1 : act(way));
@@ -19,42 +19,36 @@
     return at < 0 ? all.findIndex((row) => row.ariaCurrent) : at;
   };
 
-  // key, words, where it applies, what it does, the act whose button carries the cap
+  // key, words, where it applies, what it does (false: nothing), the act whose button carries the cap
   const KEYS = [
     ["a", "Approve (high risk: arms, Enter confirms)", has("approve"), approve, "approve"],
     ["e", "Edit the arguments", has("edit"), edit, "edit"],
-    ["r", "Reject: 1–4 picks a reason, ⌘↵ or Ctrl+↵ sends", has("reject"), press("reject"), "reject"],
-    ...[["q", "Ask the agent", "ask"], ["t", "Take over the run", "take-over"], ["c", "Claim or release", "claim"],
-      ["h", "Hand over", "hand"], ["s", "Snooze", "snooze"], ["x", "Select", "select"], ["f", "Focus mode", "focus"],
-      ["z", "Undo my last decision", "undo"]].map(([key, words, name]) => [key, words, has(name), press(name), name]),
+    ...[["r", "Reject: 1–4 picks a reason, ⌘↵ or Ctrl+↵ sends", "reject"], ["q", "Ask the agent", "ask"], ["t", "Take over the run", "take-over"],
+      ["c", "Claim or release", "claim"], ["h", "Hand over", "hand"], ["s", "Snooze", "snooze"], ["x", "Select", "select"],
+      ["f", "Focus mode", "focus"], ["z", "Undo my last decision", "undo"], ["o", "Open", "open"],
+      [".", "Show the new ones", "news"], ["n", "Start a run", "new"]].map(([key, words, name]) => [key, words, has(name), press(name), name]),
     ["j", "Next", () => canStep("next"), () => step(1)],
     ["k", "Previous", () => canStep("previous"), () => step(-1)],
-    ["o", "Open", has("open"), press("open"), "open"],
     ["Enter", "Open", () => has("open")() && atRest(), press("open")],
     ["u", "Back to the list", has("back"), press("back")],
     ["v", "Form, Diff, JSON", has("view"), nextView],
-    [".", "Show the new ones", has("news"), press("news"), "news"],
-    ["n", "Start a run", has("new"), press("new"), "new"],
-    ["/", "Find on this page", has("find"), () => { act("find").focus(); return true; }],
-    ["1–9", "Jump to evidence", () => document.querySelector("[data-evidence]"), null],
+    ["/", "Find on this page", has("find"), () => { act("find").focus(); }],
+    ["1–9", "Jump to evidence", () => $$("[data-evidence]")[0], null],
     ["Escape", "Close, else clear the selection", () => menus().length || act("clear"), escape],
     ["Mod k", "Search or jump to", () => true, () => open("#palette"), "search"],
     ["?", "These keys", () => true, () => open("#keys")],
   ];
   // G, then the letter of a page.
   for (const link of $$(".rail [data-go]")) {
-    KEYS.push([`g ${link.dataset.go}`, `Go to ${link.title}`, () => true, () => { link.click(); return true; }]);
+    KEYS.push([`g ${link.dataset.go}`, `Go to ${link.title}`, () => true, () => { link.click(); }]);
   }
 
   const menus = () => $$("details.menu[open]");
-  const atRest = () => document.activeElement === document.body || document.activeElement?.matches("main, [role=region], .q-main");
+  const atRest = () => document.activeElement?.matches("body, main, [role=region], .q-main");
 
   function approve() {
     const button = act("approve");
-    if (!button || button.disabled) return false;
-    if (button.matches("[data-arms]:not(.is-armed)")) return arm(button);
-    button.click();
-    return true;
+    return button?.matches("[data-arms]:not(.is-armed):enabled") ? arm(button) : press("approve")();
   }
 
   function arm(button) {
@@ -62,56 +56,49 @@
     button.classList.add("is-armed");
     label.textContent = button.dataset.arms;
     button.focus();
-    const disarm = () => {
-      if (!button.matches(".is-armed")) return;
+    // Morphed, the same button may be something else by then, or armed for that.
+    const disarm = ({ key }) => {
+      if (key !== "Escape" || button.onkeydown !== disarm || !button.matches(".is-armed")) return;
       button.classList.remove("is-armed");
       label.textContent = words;
-      button.onkeydown = null;
     };
-    // Morphed, the same button may have been armed before, for something else.
-    clearTimeout(button.disarming);
-    button.disarming = setTimeout(disarm, ARM_MS);
-    button.onkeydown = ({ key }) => { if (key === "Escape") disarm(); };
-    return true;
+    button.onkeydown = disarm;
+    setTimeout(disarm, ARM_MS, { key: "Escape" });
   }
 
   function edit() {
-    const field = document.querySelector("#arguments ~ fieldset:not([hidden]) [data-field]:not([readonly])");
+    const [field] = $$("#arguments ~ fieldset:not([hidden]) [data-field]:not([readonly])");
     if (!field) return press("edit")();
     field.focus();
     field.select?.();
-    return true;
   }
 
   function escape() {
     if (!menus().length) return press("clear")();
     for (const menu of menus()) { menu.open = false; menu.querySelector("summary").focus(); }
-    return true;
   }
 
   function step(by) {
     const all = rows();
     if (!all.length) return press(by > 0 ? "next" : "previous")();
     const at = current(), to = at < 0 ? 0 : Math.min(all.length - 1, Math.max(0, at + by));
-    if (to === at) return true;
-    if (!countersign.choose?.(all[to]) && all[to].matches(".tr")) all[to].click();
-    all[to].focus({ preventScroll: true });
-    all[to].scrollIntoView({ block: "nearest" });
-    return true;
+    if (to === at) return;
+    const row = all[to];
+    if (!countersign.choose?.(row) && row.matches(".tr")) row.click();
+    row.focus({ preventScroll: true });
+    row.scrollIntoView({ block: "nearest" });
   }
 
   function nextView() {
     const views = $$('.segment [name="view"]'), at = views.findIndex((view) => view.ariaCurrent);
     views[(at + 1) % views.length].click();
-    return true;
   }
 
   function evidence(number) {
-    const item = document.querySelector(`[data-evidence="${number}"]`);
+    const [item] = $$(`[data-evidence="${number}"]`);
     if (!item) return false;
     item.scrollIntoView({ block: "center" });
     item.focus();
-    return true;
   }
 
   document.addEventListener("click", (event) => {
@@ -121,23 +108,16 @@
     if (button) { event.preventDefault(); arm(button); }
   });
 
-  const locked = [];
-  function lock() {
-    for (const button of $$("[data-needs-live]:not([disabled])")) { button.disabled = true; locked.push(button); }
-  }
-  function unlock() { for (const button of locked.splice(0)) button.disabled = false; }
-  document.addEventListener("submit", ({ target }) => {
-    // Once is enough. What only closes a dialog sends nothing.
-    if (target.getAttribute("method") !== "dialog") setTimeout(lock);
-  });
+  // Once is enough. What only closes a dialog sends nothing.
+  function lock() { for (const button of $$("[data-needs-live]:enabled")) button.disabled = button.dataset.sent = true; }
+  function unlock() { for (const button of $$("[data-sent]")) { button.disabled = false; delete button.dataset.sent; } }
+  document.addEventListener("submit", (event) => { if (!event.target.matches("[method=dialog]")) setTimeout(lock); });
   addEventListener("pageshow", (event) => { if (event.persisted) unlock(); });
   // What htmx sends leaves the page where it is, whatever comes of it.
-  document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => { if (ctx.sourceEvent?.type === "submit") unlock(); });
+  document.addEventListener("htmx:finally:request", (event) => { if (event.detail.ctx.sourceEvent?.type === "submit") unlock(); });
 
   // At once: what is typed next is no key of the page.
-  function open(id) { $$(id)[0].showModal(); import(page.palette).then((found) => found.fill(id)); return true; }
-
-  const applying = (all) => [...new Map(KEYS.filter(([key, , applies]) => (all || !isOff(key)) && applies()).map((row) => [row[0], row])).values()];
+  function open(id) { $$(id)[0].showModal(); import(page.palette).then((found) => found.fill(id)); }
 
   const NAMES = { Escape: "Esc", Mod: /Mac|iP/.test(navigator.platform) ? "⌘" : "Ctrl" };
   const caps = (key) => key.split(/[ +]/).map((part) => Object.assign(document.createElement("kbd"), {
@@ -152,24 +132,20 @@
         element.setAttribute("aria-keyshortcuts", key === "Mod k" ? "Control+K Meta+K" : key.toUpperCase());
       }
     }
-    for (const radio of $$("[data-reason]")) {
-      const label = radio.closest("label");
-      if (!isOff("1") && !label.querySelector(".kbd")) label.append(...caps(radio.dataset.reason));
-    }
+    for (const radio of isOff("1") ? [] : $$("label:not(:has(.kbd)) [data-reason]")) radio.closest("label").append(...caps(radio.dataset.reason));
     note();
   }
 
   function note() {
-    const [id] = $$("#peek-id, #request");
-    const now = id ? `${id.value ?? id.dataset.approval}:${id.dataset.version}` : "";
-    if (now !== shownId) { shownAt = performance.now(); shownId = now; }
+    const [id] = $$("#peek-id, #request"), now = id && `${id.value ?? id.dataset.approval}:${id.dataset.version}`;
+    if (now !== shownId) { unseen(); shownId = now; }
   }
 
   // `choose`: a page's way to show a row beside its list. `unseen`: something else is shown now.
-  window.countersign = { keys: KEYS, act, press, has, rows, step, applying, caps, choose: null, unseen: () => { shownAt = performance.now(); } };
+  Object.assign(countersign, { keys: KEYS, act, press, has, rows, step, isOff, caps, unseen });
 
-  function inDialog(event, dialog) {
-    if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
+  function inDialog(event, dialog, mod) {
+    if (event.key === "Enter" && mod) {
       const send = dialog.querySelector('[data-act="send"]');
       if (send) { event.preventDefault(); send.click(); }
     } else if (!isOff(event.key) && /^[1-4]$/.test(event.key) && !(event.target.matches("textarea") && event.target.value) && dialog.id === "reject-dialog") {
@@ -180,14 +156,14 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.isComposing || event.repeat || event.defaultPrevented) return;
-    const dialog = document.querySelector("dialog:modal"), mod = event.metaKey || event.ctrlKey;
+    const [dialog] = $$("dialog:modal"), mod = event.metaKey || event.ctrlKey;
     if (mod && event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey) {
       event.preventDefault();
       if (dialog?.id === "palette") dialog.close();
       else if (!dialog) open("#palette");
       return;
     }
-    if (dialog) return inDialog(event, dialog);
+    if (dialog) return inDialog(event, dialog, mod);
     const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
     if (typing) {
       if (event.key === "Escape") typing.blur();
@@ -204,14 +180,14 @@
     else if (event.shiftKey && /^[a-z]$/.test(key)) key = `Shift+${key}`;
     // Keys that only look elsewhere need not wait until what is shown can have been seen.
     if (performance.now() - shownAt < UNSEEN_MS && !/^[jkuvg?/]|Esc/.test(alias(key))) return;
-    if (/^[1-9]$/.test(key) && !KEYS.some(([name, , applies]) => name === key && applies())) { if (evidence(key)) event.preventDefault(); return; }
+    if (/^[1-9]$/.test(key) && !KEYS.some(([name, , applies]) => name === key && applies())) { if (evidence(key) !== false) event.preventDefault(); return; }
     const found = KEYS.findLast(([name, , applies, run]) => run && alias(key) === name && applies());
-    if (found && found[3](event)) event.preventDefault();
+    if (found && found[3](event) !== false) event.preventDefault();
   });
 
   // Elsewhere than in lists arrows scroll.
   const alias = (key) => (rows().length && { ArrowDown: "j", ArrowUp: "k" }[key]) || key;
 
-  document.addEventListener("DOMContentLoaded", () => { mark(); shownAt = performance.now(); });
+  document.addEventListener("DOMContentLoaded", () => { mark(); unseen(); });
   document.addEventListener("htmx:after:swap", mark);
 })();

@@ -5,7 +5,9 @@
   // `since`: when the page was opened, or shown again.
   let last = 0, since = Date.now(), opened, ended, unreachable, lostAt, connection, offlineSince;
 
-  const $ = (id) => document.getElementById(id), $$ = (selector) => document.querySelectorAll(selector), page = document.body.dataset;
+  const $ = (id) => document.getElementById(id), $$ = (selector) => [...document.querySelectorAll(selector)], page = document.body.dataset;
+  // What the scripts of a page share.
+  window.countersign = { $, $$ };
   const clock = (ms) => new Date(ms).toTimeString().slice(0, 5);
   const long = (ms) => (ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`);
   const ask = (url) => fetch(url, { headers: { Accept: "application/json" }, redirect: "error" })
@@ -143,10 +145,14 @@
     if (opened && since - last > STALE_MS) reconnect();
   });
   addEventListener("focus", () => resume());
-  addEventListener("online", () => { unreachable = false; show(); reconnect(); });
+  addEventListener("online", () => { reach(); reconnect(); });
   addEventListener("offline", reach);
-  setInterval(() => { show(); if (opened && Date.now() - last > STALE_MS + 5000 && !document.hidden) reconnect(); }, 1000);
-  setInterval(() => { if (navigator.onLine === false && !document.hidden) reach(); }, 3000);
+  setInterval(() => {
+    show();
+    if (document.hidden) return;
+    if (navigator.onLine === false) reach();
+    if (opened && Date.now() - last > STALE_MS + 5000) reconnect();
+  }, 1000);
   // What becomes due does so without an event.
   setInterval(() => { if (!ended && waiting) count(); }, 30_000);
   document.addEventListener("DOMContentLoaded", () => {

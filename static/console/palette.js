@@ -1,19 +1,21 @@
 // The palette, and the sheet of keys. Fetched when first wanted; without script the same link leads to the search page.
-const { applying, caps } = window.countersign;
-const dialog = document.getElementById("palette"), input = document.getElementById("palette-q"), acts = document.getElementById("palette-acts");
+const { $, $$, keys, isOff, caps } = countersign;
+const dialog = $("palette"), input = $("palette-q"), acts = $("palette-acts");
+const applying = (all) => [...new Map(keys.filter(([key, , applies]) => (all || !isOff(key)) && applies()).map((row) => [row[0], row])).values()];
 const make = (tag, parts) => Object.assign(document.createElement(tag), parts);
-const options = () => [...dialog.querySelectorAll("[role=option]")];
+const options = () => $$("#palette [role=option]");
+const chosen = () => options().find((option) => option.ariaSelected === "true");
 
 export function fill(id) {
   if (id === "#palette") { offer(); htmx.trigger(input, "palette"); return; }
-  document.querySelector("#keys dl").replaceChildren(...applying().flatMap(([key, words]) => {
+  $$("#keys dl")[0].replaceChildren(...applying().flatMap(([key, words]) => {
     const name = make("dt", {});
     name.append(...caps(key));
     return [name, make("dd", { textContent: words })];
   }));
 }
 
-function choose(option) {
+function choose(option = options()[0]) {
   for (const [number, other] of options().entries()) {
     other.id = `palette-${number}`;
     other.ariaSelected = other === option;
@@ -34,17 +36,15 @@ function offer() {
     return option;
   }));
   acts.parentNode.hidden = !rows.length;
-  choose(options()[0]);
+  choose();
 }
 
 input.addEventListener("input", offer);
 dialog.addEventListener("close", () => { input.value = ""; });
 // What swaps is mostly something of the page behind.
-document.addEventListener("htmx:after:swap", () => {
-  if (dialog.open) choose(options().find((option) => option.ariaSelected === "true") ?? options()[0]);
-});
+document.addEventListener("htmx:after:swap", () => { if (dialog.open) choose(chosen()); });
 dialog.addEventListener("keydown", (event) => {
-  const all = options(), at = all.findIndex((option) => option.ariaSelected === "true"), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const all = options(), at = all.indexOf(chosen()), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (event.isComposing || event.target !== input || !all.length) return;
   if (by) choose(all[(at + by + all.length) % all.length]);
   else if (event.key === "Enter") all[Math.max(at, 0)].click();

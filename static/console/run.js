@@ -48,7 +48,7 @@
 
   // The table of keys knows no shift.
   document.addEventListener("keydown", (event) => {
-    if (event.key === "N" && !event.target.closest("input, textarea") && press("previous-match")()) event.preventDefault();
+    if (event.key === "N" && !event.target.closest("input, textarea") && press("previous-match")() !== false) event.preventDefault();
   }, true);
 
   document.addEventListener("click", (event) => {

@@ -147,5 +147,6 @@ def test_a_refresh_of_the_list_begun_before_a_choice_leaves_the_choice_marked(
 
     expect(page.locator("#queue .is-current")).to_contain_text("Second")
     expect(page.locator("#queue [aria-current]")).to_have_count(1)
+    rested(page)
     page.keyboard.press("x")
     expect(page.locator("#queue li", has_text="Second").locator("[name=pick]")).to_be_checked()
