@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 PASSWORD_CHANGED, FACTOR_ADDED, FACTOR_REMOVED, FACTORS_FORGOTTEN = (
     "user.password_changed", "signin.factor_added", "signin.factor_removed", "signin.factors_forgotten",
 )  # fmt: skip
-ADDRESS_CHANGED = "user.address_changed"  # mailed alone: the ledger has it as any change of an account
+ADDRESS_CHANGED = "address_changed"  # no event: the ledger has it as any change of an account
 CODES = "recovery_codes"
 _KINDS = {"totp": "An authenticator app", "passkey": "A passkey", CODES: "A set of recovery codes"}
 _SAID = {

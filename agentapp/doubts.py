@@ -5,6 +5,7 @@ from typing import Any
 
 from agentapp import agent_tools
 from agentapp.models import Tool
+from agentapp.tools.planning import proposes_plan
 
 UNOWNED = "No owner is named: nobody knows whom to ask about it."
 BROAD = (
@@ -20,11 +21,16 @@ _SAYS_ANYTHING = {"code", "expression", "query", "statement", "uri", "url"}
 def about(tool: Tool) -> list[str]:
     """What somebody should think about, as sentences."""
     found = []
-    if not tool.owner and not agent_tools.asks_agent(tool):
+    if not tool.owner and not _comes_with_it(tool):
         found.append(UNOWNED)
     if not tool.consequential and tool.approval_mode != Tool.ApprovalMode.ALWAYS and _is_broad(tool):
         found.append(BROAD)
     return found
+
+
+def _comes_with_it(tool: Tool) -> bool:
+    """Whether it acts on nothing but runs, in which nobody outside has a say."""
+    return agent_tools.asks_agent(tool) or proposes_plan(tool)
 
 
 def _is_broad(tool: Tool) -> bool:

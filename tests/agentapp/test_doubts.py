@@ -7,14 +7,14 @@ import pytest
 from agentapp import doubts
 from agentapp.demo import chat_tools, tools
 from agentapp.models import Tool, ToolSource
-from agentapp.tools import base
+from agentapp.tools import base, planning
 
 TEXT = {"type": "string"}
 
 
 def about(name: str, parameters: dict[str, Any], **more: Any) -> list[str]:
     values = {"owner": "Ada", "effect_class": "read", **more}
-    source = ToolSource(name="shop", kind=values.pop("kind", "python"))
+    source = ToolSource(name="shop", kind=values.pop("kind", "python"), location=values.pop("location", "shop.tools"))
     return doubts.about(Tool(name=name, source=source, input_schema={"properties": parameters}, **values))
 
 
@@ -49,9 +49,11 @@ def test_a_read_with_one_purpose_is_not(name: str, parameters: dict[str, Any]) -
     assert about(name, parameters) == []
 
 
-def test_nobody_knows_whom_to_ask_about_a_tool_without_an_owner_unless_it_asks_an_agent() -> None:
+def test_nobody_knows_whom_to_ask_about_a_tool_without_an_owner_unless_it_is_one_of_ours() -> None:
     assert about("get_order", {}, owner="") == [doubts.UNOWNED]
     assert about("ask_refunds", {}, owner="", kind="agent") == []
+    assert about(planning.NAME, {}, owner="") == [doubts.UNOWNED]
+    assert about(planning.NAME, {}, owner="", location=planning.__name__) == []
 
 
 def test_the_tools_of_the_demo_leave_no_doubts() -> None:

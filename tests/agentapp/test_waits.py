@@ -45,7 +45,8 @@ def test_who_changed_a_call_of_high_risk_has_not_approved_it(dana: User) -> None
 
 
 def test_an_approval_that_was_not_used_in_time_was_one() -> None:
-    approval = a_request(state="expired")
-    assert said(approval) == "expired, no one decided"
+    approval = read(a_request())
+    approval.state = approval.State.EXPIRED
+    assert became(approval) == "expired, no one decided"
     approval.decided_at = approval.expires_at
     assert became(approval) == "approved, and expired"

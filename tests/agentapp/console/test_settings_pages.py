@@ -110,7 +110,7 @@ def test_another_address_is_told_to_the_one_that_was(
         said(client, "/settings/", {"first_name": "D", "last_name": "Smith", "email": to})
 
     calls = [call.args[:3] for call in due if getattr(call, "func", None) is nudges.account_changed]
-    assert calls == [(dana.pk, "user.address_changed", address) for address in told]
+    assert calls == [(dana.pk, "address_changed", address) for address in told]
 
 
 def test_a_name_is_changed_without_being_asked_who_one_is(client: Client, dana: User) -> None:
