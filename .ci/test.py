@@ -95,6 +95,7 @@ def checks(folder: Path) -> list[Step]:
         "SECURE_HSTS_INCLUDE_SUBDOMAINS": "true",
         "TOOL_MODULES": "tests.clerk_tools",
         "LEDGER_SIGNING_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "STATIC_ROOT": str(folder / "static"),
     }
     manage = [sys.executable, "manage.py"]
     return [
@@ -104,6 +105,7 @@ def checks(folder: Path) -> list[Step]:
         Step("checks", "types", [str(BIN / "mypy"), "agentapp", "approvals"], debug),
         Step("checks", "migrations", [*manage, "makemigrations", "--check", "--dry-run"], debug),
         Step("checks", "manage.py check", [*manage, "check", "--fail-level", "ERROR"], debug),
+        Step("checks", "collectstatic", [*manage, "collectstatic", "--noinput", "--verbosity", "0"], production),
         Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "WARNING"], production),
         Step("checks", "list of what it is made of", [sys.executable, ".ci/sbom.py", str(folder / "sbom.json")]),
         # Where it runs, the sources of advisories may be out of reach. Then it is listed as not run, and is no failure.

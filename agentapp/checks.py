@@ -101,6 +101,20 @@ def _doubtful() -> Iterable[CheckMessage]:
         )
 
 
+@register(Tags.staticfiles, deploy=True)
+def static_files_are_there(**kwargs: Any) -> list[CheckMessage]:
+    """Whoever serves serves what was collected. Asked with --deploy alone: a worker or a command serves nothing."""
+    if settings.DEBUG or (settings.STATIC_ROOT / "console").is_dir():
+        return []
+    return [
+        Warning(
+            f"STATIC_ROOT holds no static files: pages come without styles and scripts. It is {settings.STATIC_ROOT}.",
+            hint="Run manage.py collectstatic, and set STATIC_ROOT to where it puts them.",
+            id="countersign.W006",
+        )
+    ]
+
+
 @register(Tags.database)
 def ledger_is_guarded(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """The triggers that keep the ledger append-only are there."""

@@ -9,6 +9,8 @@ from agentapp.considered import Guidance
 # What one reply can have taken; more is a mistake, and would not fit the columns.
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 100_000
+# The longest that one call of a tool may be waited for: a day.
+MAX_TIMEOUT_SECONDS = 86_400
 
 # Why the result of a call that acted is none that was promised.
 ACTED = ("tool_result_invalid", "limit_reached")

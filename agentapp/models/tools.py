@@ -9,10 +9,9 @@ from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import Q
 
+from agentapp.messages import MAX_TIMEOUT_SECONDS
 from approvals.ids import uuid7
 from approvals.models import EffectClass
-
-MAX_TIMEOUT_SECONDS = 86_400
 
 
 class ToolSource(models.Model):

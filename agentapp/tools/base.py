@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from pydantic import BaseModel, ValidationError
 
 from agentapp import isolation
-from agentapp.messages import StopRun, ToolResult, Trust
+from agentapp.messages import MAX_TIMEOUT_SECONDS, StopRun, ToolResult, Trust
 from agentapp.tools import results, schema
 from agentapp.tools.context import OutcomeUnknown, ToolContext
 from agentapp.tools.counting import LimitReached
@@ -32,6 +32,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
+# What the rows of tools hold.
+_AT_MOST = {"timeout": MAX_TIMEOUT_SECONDS, "max_attempts": 2**15 - 1, "result_max_kb": 2**31 - 1}
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,9 @@ class Tool:
             raise ValueError(f"The tool {self.name!r} has an outcome and no preview to hold it against.")
         if bool(self.undone_by) != (self.undo is not None):
             raise ValueError(f"The tool {self.name!r} needs both or neither of undone_by and undo.")
+        for option, most in _AT_MOST.items():
+            if not 1 <= getattr(self, option) <= most:
+                raise ValueError(f"The tool {self.name!r} has a {option} that is not between 1 and {most}.")
 
     @property
     def hidden(self) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """What would be unsafe is said before it is served."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def development(settings: Any) -> None:
 
 def on_postgresql() -> bool:
     return connection.vendor == "postgresql"
+
+
+def test_a_deployment_without_static_files_is_said(production: Any, tmp_path: Path) -> None:
+    production.STATIC_ROOT = tmp_path
+    assert checks.static_files_are_there()[0].id == "countersign.W006"
+    assert "countersign.W006" in {message.id for message in run_checks(include_deployment_checks=True)}
+    assert "countersign.W006" not in ids()
+    (tmp_path / "console").mkdir()
+    assert checks.static_files_are_there() == []
 
 
 def test_a_safe_production_is_silent(production: Any) -> None:

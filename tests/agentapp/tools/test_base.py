@@ -49,6 +49,13 @@ def test_an_option_that_there_is_not_is_an_error_at_definition():
         tool(description="Do.", dangerous=True)(lambda: None)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": 86_401}, {"max_attempts": 0}, {"result_max_kb": 2**31}])
+def test_a_number_that_no_row_of_a_tool_can_hold_is_an_error_at_definition(wrong: dict[str, int]):
+    [(option, _)] = wrong.items()
+    with pytest.raises(ValueError, match=f"'do' has a {option} that is not between 1 and"):
+        tool("do", description="Do.", **wrong)(lambda: None)  # type: ignore[call-overload]
+
+
 def test_a_class_has_name_words_schema_and_state_of_its_own():
     class Counter:
         name = "search_shelves"
