@@ -1,6 +1,7 @@
 """What a refund run costs here: runs a second, statements, log, processor time; how soon a run goes on; kill -9.
 
     python benchmarks/refund.py [--runs 150] [--workers 1] [--pool threads] [--resumes 40] [--kill] [--parked 10000]
+                                [--pgbouncer 8]
 
 Starts a PostgreSQL and a Redis of its own, Celery workers as in production, and a second process that decides each
 request as it shows up, through `actions.decide`. Everything is on; the undo hold is 0. Prints one JSON line.
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import refund_work as work  # noqa: E402
+from benchmarks import servers  # noqa: E402
 from benchmarks import stage as staging  # noqa: E402
 
 WARM_UP = 20
@@ -41,13 +43,14 @@ def main() -> None:
     told.add_argument("--parked", type=int, default=0, help="Measure with and without so many runs that wait.")
     told.add_argument("--statements", action="store_true", help="Print what was sent how often for a run.")
     told.add_argument("--profile", default="", help="Where py-spy writes what the first worker was at.")
+    told.add_argument("--pgbouncer", type=int, default=0, help="Let everybody share so many connections through it.")
     told.add_argument("--decide", action="store_true", help=argparse.SUPPRESS)
     arguments = told.parse_args()
     if arguments.decide:
         decide_all()
         return
-    with staging.stage() as stage:
-        environment = environment_of(stage, arguments.kill)
+    with staging.stage() as stage, in_front(stage, arguments.pgbouncer) as bouncer:
+        environment = environment_of(stage, arguments.kill, bouncer)
         os.environ |= environment
         import django
 
@@ -63,7 +66,23 @@ def main() -> None:
                     staging.say(measured(stage, arguments, people, environment, workers))
 
 
-def environment_of(stage: staging.Stage, kills: bool) -> dict[str, str]:
+@contextmanager
+def in_front(stage: staging.Stage, size: int) -> Iterator[servers.PgBouncer | None]:
+    if not size:
+        yield None
+        return
+    try:
+        bouncer = servers.PgBouncer(stage.folder, stage.port, size)
+    except servers.Missing as missing:
+        sys.exit(f"Needs {missing}.")
+    try:
+        bouncer.start()
+        yield bouncer
+    finally:
+        bouncer.end()
+
+
+def environment_of(stage: staging.Stage, kills: bool, bouncer: servers.PgBouncer | None = None) -> dict[str, str]:
     own = {
         "DJANGO_SETTINGS_MODULE": "agentapp.settings",
         "DEBUG": "false",
@@ -77,13 +96,14 @@ def environment_of(stage: staging.Stage, kills: bool) -> dict[str, str]:
         "UNDO_HOLD_SECONDS": "0",
         "PYTHONPATH": str(ROOT),
         **({"LEASE_SECONDS": "3", "SWEEP_SECONDS": "2"} if kills else {}),
+        **({"DATABASE_URL": bouncer.url("bench"), "DATABASE_LISTEN_URL": stage.database} if bouncer else {}),
     }
     return {**os.environ, **own}
 
 
 def of_workers(environment: dict[str, str]) -> dict[str, str]:
-    """As their units say."""
-    return {**environment, "PREPARED_STATEMENTS": "true"}
+    """As their units say, and the page about capacity where there is a PgBouncer."""
+    return {**environment, "PREPARED_STATEMENTS": str("DATABASE_LISTEN_URL" not in environment).lower()}
 
 
 def furnish() -> dict[str, Any]:

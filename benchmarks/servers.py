@@ -109,6 +109,37 @@ class Postgres(Server):
         return True
 
 
+class PgBouncer(Server):
+    """In front of a PostgreSQL, in *transaction* mode: however many come, they share `size` of its connections."""
+
+    name = "PgBouncer"
+
+    def __init__(self, folder: Path, postgres_port: int, size: int) -> None:
+        found = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+        if not found:
+            raise Missing("pgbouncer")
+        own, port = folder / "pgbouncer", free_port()
+        own.mkdir()
+        settings = own / "pgbouncer.ini"
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={postgres_port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
+            f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n"
+            f"default_pool_size = {size}\nmax_client_conn = 1000\nignore_startup_parameters = extra_float_digits\n"
+        )
+        user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
+        super().__init__(own, [found, str(settings)], port, **user)
+
+    def url(self, database: str) -> str:
+        return f"postgres://postgres@127.0.0.1:{self.port}/{database}"
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
 class Redis(Server):
     """It keeps nothing on disk."""
 
