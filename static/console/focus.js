@@ -28,6 +28,17 @@
     return next.dataset.approvalId;
   }
 
+  // Claim the next one, and show it. Where that fails, the decision stands: only what comes next is not here.
+  async function goOn(next, values) {
+    await htmx.ajax("POST", next, { target: "#focus", swap: "outerHTML", values });
+    const failed = area()?.querySelector("[data-failed]");
+    if (!failed) return fetchNext();
+    failed.querySelector("span").textContent = "Your decision was taken. The next request could not be loaded.";
+    const retry = failed.querySelector("[data-retry]"), ours = retry.cloneNode(true);
+    ours.addEventListener("click", () => { failed.remove(); goOn(next, values); });
+    retry.replaceWith(ours);
+  }
+
   // Signed out: nothing was decided, and what was typed stands where it was.
   function back(before) {
     if (area() !== before) area().replaceWith(before);
@@ -56,8 +67,7 @@
     const answer = await fetch(form.action, { method: "POST", body, headers, redirect: "manual" }).catch(() => null);
     if (answer?.status === 401) return back(before);
     if (answer?.type !== "opaqueredirect") return again(form, button);
-    await htmx.ajax("POST", next, { target: "#focus", swap: "outerHTML", values: { wanted, decided } });
-    fetchNext();
+    goOn(next, { wanted, decided });
   });
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -49,3 +49,25 @@ def test_who_is_signed_out_in_focus_mode_has_their_request_back_and_decides_it_o
         live(page).keyboard.press("a")
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is waiting" if alone else "Next")
     assert Decision.objects.get().approval == approval
+
+
+def test_a_next_request_that_cannot_be_loaded_leaves_the_decision_and_is_asked_for_again(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    approval = make_waiting(sam, title="First", risk="low", expires_seconds=600)
+    make_waiting(sam, title="Next", risk="low", expires_seconds=700)
+    page = browse(dana, "/inbox/")
+    with page.expect_response("**/upcoming/"):
+        live(page).keyboard.press("f")
+    page.route("**/inbox/focus/next/", lambda route: route.abort(), times=1)
+    live(page).keyboard.press("a")
+
+    alert = page.locator("#focus [role=alert]")
+    expect(alert).to_contain_text("Your decision was taken. The next request could not be loaded.")
+    assert Decision.objects.get().approval == approval
+    alert.get_by_role("button", name="Try again").click()
+    expect(alert).to_have_count(0)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Next")
+    expect(page.locator(".toast")).to_contain_text(approval.title)
+    live(page).keyboard.press("a")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is waiting")
