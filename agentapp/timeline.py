@@ -13,16 +13,16 @@ from decimal import Decimal
 from functools import cached_property
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Prefetch
+from django.db.models import Exists, OuterRef, Prefetch, QuerySet, UUIDField
 from django.db.models.functions import Left
 
-from agentapp import auth
 from agentapp.models import Run, ToolExecution
 from agentapp.timescale import Axis, Span, partition
 from agentapp.trace import said
 from agentapp.trace_rows import NAME_CHARS, Bar, Call, CallFacts, Group, Row, StepFacts, Told
-from approvals import ledger
+from approvals import entitlement, ledger
 from approvals.models import Approval, Decision, Event
+from approvals.prepared import Given
 
 State = ToolExecution.State
 _COLUMNS = {"place": "index"}
@@ -204,12 +204,18 @@ def _subruns(calls: Sequence[CallFacts]) -> dict[uuid.UUID, Run]:
 
 def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
     """The requests about each call, the oldest first: a call asks again when what it rests on has changed."""
+    asked = _OPENABLE.rows(viewer, run=run.pk) if viewer else list(_requests(run.pk, Approval.objects.none()))
     found: dict[uuid.UUID, list[Approval]] = defaultdict(list)
+    for approval in asked:
+        found[approval.execution_id].append(approval)
+    return found
+
+
+def _requests(run: uuid.UUID | Given, openable: QuerySet[Approval]) -> QuerySet[Approval]:
     decisions = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
-    openable = auth.visible_approvals(viewer).filter(pk=OuterRef("pk")) if viewer else Approval.objects.none()
-    for approval in (
-        Approval.objects.filter(run_id=run.pk)
-        .annotate(openable=Exists(openable))
+    return (
+        Approval.objects.filter(run_id=run)
+        .annotate(openable=Exists(openable.filter(pk=OuterRef("pk"))))
         .defer(
             "arguments_text",
             "arguments",
@@ -222,9 +228,12 @@ def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]
         )
         .prefetch_related(Prefetch("decisions", queryset=decisions.defer("arguments_text")))
         .order_by("created_at", "pk")
-    ):
-        found[approval.execution_id].append(approval)
-    return found
+    )
+
+
+_OPENABLE = entitlement.Seen(
+    lambda sight, reader: _requests(Given("run", UUIDField()), entitlement.seen(sight, reader)), sees_all_apart=True
+)
 
 
 def _from_the_ledger(

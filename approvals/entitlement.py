@@ -5,7 +5,9 @@ over, and its lender is active, may decide, and is in the group that is asked. W
 cannot be lent on.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -15,6 +17,7 @@ from django.db.models import (
     Exists,
     ExpressionWrapper,
     F,
+    IntegerField,
     OuterRef,
     Q,
     QuerySet,
@@ -28,10 +31,22 @@ from django.db.models.functions import Cast, Coalesce, Concat, NullIf, StrIndex,
 from approvals.clock import Now
 from approvals.models import Approval, Decision, Delegation, Risk
 from approvals.policy import RISK_ORDER
+from approvals.prepared import Given, Prepared
 
 # With several ways to sign in, Django wants to be told which of them knows permissions.
 _RIGHTS = "django.contrib.auth.backends.ModelBackend"
 _EDITED_BY_ANOTHER = (Risk.HIGH, Risk.CRITICAL)
+
+type Person = int | Given
+"""Somebody's id, or where it goes in a statement that is put together once and asked for everybody."""
+
+
+class Sight(Enum):
+    """Which requests somebody may see: all, those they may be asked about and of their own runs, or these alone."""
+
+    ALL = "all"
+    ASKED = "asked"
+    OWN = "own"
 
 
 def deciders() -> QuerySet[User]:
@@ -49,35 +64,73 @@ def covering(approval: Approval, risk: str = "") -> QuerySet[Delegation]:
     return _about(Value(approval.tool), Value(risk or approval.risk), groups__approval=approval.pk)
 
 
-def lent_to(user: User) -> QuerySet[Delegation]:
+def lent_to(person: Person) -> QuerySet[Delegation]:
     """What is lent to a person about each request of a query around this one."""
-    return _about(OuterRef("tool"), OuterRef("risk"), groups__approval=OuterRef("pk"), deputy=user)
+    return _about(OuterRef("tool"), OuterRef("risk"), groups__approval=OuterRef("pk"), deputy=person)
+
+
+def groups_of(person: Person) -> QuerySet[Any, Any]:
+    """The groups somebody is in, for a query around this one."""
+    return User.groups.through.objects.filter(user=person).values("group")
 
 
 def visible(user: User) -> QuerySet[Approval]:
-    """The requests a person may see: all, those they may be asked about, or those of their own runs.
+    """The requests a person may see."""
+    return seen(sight_of(user), user.pk)
+
+
+def sight_of(user: User) -> Sight:
+    if user.has_perm("approvals.view_approval"):
+        return Sight.ALL
+    return Sight.ASKED if user.has_perm("approvals.decide_approval") else Sight.OWN
+
+
+def seen(sight: Sight, person: Person) -> QuerySet[Approval]:
+    """The requests that a person of this sight may see.
 
     Of mocked runs none: nobody is asked about their calls. What became of them stands on the run's page.
     """
-    if user.has_perm("approvals.view_approval"):
+    if sight is Sight.ALL:
         return Approval.objects.filter(mocked=False)
-    own = Q(starter=user)
-    if user.has_perm("approvals.decide_approval"):
+    own = Q(starter=person)
+    if sight is Sight.ASKED:
         links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
-        own |= ~Exists(links) | Exists(links.filter(group__in=user.groups.all()))
-        own |= Q(Exists(lent_to(user)))
+        own |= ~Exists(links) | Exists(links.filter(group__in=groups_of(person)))
+        own |= Q(Exists(lent_to(person)))
     return Approval.objects.filter(own, mocked=False)
 
 
-def lender_shown(user: User) -> Case:
+class Seen[T]:
+    """A question about the requests somebody may see, put together once for each sight.
+
+    `build` makes it of a sight and a person. `sees_all_apart`: whoever may see all is asked nothing about themselves.
+    """
+
+    def __init__(self, build: "Callable[[Sight, Person], QuerySet[Any, T]]", *, sees_all_apart: bool = False) -> None:
+        reader = Given("reader", IntegerField())
+        self._asked = {sight: Prepared(partial(build, sight, reader)) for sight in Sight}
+        self._without_reader = {Sight.ALL} if sees_all_apart else set()
+
+    def rows(self, user: User, **given: Any) -> list[T]:
+        """Ask for a person, with the other values that the question is given."""
+        sight = sight_of(user)
+        about = {} if sight in self._without_reader else {"reader": user.pk}
+        return self._asked[sight].rows(**about, **given)
+
+    def first(self, user: User, **given: Any) -> T | None:
+        """As `Prepared.first`."""
+        return next(iter(self.rows(user, **given)), None)
+
+
+def lender_shown(person: Person) -> Case:
     """A column for requests: the name of whoever lends this person the right to decide. Empty: it is their own."""
     links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
     full = NullIf(Trim(Concat("lender__first_name", Value(" "), "lender__last_name")), Value(""))
     named = Coalesce(full, F("lender__username"), output_field=CharField())
-    own = Exists(links.filter(group__in=user.groups.all()))
+    own = Exists(links.filter(group__in=groups_of(person)))
     return Case(
         When(own, then=Value("")),
-        default=Subquery(lent_to(user).order_by("created_at", "pk").annotate(named=named).values("named")[:1]),
+        default=Subquery(lent_to(person).order_by("created_at", "pk").annotate(named=named).values("named")[:1]),
         output_field=CharField(),
     )
 

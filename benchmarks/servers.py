@@ -121,11 +121,20 @@ class PgBouncer(Server):
         own, port = folder / "pgbouncer", free_port()
         own.mkdir()
         settings = own / "pgbouncer.ini"
-        settings.write_text(
-            f"[databases]\n* = host=127.0.0.1 port={postgres_port} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n"
-            f"default_pool_size = {size}\nmax_client_conn = 1000\nignore_startup_parameters = extra_float_digits\n"
-        )
+        lines = [
+            "[databases]",
+            f"* = host=127.0.0.1 port={postgres_port} user=postgres",
+            "[pgbouncer]",
+            "listen_addr = 127.0.0.1",
+            f"listen_port = {port}",
+            "unix_socket_dir =",
+            "auth_type = any",
+            "pool_mode = transaction",
+            f"default_pool_size = {size}",
+            "max_client_conn = 1000",
+            "ignore_startup_parameters = extra_float_digits",
+        ]
+        settings.write_text("\n".join(lines))
         user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
         super().__init__(own, [found, str(settings)], port, **user)
 

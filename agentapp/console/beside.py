@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Q
+from django.db.models import Q, QuerySet, TextField, UUIDField
 from django.utils import timezone
 
 from agentapp import auth
 from agentapp.console import card, judged, queue
 from agentapp.console.history import history
-from approvals import claims, comments
+from approvals import claims, comments, entitlement
 from approvals.models import Approval
+from approvals.prepared import Given
 
 ALIKE = 20
 MAX_PEOPLE = 8
@@ -83,7 +84,7 @@ def people_asked(approval: Approval) -> dict[str, Any]:
 
 
 def place_of(approval: Approval, user: User) -> Place:
-    ids = list(queue.pending(user).values_list("pk", flat=True)[:NEIGHBOURS])
+    ids = queue.pending_ids(user, NEIGHBOURS)
     if approval.pk not in ids:
         return Place(total=len(ids), next=ids[0] if ids else None)
     at = ids.index(approval.pk)
@@ -97,14 +98,7 @@ def place_of(approval: Approval, user: User) -> Place:
 
 def alike(approval: Approval, user: User) -> Alike | None:
     """The last requests for the same tool that have ended, oldest first."""
-    ended = Q(state__in=queue.ENDED, decided_at__isnull=False) | Q(state=Approval.State.EXPIRED)
-    rows = list(
-        auth.visible_approvals(user)
-        .filter(ended, tool=approval.tool)
-        .exclude(pk=approval.pk)
-        .order_by("-created_at")
-        .only("state", "created_at", "decided_at", *Approval.TELLS_OF_EDITS)[:ALIKE]
-    )
+    rows = _ALIKE.rows(user, tool=approval.tool, pk=approval.pk)
     if not rows:
         return None
     states = [_ended_as(row) for row in reversed(rows)]
@@ -118,6 +112,20 @@ def alike(approval: Approval, user: User) -> Alike | None:
     if took:
         words += f" Median {_in_words(timedelta(seconds=statistics.median(t.total_seconds() for t in took)))}."
     return Alike(states, words)
+
+
+def _alike(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
+    ended = Q(state__in=queue.ENDED, decided_at__isnull=False) | Q(state=Approval.State.EXPIRED)
+    return (
+        entitlement.seen(sight, reader)
+        .filter(ended, tool=Given("tool", TextField()))
+        .exclude(pk=Given("pk", UUIDField()))
+        .order_by("-created_at")
+        .only("state", "created_at", "decided_at", *Approval.TELLS_OF_EDITS)[:ALIKE]
+    )
+
+
+_ALIKE = entitlement.Seen(_alike, sees_all_apart=True)
 
 
 def elapsed_percent(approval: Approval, now: datetime) -> int:

@@ -4,12 +4,23 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Exists, OuterRef, Prefetch, QuerySet, Value, prefetch_related_objects
+from django.db.models import (
+    Exists,
+    ExpressionWrapper,
+    IntegerField,
+    OuterRef,
+    Prefetch,
+    QuerySet,
+    UUIDField,
+    Value,
+    prefetch_related_objects,
+)
 from django.http import Http404
 
 from agentapp import auth
 from approvals import entitlement, presence
 from approvals.models import Approval, Comment, Decision, Question, Viewer
+from approvals.prepared import Given
 
 
 def visible(user: User) -> QuerySet[Approval]:
@@ -19,7 +30,7 @@ def visible(user: User) -> QuerySet[Approval]:
 
 def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
     """These requests with all that a card shows to this person. Three queries when read."""
-    return _but_for_decisions(approvals, user).prefetch_related(_decisions())
+    return _but_for_decisions(approvals, user.pk).prefetch_related(_decisions())
 
 
 def _decisions(there_are: bool = True) -> "Prefetch[Any]":
@@ -28,7 +39,7 @@ def _decisions(there_are: bool = True) -> "Prefetch[Any]":
     return Prefetch("decisions", given if there_are else given.none())
 
 
-def _but_for_decisions(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
+def _but_for_decisions(approvals: QuerySet[Approval], person: entitlement.Person) -> QuerySet[Approval]:
     links = Approval.groups.through.objects
     return (
         approvals.select_related(
@@ -46,21 +57,34 @@ def _but_for_decisions(approvals: QuerySet[Approval], user: User) -> QuerySet[Ap
             was_decided=Exists(Decision.objects.filter(approval=OuterRef("pk"))),
             was_asked=Exists(Question.objects.filter(approval__execution_id=OuterRef("execution_id"))),
             was_commented=Exists(Comment.objects.filter(approval=OuterRef("pk"))),
-            reader=Value(user.pk),
-            was_shown=Exists(Viewer.objects.filter(approval=OuterRef("pk"), user=user)),
-            is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=user.groups.all())),
-            is_lent=Exists(entitlement.lent_to(user)),
+            reader=ExpressionWrapper(Value(person) if isinstance(person, int) else person, IntegerField()),
+            was_shown=Exists(Viewer.objects.filter(approval=OuterRef("pk"), user=person)),
+            is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=entitlement.groups_of(person))),
+            is_lent=Exists(entitlement.lent_to(person)),
         )
     )
 
 
 def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
-    found = auth.visible_approvals(user).filter(pk=approval_id)
-    approval = _but_for_decisions(found, user).first()
+    approval = one(user, approval_id)
     if approval is None:
         raise Http404("There is no such request, or it is not for you to see.")
-    prefetch_related_objects([approval], _decisions(approval.was_decided))  # type: ignore[attr-defined]
     return approval
+
+
+def one(user: User, approval_id: uuid.UUID) -> Approval | None:
+    """A request with all that its card shows. None: there is none, or it is not for this person to see."""
+    approval = _CARDS.first(user, pk=approval_id)
+    if approval is not None:
+        prefetch_related_objects([approval], _decisions(approval.was_decided))  # type: ignore[attr-defined]
+    return approval
+
+
+def _card(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
+    return _but_for_decisions(entitlement.seen(sight, reader).filter(pk=Given("pk", UUIDField())), reader)
+
+
+_CARDS = entitlement.Seen(_card)
 
 
 def note_shown(approval: Approval, user: User) -> None:

@@ -17,6 +17,7 @@ from agentapp.models import Run
 from approvals import claims
 from approvals.clock import Now
 from approvals.digest import storable
+from approvals.entitlement import Person, groups_of
 from approvals.models import Approval, Decision, Risk, Snooze
 from approvals.policy import RISK_ORDER
 
@@ -166,17 +167,17 @@ _NARROWING = tuple(_CHIPS)
 _COST = Run._meta.get_field("cost")
 
 
-def tab(name: str, user: User) -> Q:
-    """Which of the requests that wait a tab shows."""
-    asleep = Q(Exists(Snooze.objects.filter(approval=OuterRef("pk"), user=user, until__gt=Now())))
+def tab(name: str, person: Person) -> Q:
+    """Which of the requests that wait a tab shows to somebody."""
+    asleep = Q(Exists(Snooze.objects.filter(approval=OuterRef("pk"), user=person, until__gt=Now())))
     held = claims.standing().filter(approval=OuterRef("pk"))
     if name == MINE:
-        return Q(Exists(held.filter(user=user)))
+        return Q(Exists(held.filter(user=person)))
     if name == "snoozed":
         return asleep
     if name == FREE:
         # What was handed to a group of mine is for me to take.
-        return ~asleep & ~Q(Exists(held.exclude(group__in=user.groups.all())))
+        return ~asleep & ~Q(Exists(held.exclude(group__in=groups_of(person))))
     return ~asleep
 
 

@@ -99,7 +99,7 @@ def upcoming(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     user = signed_in(request)
     card_rows.visible_or_404(user, approval_id)
     for row in _candidates(request, user, approval_id):
-        found = card_rows.visible(user).get(pk=row.pk)
+        found = card_rows.visible_or_404(user, row.pk)
         return render(request, "console/focus_one.html#one", _context(request, found) | {"coming": True})
     return HttpResponse(status=204)
 
@@ -138,7 +138,7 @@ def _candidates(request: HttpRequest, user: User, besides: uuid.UUID | None) -> 
     open_ = queue.undecided(user).filter(~Exists(mine), filters.condition(user), expires_at__gt=timezone.now())
     open_ = open_.exclude(pk__in=[*queue.read_ids(sitting["skipped"]), *([besides] if besides else [])])
     open_ = ordered(open_.prefetch_related("groups"), Filters() if filters.view == DECIDED else filters)
-    found = [*open_.filter(tab(MINE, user))[:TRIED], *open_.filter(tab(FREE, user))[:TRIED]]
+    found = [*open_.filter(tab(MINE, user.pk))[:TRIED], *open_.filter(tab(FREE, user.pk))[:TRIED]]
     return [row for row in dict.fromkeys(found) if may_decide(user, row) is None]
 
 

@@ -214,11 +214,8 @@ def _chosen(request: HttpRequest, listed: queue.Queue) -> Approval | None:
     """The request shown in the preview. Somebody else's id in the address shows nothing of it."""
     user = signed_in(request)
     wanted = queue.read_ids([request.GET.get("id", "")])
-    if wanted:
-        return card_rows.visible(user).filter(pk=wanted[0]).first()
-    if not listed.rows:
-        return None
-    return card_rows.visible(user).filter(pk=listed.rows[0].pk).first()
+    shown = wanted or [row.pk for row in listed.rows[:1]]
+    return card_rows.one(user, shown[0]) if shown else None
 
 
 def _htmx(request: HttpRequest) -> bool:

@@ -3,13 +3,14 @@
 import statistics
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, Min, Prefetch, Q, QuerySet
+from django.db.models import Count, DateTimeField, Min, Prefetch, Q, QuerySet, Value
 from django.utils import timezone
 
 from agentapp import auth
@@ -18,6 +19,7 @@ from agentapp.console.filters import DECIDED, Filters
 from agentapp.models import SavedView, ToolExecution
 from approvals import entitlement
 from approvals.models import Approval, ApprovalKind, Claim, Decision
+from approvals.prepared import Given
 
 PAGE = 50
 UNKNOWN_SHOWN = 20
@@ -75,23 +77,55 @@ class Counts:
 
 def undecided(user: User) -> QuerySet[Approval]:
     """The requests that wait for people. What waits for a customer is on the page of its run."""
-    return auth.visible_approvals(user).filter(_FOR_PEOPLE, state__in=Approval.UNDECIDED)
+    return waiting_among(auth.visible_approvals(user))
+
+
+def waiting_among(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
+    return approvals.filter(_FOR_PEOPLE, state__in=Approval.UNDECIDED)
 
 
 def pending(user: User) -> QuerySet[Approval]:
     """What needs a decision and is in this person's sight, those due first."""
-    return undecided(user).filter(looking.tab(looking.NEEDS, user)).order_by("expires_at", "id")
+    return undecided(user).filter(looking.tab(looking.NEEDS, user.pk)).order_by("expires_at", "id")
+
+
+def pending_ids(user: User, most: int) -> list[uuid.UUID]:
+    """The first of them."""
+    return _pending_ids(most).rows(user)
+
+
+@cache
+def _pending_ids(most: int) -> entitlement.Seen[uuid.UUID]:
+    def first(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, uuid.UUID]:
+        found = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(looking.NEEDS, reader))
+        return found.order_by("expires_at", "id").values_list("pk", flat=True)[:most]
+
+    return entitlement.Seen(first)
 
 
 def counts(user: User) -> Counts:
     """One query for every figure."""
     now = timezone.localtime()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    found = _COUNTS.first(user, midnight=midnight, soon=now + timedelta(minutes=5))
+    return Counts(*found[1:]) if found is not None else Counts(0, 0, 0, 0, 0, 0)
+
+
+def _counted(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, tuple[Any, ...]]:
+    """The figures as one row, behind what they have in common. No row: there is nothing to count."""
     waits = Q(state__in=Approval.UNDECIDED) & _FOR_PEOPLE
-    today = Q(state__in=ENDED, decided_at__gte=now.replace(hour=0, minute=0, second=0, microsecond=0))
-    tabs = {name: waits & looking.tab(name, user) for name in ("mine", "needs", "free", "snoozed")}
-    tabs["due"] = tabs["needs"] & Q(expires_at__lte=now + timedelta(minutes=5))
-    wanted = {name: Count("pk", filter=condition) for name, condition in {**tabs, "decided": today}.items()}
-    return Counts(**auth.visible_approvals(user).filter(waits | today).aggregate(**wanted))
+    today = Q(state__in=ENDED, decided_at__gte=Given("midnight", DateTimeField()))
+    tabs = {name: waits & looking.tab(name, reader) for name in ("mine", "needs", "free", "snoozed")}
+    conditions = tabs | {
+        "decided": today,
+        "due": tabs["needs"] & Q(expires_at__lte=Given("soon", DateTimeField())),
+    }
+    wanted = {f.name: Count("pk", filter=conditions[f.name]) for f in fields(Counts)}
+    found = entitlement.seen(sight, reader).filter(waits | today).annotate(all=Value(1)).values("all")
+    return found.annotate(**wanted).order_by().values_list("all", *wanted)
+
+
+_COUNTS = entitlement.Seen(_counted)
 
 
 def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
@@ -99,7 +133,7 @@ def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
     views = list(SavedView.objects.filter(user=user, page="inbox"))
     read = {str(view.pk): looking.read_query(view.query) for view in views}
     wanted = {
-        f"v{number}": Count("pk", filter=looking.tab(filters.view, user) & filters.condition(user))
+        f"v{number}": Count("pk", filter=looking.tab(filters.view, user.pk) & filters.condition(user))
         for number, filters in enumerate(read.values())
         if filters.view != DECIDED
     }
@@ -109,8 +143,11 @@ def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
 
 def waiting(user: User, filters: Filters, after: str) -> Queue:
     """The requests that wait, in the order asked for. `after` is where the page before ended."""
-    found = looking.ordered(_in_view(user, filters), filters)
-    rows = list(_beside(found, after, filters.order)[: PAGE + 1])
+    if filters.narrow or after:
+        found = looking.ordered(_in_view(user, filters), filters)
+        rows = list(_beside(found, after, filters.order)[: PAGE + 1])
+    else:  # as nearly everybody looks at it
+        rows = _first_page(filters.view, filters.sort).rows(user)
     return Queue(_grouped(rows[:PAGE], filters), rows[:PAGE], next_page=_next_page(rows, filters.order))
 
 
@@ -119,7 +156,7 @@ def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str
 
     Decided ones stay, so that nothing moves under the cursor. `last` is where the page ended.
     """
-    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown), user)
+    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown), user.pk)
     by_id = {row.pk: row for row in found.prefetch_related(_counting())}
     rows = [by_id[key] for key in shown if key in by_id]
     newer = looking.ordered(_in_view(user, filters), filters).exclude(pk__in=shown)
@@ -179,13 +216,24 @@ def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
 def _in_view(user: User, filters: Filters) -> QuerySet[Approval]:
     """What a tab shows of the requests that wait, narrowed by the filters."""
     tab = "snoozed" if filters.snoozed else filters.view
-    return _with_claims(undecided(user).filter(looking.tab(tab, user), filters.condition(user)), user)
+    return _with_claims(undecided(user).filter(looking.tab(tab, user.pk), filters.condition(user)), user.pk)
 
 
-def _with_claims(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
+@cache
+def _first_page(view: str, sort: str) -> entitlement.Seen[Approval]:
+    """Where a tab begins that nothing narrows. There are twenty of them."""
+
+    def first(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
+        tab = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(view, reader))
+        return looking.ordered(_with_claims(tab, reader), Filters(view=view, sort=sort))[: PAGE + 1]
+
+    return entitlement.Seen(first)
+
+
+def _with_claims(approvals: QuerySet[Approval], person: entitlement.Person) -> QuerySet[Approval]:
     """With who looks after each, and for whom this person would decide."""
     shown = approvals.defer(*_HEAVY).select_related("claim__user", "claim__group")
-    return shown.annotate(for_whom=entitlement.lender_shown(user))
+    return shown.annotate(for_whom=entitlement.lender_shown(person))
 
 
 def _counting() -> Any:

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, QuerySet, Subquery, Value
+from django.db.models import Count, DateTimeField, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.middleware.csrf import get_token
@@ -22,7 +22,9 @@ from django.views.decorators.http import require_safe
 from agentapp import discretion, health, release
 from agentapp.console import filters, queue
 from agentapp.models import Preferences
+from approvals import entitlement
 from approvals.models import Approval
+from approvals.prepared import Given
 
 # Requests with less time than this make the favicon's dot.
 DUE_WITHIN = timedelta(minutes=5)
@@ -135,25 +137,35 @@ def frame_of(request: HttpRequest) -> Frame:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return Frame()
-    now = timezone.now()
     user = cast(User, user)
-    waiting = queue.pending(user)
-    row = (
-        User.objects.filter(pk=user.pk)
-        .annotate(
-            waiting=_number_of(waiting),
-            mine=_number_of(queue.undecided(user).filter(filters.tab(filters.MINE, user))),
-            due=_number_of(waiting.filter(expires_at__lte=now + DUE_WITHIN)),
-            has_marks=discretion.marks(),
-        )
-        .values("waiting", "mine", "due", "has_marks", *(f"preferences__{name}" for name in _LOOKS))
-        .get()
-    )
+    row = _FRAMES.first(user, soon=timezone.now() + DUE_WITHIN)
+    if row is None:
+        raise User.DoesNotExist
     # What is masked on the page is looked for when it is made: asked along, it costs no query of its own.
     discretion.note_marks(row["has_marks"])
     # No row of preferences: the defaults.
     chosen = {name: row[f"preferences__{name}"] for name in _LOOKS if row[f"preferences__{name}"] is not None}
     return Frame(row["waiting"], row["mine"], row["due"], Preferences(**chosen))
+
+
+def _framed(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[User, dict[str, Any]]:
+    """What is looked up for every page."""
+    open_ = queue.waiting_among(entitlement.seen(sight, reader))
+    waiting = open_.filter(filters.tab(filters.NEEDS, reader))
+    found: QuerySet[User, dict[str, Any]] = (
+        User.objects.filter(pk=reader)
+        .annotate(
+            waiting=_number_of(waiting),
+            mine=_number_of(open_.filter(filters.tab(filters.MINE, reader))),
+            due=_number_of(waiting.filter(expires_at__lte=Given("soon", DateTimeField()))),
+            has_marks=discretion.marks(),
+        )
+        .values("waiting", "mine", "due", "has_marks", *(f"preferences__{name}" for name in _LOOKS))
+    )
+    return found
+
+
+_FRAMES = entitlement.Seen(_framed)
 
 
 def _number_of(approvals: QuerySet[Approval]) -> Coalesce:
