@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, DateTimeField, Min, Prefetch, Q, QuerySet, Value
+from django.db.models import Count, DateTimeField, Min, Prefetch, Q, QuerySet, UUIDField, Value
 from django.utils import timezone
 
 from agentapp import auth
@@ -156,13 +156,49 @@ def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str
 
     Decided ones stay, so that nothing moves under the cursor. `last` is where the page ended.
     """
-    found = _with_claims(auth.visible_approvals(user).filter(pk__in=shown), user.pk)
-    by_id = {row.pk: row for row in found.prefetch_related(_counting())}
+    given = _filled_up(shown)
+    by_id = {row.pk: row for row in _among(len(given)).rows(user, **given)} if shown else {}
     rows = [by_id[key] for key in shown if key in by_id]
-    newer = looking.ordered(_in_view(user, filters), filters).exclude(pk__in=shown)
-    if last:
-        newer = _beside(newer, last, filters.order, before=True)
-    return Queue(_grouped(rows, filters), rows, new=newer.count(), next_page=last)
+    if last or filters.narrow:
+        newer = looking.ordered(_in_view(user, filters), filters).exclude(pk__in=shown)
+        new = (_beside(newer, last, filters.order, before=True) if last else newer).count()
+    else:
+        new = _others(filters.view, len(given)).first(user, **given) or 0
+    return Queue(_grouped(rows, filters), rows, new=new, next_page=last)
+
+
+# The last of what is shown is named again until there are so many: for each number it is another statement.
+_SIZES = (0, 1, 10, 25, PAGE, 2 * PAGE)
+
+
+def _filled_up(shown: Sequence[uuid.UUID]) -> dict[str, uuid.UUID]:
+    size = next(size for size in _SIZES if len(shown) <= size)
+    return {f"id{number}": shown[min(number, len(shown) - 1)] for number in range(size)}
+
+
+def _ids(size: int) -> Any:
+    return [Given(f"id{number}", UUIDField()) for number in range(size)]
+
+
+@cache
+def _among(size: int) -> entitlement.Seen[Approval]:
+    def those(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
+        found = entitlement.seen(sight, reader).filter(pk__in=_ids(size))
+        return _with_claims(found, reader).prefetch_related(_counting())
+
+    return entitlement.Seen(those)
+
+
+@cache
+def _others(view: str, size: int) -> entitlement.Seen[int]:
+    """How many a tab shows, that nothing narrows, beside those. No row: none."""
+
+    def number(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, int]:
+        tab = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(view, reader))
+        alike = tab.exclude(pk__in=_ids(size)).annotate(all=Value(1)).values("all")
+        return alike.annotate(number=Count("pk")).order_by().values_list("number", flat=True)
+
+    return entitlement.Seen(number)
 
 
 def decided(user: User, filters: Filters, after: str) -> Queue:

@@ -229,17 +229,18 @@ def environment(stage: Stage, url: str) -> dict[str, str]:
 
 def eventually(seen: Callable[[], object], what: str) -> None:
     """Wait until something holds, on a database that may be away meanwhile."""
+    until(lambda: holds(seen), what)
 
-    def holds() -> bool:
-        try:
-            return bool(seen())
-        except Exception as error:
-            if not is_of_database(error):
-                raise
-            connections["default"].close()
-            return False
 
-    until(holds, what)
+def holds(seen: Callable[[], object]) -> bool:
+    """Whether something holds. False while the database is away; then it is asked again by another connection."""
+    try:
+        return bool(seen())
+    except Exception as error:
+        if not is_of_database(error):
+            raise
+        connections["default"].close()
+        return False
 
 
 def is_of_database(error: Exception) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from agentapp.models import Run
 from tests.faults.outside import Away
-from tests.faults.stage import DATABASE, Stack, Stage, eventually, times
+from tests.faults.stage import DATABASE, Stack, Stage, eventually, holds, times
 from tests.faults.verdict import at_rest, ended
 from tests.faults.world import effects
 from tests.processes import until
@@ -150,7 +150,4 @@ def _under_way() -> Iterator[None]:
 
 def _nothing_left(run_ids) -> bool:
     """Whether no worker has anything to do about them any more: what nobody knows is for people. Cut off: not yet."""
-    try:
-        return ended(run_ids)
-    except Exception:
-        return False
+    return holds(lambda: ended(run_ids))
