@@ -25,6 +25,8 @@ _KEEPALIVE = {
 }
 # Values apart from the statement, which is prepared when it is asked for the third time.
 _PREPARED = {"server_side_binding": True, "prepare_threshold": 2}
+# Django's own, and a little more.
+POSTGRESQL = "agentapp.postgresql"
 
 
 def database(url: str, pool_size: int, prepares: bool = False, by_transaction: bool = False) -> dict[str, object]:
@@ -56,6 +58,7 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
             "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10, "check": nothing_was_said},
         }
         config["DISABLE_SERVER_SIDE_CURSORS"] = by_transaction
+        config["ENGINE"] = POSTGRESQL
     else:
         raise ValueError("Only sqlite:// and postgres:// are supported.")
     return config

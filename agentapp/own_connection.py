@@ -16,6 +16,8 @@ from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 from psycopg.pq import TransactionStatus
 
+from agentapp.connections import POSTGRESQL
+
 # Ending the statement of whoever was given up on is asked of the server; it may be that which does not answer.
 CANCELS_WITHIN_SECONDS = 2
 
@@ -89,7 +91,7 @@ class _OwnConnection(DatabaseWrapper):
 def outside_of_pool(line: Line) -> Iterator[None]:
     """For a thread that has just begun, to its end: it connects when it first asks something, and not by the pool."""
     usual = connections.settings[DEFAULT_DB_ALIAS]
-    if usual["ENGINE"] == "django.db.backends.postgresql":
+    if usual["ENGINE"] == POSTGRESQL:
         options = {name: value for name, value in usual["OPTIONS"].items() if name != "pool"}
         connections[DEFAULT_DB_ALIAS] = _OwnConnection({**usual, "OPTIONS": options}, DEFAULT_DB_ALIAS, line)
     try:

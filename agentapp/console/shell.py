@@ -8,8 +8,8 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, DateTimeField, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
+from django.db.models import Count, DateTimeField, Q, QuerySet, Subquery, Value
+from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import redirect, render
@@ -23,7 +23,6 @@ from agentapp import discretion, health, release
 from agentapp.console import filters, queue
 from agentapp.models import Preferences
 from approvals import entitlement
-from approvals.models import Approval
 from approvals.prepared import Given
 
 # Requests with less time than this make the favicon's dot.
@@ -145,32 +144,32 @@ def frame_of(request: HttpRequest) -> Frame:
     discretion.note_marks(row["has_marks"])
     # No row of preferences: the defaults.
     chosen = {name: row[f"preferences__{name}"] for name in _LOOKS if row[f"preferences__{name}"] is not None}
-    return Frame(row["waiting"], row["mine"], row["due"], Preferences(**chosen))
+    # None where nothing waits at all.
+    return Frame(**(row["figures"] or {}), look=Preferences(**chosen))
 
 
 def _framed(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[User, dict[str, Any]]:
     """What is looked up for every page."""
-    open_ = queue.waiting_among(entitlement.seen(sight, reader))
-    waiting = open_.filter(filters.tab(filters.NEEDS, reader))
+    needs = filters.tab(filters.NEEDS, reader)
+    figures = {
+        "waiting": Count("pk", filter=needs),
+        "mine": Count("pk", filter=filters.tab(filters.MINE, reader)),
+        "due": Count("pk", filter=needs & Q(expires_at__lte=Given("soon", DateTimeField()))),
+    }
+    # Together, so that what waits is gone through once.
+    waiting = queue.waiting_among(entitlement.seen(sight, reader)).annotate(all=Value(1)).values("all").order_by()
     found: QuerySet[User, dict[str, Any]] = (
         User.objects.filter(pk=reader)
         .annotate(
-            waiting=_number_of(waiting),
-            mine=_number_of(open_.filter(filters.tab(filters.MINE, reader))),
-            due=_number_of(waiting.filter(expires_at__lte=Given("soon", DateTimeField()))),
+            figures=Subquery(waiting.annotate(figures=JSONObject(**figures)).values("figures")),
             has_marks=discretion.marks(),
         )
-        .values("waiting", "mine", "due", "has_marks", *(f"preferences__{name}" for name in _LOOKS))
+        .values("figures", "has_marks", *(f"preferences__{name}" for name in _LOOKS))
     )
     return found
 
 
 _FRAMES = entitlement.Seen(_framed)
-
-
-def _number_of(approvals: QuerySet[Approval]) -> Coalesce:
-    counted = approvals.order_by().annotate(all=Value(1)).values("all").annotate(number=Count("pk")).values("number")
-    return Coalesce(Subquery(counted), 0)
 
 
 @require_safe

@@ -53,6 +53,13 @@ class TestOptions:
         assert isinstance(found, dict)
         assert (found["server_side_binding"], found["prepare_threshold"]) == (True, 2)
 
+    @pytest.mark.postgresql
+    @pytest.mark.django_db
+    def test_no_statement_is_compiled_before_it_runs(self) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW jit")
+            assert cursor.fetchone() == ("off",)
+
     def test_other_databases_are_refused(self) -> None:
         with pytest.raises(ValueError, match="Only sqlite"):
             connections.database("mysql://anna@db.example/countersign", pool_size=4)
