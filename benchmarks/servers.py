@@ -77,7 +77,21 @@ class Server:
             time.sleep(0.02)
 
 
-class Postgres(Server):
+class Database(Server):
+    """What speaks as PostgreSQL does."""
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        return f"postgres://{user}@127.0.0.1:{self.port}/{database}"
+
+    def answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class Postgres(Database):
     """A cluster made anew in this folder. SIGINT ends it as in a shutdown, SIGQUIT as in a crash."""
 
     name = "PostgreSQL"
@@ -98,18 +112,8 @@ class Postgres(Server):
         program = str(Path(initdb).with_name("postgres"))
         super().__init__(data, [program, "-D", str(data), "-p", str(port), "-k", str(data), *given], port, **user)
 
-    def url(self, database: str, user: str = "postgres") -> str:
-        return f"postgres://{user}@127.0.0.1:{self.port}/{database}"
 
-    def answers(self) -> bool:
-        try:
-            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
-        except psycopg.OperationalError:
-            return False
-        return True
-
-
-class PgBouncer(Server):
+class PgBouncer(Database):
     """In front of a PostgreSQL, in *transaction* mode: however many come, they share `size` of its connections."""
 
     name = "PgBouncer"
@@ -137,16 +141,6 @@ class PgBouncer(Server):
         settings.write_text("\n".join(lines))
         user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if os.getuid() == 0 else {}
         super().__init__(own, [found, str(settings)], port, **user)
-
-    def url(self, database: str) -> str:
-        return f"postgres://postgres@127.0.0.1:{self.port}/{database}"
-
-    def answers(self) -> bool:
-        try:
-            psycopg.connect(self.url("postgres"), connect_timeout=2).close()
-        except psycopg.OperationalError:
-            return False
-        return True
 
 
 class Redis(Server):
