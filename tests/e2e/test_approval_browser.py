@@ -266,6 +266,7 @@ def test_a_comment_that_was_said_leaves_its_box_empty_and_its_reader_in_focus_mo
     expect(page.get_by_role("button", name="Skip")).to_be_visible()  # the inbox has such a box too
     box, said = page.get_by_label("Your comment"), page.locator("#comments .comments li")
     box.fill("Begun, and")  # perhaps before the page's scripts are there
+    page.wait_for_load_state()
     page.reload()
     expect(box).to_have_value("Begun, and")
     box.fill("Look at the receipt.")
