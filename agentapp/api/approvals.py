@@ -33,7 +33,7 @@ from agentapp.api.escalation import step_out
 from agentapp.api.masking import unmasked
 from agentapp.api.paging import Listing, page_of
 from agentapp.api.plans import plan_out
-from agentapp.api.runs import REPLAY_HEADER, of_a_repeat
+from agentapp.api.repeats import REPLAY_HEADER, of_a_repeat
 from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
 from agentapp.models import ToolExecution

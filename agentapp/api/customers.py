@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 from agentapp import actions, customer_links, customer_view, customers
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
-from agentapp.api.runs import MAX_VERSION, REPLAY_HEADER, Key
+from agentapp.api.repeats import REPLAY_HEADER
+from agentapp.api.runs import MAX_VERSION, Key
 from agentapp.customers import Access
 from approvals import ledger
 

@@ -15,6 +15,7 @@ from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.guidance import GuidanceOut, guidance_out
 from agentapp.api.paging import Listing, Page, page_of
+from agentapp.api.repeats import REPLAY_HEADER, of_a_repeat
 from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
 from agentapp.considered import GUIDED
 from agentapp.models import Run, Step
@@ -25,15 +26,6 @@ router = Router(tags=["Runs"])
 
 # The largest version the table holds.
 MAX_VERSION = 2**31 - 1
-REPLAY_HEADER = "Idempotent-Replay"
-
-
-def of_a_repeat(said: str) -> dict[str, Any]:
-    """What the document says of 200, which is the answer to what was sent before."""
-    header = {"schema": {"type": "string", "const": "true"}, "required": True}
-    return {"description": said, "headers": {REPLAY_HEADER: header}}
-
-
 _DETAIL = ("agent", "conversation", "starter", "taken_over_by")
 
 Name = Annotated[str, StringConstraints(strict=True, max_length=80)]

@@ -12,7 +12,8 @@ from agentapp import actions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.conversations import MessageOut, message_out
 from agentapp.api.errors import problems
-from agentapp.api.runs import MAX_VERSION, REPLAY_HEADER, Key, RunDetail, get_run, of_a_repeat
+from agentapp.api.repeats import REPLAY_HEADER, of_a_repeat
+from agentapp.api.runs import MAX_VERSION, Key, RunDetail, get_run
 
 router = Router(tags=["Runs"])
 

@@ -97,8 +97,8 @@ def pending_ids(user: User, most: int) -> list[uuid.UUID]:
 @cache
 def _pending_ids(most: int) -> entitlement.Seen[uuid.UUID]:
     def first(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, uuid.UUID]:
-        found = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(looking.NEEDS, reader))
-        return found.order_by("expires_at", "id").values_list("pk", flat=True)[:most]
+        found = _of_tab(looking.NEEDS, sight, reader).order_by("expires_at", "id")
+        return found.values_list("pk", flat=True)[:most]
 
     return entitlement.Seen(first)
 
@@ -194,8 +194,7 @@ def _others(view: str, size: int) -> entitlement.Seen[int]:
     """How many a tab shows, that nothing narrows, beside those. No row: none."""
 
     def number(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, int]:
-        tab = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(view, reader))
-        alike = tab.exclude(pk__in=_ids(size)).annotate(all=Value(1)).values("all")
+        alike = _of_tab(view, sight, reader).exclude(pk__in=_ids(size)).annotate(all=Value(1)).values("all")
         return alike.annotate(number=Count("pk")).order_by().values_list("number", flat=True)
 
     return entitlement.Seen(number)
@@ -260,10 +259,14 @@ def _first_page(view: str, sort: str) -> entitlement.Seen[Approval]:
     """Where a tab begins that nothing narrows. There are twenty of them."""
 
     def first(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
-        tab = waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(view, reader))
-        return looking.ordered(_with_claims(tab, reader), Filters(view=view, sort=sort))[: PAGE + 1]
+        shown = _with_claims(_of_tab(view, sight, reader), reader)
+        return looking.ordered(shown, Filters(view=view, sort=sort))[: PAGE + 1]
 
     return entitlement.Seen(first)
+
+
+def _of_tab(view: str, sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
+    return waiting_among(entitlement.seen(sight, reader)).filter(looking.tab(view, reader))
 
 
 def _with_claims(approvals: QuerySet[Approval], person: entitlement.Person) -> QuerySet[Approval]:

@@ -43,7 +43,6 @@
   function back(before) {
     if (area() !== before) area().replaceWith(before);
     for (const button of before.querySelectorAll("[data-needs-live]")) button.disabled = false;
-    for (const dialog of before.querySelectorAll("dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
     document.dispatchEvent(new CustomEvent("htmx:after:swap"));
     document.dispatchEvent(new CustomEvent("session.expired"));
   }
