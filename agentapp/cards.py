@@ -83,6 +83,8 @@ class AskedFor:
     text: str
     replaces: Approval | None = None
     editor_id: int | None = None
+    editor_lender_id: int | None = None
+    """Whose right they used, where it was lent to them."""
 
 
 def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
@@ -95,8 +97,8 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
         return AskedFor(anew.proposed_text, replaced)
     edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
     if edit is not None:
-        return AskedFor(edit.arguments_text, replaced, edit.user_id)
-    return AskedFor(replaced.arguments_text, replaced, replaced.editor_id)
+        return AskedFor(edit.arguments_text, replaced, edit.user_id, edit.on_behalf_of_id)
+    return AskedFor(replaced.arguments_text, replaced, replaced.editor_id, replaced.editor_lender_id)
 
 
 def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:
@@ -159,6 +161,7 @@ def build(
         starter_id=run.starter_id,
         supersedes_id=asked.replaces.pk if asked.replaces else None,
         editor_id=asked.editor_id,
+        editor_lender_id=asked.editor_lender_id,
         kind=kind,
         mocked=run.is_mocked,
         **_terms_of(ruling, kind, is_mocked=run.is_mocked),

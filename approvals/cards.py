@@ -58,6 +58,7 @@ class Card:
     business_hours: bool = False
     supersedes_id: uuid.UUID | None = None
     editor_id: int | None = None
+    editor_lender_id: int | None = None
     kind: str = ApprovalKind.AUTHORIZATION
     second_look: dict[str, str] = field(default_factory=dict)
     assurance_needed: str = ""
@@ -77,7 +78,9 @@ class Card:
 # What a row keeps under the name it has on the card. Groups are rows of their own, and steps get their moments.
 _COLUMNS = tuple(each.name for each in fields(Card) if each.name not in ("groups", "escalation"))
 # Keys of rows, which mean nothing to a reader.
-_NOT_SHOWN = frozenset({"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "excluded", "about"})
+_NOT_SHOWN = frozenset(
+    {"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "editor_lender_id", "excluded", "about"}
+)
 # Those that a request of before did not have count where they say something.
 _LATER = frozenset({"salt", "pii_fields", "rule_version", "rule_digest", "mocked"})
 

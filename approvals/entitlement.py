@@ -140,9 +140,14 @@ def barred(approval: Approval) -> set[int]:
     found = set(approval.excluded)
     if approval.starter_excluded and approval.starter_id is not None:
         found.add(approval.starter_id)
-    if approval.editor_id is not None and approval.risk in _EDITED_BY_ANOTHER:
-        found.add(approval.editor_id)
+    if approval.risk in _EDITED_BY_ANOTHER:
+        found |= editors(approval)
     return found
+
+
+def editors(approval: Approval) -> set[int]:
+    """Who made a request's arguments, on the one it replaces, and whose right they used: the two count as one."""
+    return {pk for pk in (approval.editor_id, approval.editor_lender_id) if pk is not None}
 
 
 def spent(approval: Approval) -> set[int]:

@@ -274,9 +274,9 @@ def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[
         counts = [each for each in counts if each.assurance in enough]
     if risk not in (Risk.HIGH, Risk.CRITICAL):
         return counts
-    editor = {approval.editor_id} - {None}
+    editors = entitlement.editors(approval)
     return [
-        each for each in counts if each.type != DecisionType.EDIT and not editor & {each.user_id, each.on_behalf_of_id}
+        each for each in counts if each.type != DecisionType.EDIT and not editors & {each.user_id, each.on_behalf_of_id}
     ]
 
 

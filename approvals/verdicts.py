@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, Q, UUIDField
 
-from approvals import ledger, step_up
+from approvals import entitlement, ledger, step_up
 from approvals.cards import digest_of
 from approvals.models import Approval, Decision, DecisionType, Risk
 from approvals.prepared import Given, Prepared
@@ -110,9 +110,10 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
         return None
     if verdict.approves and (unsure := _unsure(approval, verdict)):
         return unsure
-    changed_by_them = approval.editor_id == verdict.user.pk and verdict.type == DecisionType.APPROVE
+    changed_by_them = verdict.user.pk in entitlement.editors(approval) and verdict.type == DecisionType.APPROVE
     if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
-        return Refusal("editor", "You changed these arguments, so somebody else approves them.")
+        who = "You changed these arguments" if approval.editor_id == verdict.user.pk else "These were changed for you"
+        return Refusal("editor", f"{who}, so somebody else approves them.")
     earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)
     if earlier is None:
         return _of_no_account(approval, verdict.user, right) if approval.terms else None

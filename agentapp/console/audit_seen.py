@@ -63,7 +63,7 @@ class Seen:
 
 def of(viewer: User, approval_id: uuid.UUID, decision: str) -> Seen:
     """The request at one decision, the last unless one is named. Raises Approval.DoesNotExist."""
-    rows = auth.visible_approvals(viewer).select_related("starter", "editor", "execution__tool")
+    rows = auth.visible_approvals(viewer).select_related("starter", "editor", "editor_lender", "execution__tool")
     approval = rows.prefetch_related("groups").get(pk=approval_id)
     decisions = list(approval.decisions.select_related("user", "on_behalf_of").order_by("decided_at"))
     one = _chosen(decisions, decision)

@@ -45,6 +45,7 @@ def _but_for_decisions(approvals: QuerySet[Approval], person: entitlement.Person
         approvals.select_related(
             "starter",
             "editor",
+            "editor_lender",
             "execution__tool",
             "execution__step",
             "execution__run__starter",

@@ -112,6 +112,10 @@ class Approval(Noted, models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="Who made these arguments of the model's, on the request this one replaces.",
     )  # fmt: skip
+    editor_lender = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        help_text="Whose right the editor had been lent to do that. None: their own.",
+    )  # fmt: skip
     assurance_needed = models.CharField(
         max_length=10, blank=True, choices=Assurance, help_text="How whoever approves it shows who they are."
     )

@@ -15,11 +15,11 @@ from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools.base import tool
-from approvals import configuration, decisions, ledger
+from approvals import configuration, decisions, delegations, ledger, standing
 from approvals.models import Approval, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
-from tests.conftest import call, calls, says
+from tests.conftest import call, calls, make_user, says
 
 PAY = call("a", "pay", account="ana", amount=20)
 
@@ -196,6 +196,31 @@ class TestAnEdit:
         with pytest.raises(actions.Refused, match="somebody else approves"):
             clerk.decide(second, dana)
         assert effects_of("pay") == []
+
+    def test_nor_does_whoever_lent_them_the_right(self, clerk, dana, marco):
+        finance = Group.objects.create(name="finance")
+        finance.user_set.add(dana)
+        rule = Rule.objects.create(name="r", tool="pay", verdict="ask", risk="high")
+        rule.groups.set([finance])
+        now = timezone.now()
+        scope = delegations.Scope(groups=[finance.pk], highest_risk="high")
+        lent = delegations.begin(dana, marco, now - timedelta(minutes=1), now + timedelta(days=1), scope)
+        assert not isinstance(lent, standing.Refusal), lent
+        run = clerk.run(calls(PAY), says("done"))
+        (first,) = clerk.open(run)
+        clerk.decide(first, marco, "edit", arguments_text=paying(900))
+        finance.user_set.add(nora := make_user("nora", "approver"))
+        clerk.decide(first, nora)
+        for balance in (5, 6):  # the second card learns it of the first
+            clerk_tools.BALANCES["ana"] = balance
+            clerk.drive(run)
+            (again,) = clerk.open(run)
+            assert (again.editor, again.editor_lender) == (marco, dana)
+            with pytest.raises(actions.Refused, match="changed for you, so somebody else approves"):
+                clerk.decide(again, dana)
+            clerk.decide(again, nora)
+        clerk.drive(run)
+        assert effects_of("pay") == [{"account": "ana", "amount": 900.0}]
 
     def test_it_is_kept_however_often_the_card_is_replaced(self, clerk, dana):
         Rule.objects.create(name="r", tool="pay", verdict="ask", risk="low")

@@ -48,6 +48,7 @@ def full(user: User, group: Group) -> Card:
         "business_hours": True,
         "supersedes_id": a_request().pk,
         "editor_id": user.pk,
+        "editor_lender_id": user.pk,
         "kind": ApprovalKind.PLAN,
         "second_look": {"words": "Looked at"},
         "assurance_needed": "passkey",

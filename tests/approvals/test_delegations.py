@@ -289,6 +289,28 @@ def test_nor_have_taken_it_over_nor_have_made_the_arguments_at_high_risk(ada, be
     assert refused.code == "editor"
 
 
+def test_whose_right_the_arguments_were_made_in_does_not_approve_them_at_high_risk(ada, bea, finance, roles):
+    """A deputy and their lender are one person, also on the request that replaces the one they have changed."""
+    made = {"editor_id": ada.pk, "editor_lender_id": bea.pk}
+    approval = asked(finance, risk="high", **made)
+    refused = decide(approval, a_verdict(approval, bea))
+    assert isinstance(refused, Refusal)
+    assert (refused.code, refused.message) == ("editor", "These were changed for you, so somebody else approves them.")
+    cleo = make_user("cleo", "approver")
+    lend(bea, cleo, finance)
+    assert why_not(cleo, approval) == "lender_barred"
+    assert take(approval, bea, "reject").state == "rejected"
+    assert take(asked(finance, risk="medium", **made), bea).state == "approved"
+
+
+@pytest.mark.parametrize("is_theirs", [False, True])
+def test_what_they_have_approved_counts_for_nothing_where_the_risk_is_high_by_now(ada, bea, finance, is_theirs):
+    lender = bea.pk if is_theirs else None
+    approval = take(asked(finance, risk="medium", editor_id=ada.pk, editor_lender_id=lender), bea)
+    high = Ruling("ask", "Refunds ask", groups=(finance.pk,), risk="high", allowed_decisions=("approve",))
+    assert standing.meets(approval, high) is not is_theirs
+
+
 def test_of_several_lenders_one_who_has_a_say_is_chosen(ada, bea, finance, roles):
     cleo = make_user("cleo", "approver", "finance")
     lend(bea, ada, finance)

@@ -348,6 +348,7 @@ KEYS_OF_ROWS = {
     "excluded",
     "about",
     "editor_id",
+    "editor_lender_id",
     "run_id",
     "execution_id",
     "starter_id",
