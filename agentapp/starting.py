@@ -106,10 +106,8 @@ def retry_run(
     `first` may be the step it did not come to, where the last one asked for calls.
     """
     found = ended_run(run_id, user)
-    if found.branch:
-        raise Refused("invalid", "This run is a fork or a replay of another: fork it, or try that one again.")
-    if found.is_mocked:
-        raise Refused("invalid", "This run was mocked. Nothing that it did has happened: run its case again.")
+    if (refused := _not_again(found)) is not None:
+        raise refused
     if not 1 <= first <= steps_to_begin_with(found):
         raise Refused("invalid", f"The run cannot be tried again from a step {first}.", "first")
     new = NewRun(
@@ -134,17 +132,43 @@ def ended_run(run_id: uuid.UUID, user: User) -> Run:
     found = auth.visible_runs(user).select_related(*related).filter(pk=run_id).first()
     if found is None:
         raise Refused("not_found", "There is no such run.")
-    if not found.is_final:
-        raise Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
-    if found.erased_at is not None:
-        raise Refused("invalid", ERASED_SINCE)
-    if found.parent_id is not None:
-        raise Refused("invalid", "Another run asked for this one: try that one again.")
-    if found.undoes_id is not None:
-        raise Refused("invalid", "This run takes a call back, and that is asked for once.")
-    if found.is_trial:
-        raise Refused("invalid", "This run tried one call: try it again on the page of its tool.")
+    if (refused := _not_from(found)) is not None:
+        raise refused
     return found
+
+
+def may_begin_from(user: User, run: Run) -> bool:
+    """Whether this person, who may see the run, may have another begin from it: a fork, a replay or another try."""
+    return _not_from(run) is None and auth.may_start(user)
+
+
+def may_try_again(user: User, run: Run) -> bool:
+    """Whether this person, who may see the run, may have it tried again."""
+    return _not_again(run) is None and may_begin_from(user, run)
+
+
+def _not_from(run: Run) -> Refused | None:
+    """Why no other run can begin from this one. None: one can."""
+    if not run.is_final:
+        return Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
+    if run.erased_at is not None:
+        return Refused("invalid", ERASED_SINCE)
+    if run.parent_id is not None:
+        return Refused("invalid", "Another run asked for this one: try that one again.")
+    if run.undoes_id is not None:
+        return Refused("invalid", "This run takes a call back, and that is asked for once.")
+    if run.is_trial:
+        return Refused("invalid", "This run tried one call: try it again on the page of its tool.")
+    return None
+
+
+def _not_again(run: Run) -> Refused | None:
+    """Why a run from which others can begin is not tried again. None: it can be."""
+    if run.branch:
+        return Refused("invalid", "This run is a fork or a replay of another: fork it, or try that one again.")
+    if run.is_mocked:
+        return Refused("invalid", "This run was mocked. Nothing that it did has happened: run its case again.")
+    return None
 
 
 def steps_to_begin_with(run: Run) -> int:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet, TextField, UUIDField
 from django.utils import timezone
 
-from agentapp import auth
+from agentapp import auth, starting
 from agentapp.console import card, judged, queue
 from agentapp.console.history import history
 from approvals import claims, comments, entitlement
@@ -69,9 +69,9 @@ def again_from(approval: Approval, user: User) -> int:
     undecided = approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN)
     execution = card.execution_of(approval) if undecided else None
     run = execution.run if execution is not None else None
-    if execution is None or run is None or not run.is_final or run.parent_id is not None or run.branch:
+    if execution is None or run is None or not auth.may_see(user, run):
         return 0
-    return execution.step.number if auth.may_start(user) and auth.may_see(user, run) else 0
+    return execution.step.number if starting.may_try_again(user, run) else 0
 
 
 def people_asked(approval: Approval) -> dict[str, Any]:

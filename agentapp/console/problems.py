@@ -39,11 +39,15 @@ _GONE = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Why there is nothing to see. `again` offers to try once more, `right` names what is missing."""
+    """Why there is nothing to see. `again` offers to try once more, `right` names what is missing.
+
+    `is_final`: trying once more would come to the same, and not even a part of a page offers it.
+    """
 
     title: str
     words: str
     again: bool = False
+    is_final: bool = False
     icon: str = "alert"
     right: str = ""
     roles: list[str] = field(default_factory=list)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from agentapp import auth, discretion, lineage, trace, turns
+from agentapp import auth, discretion, lineage, starting, trace, turns
 from agentapp.console import controls, inspector, personal, run_views, undoing, words
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import signed_in
@@ -47,8 +47,8 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         "totals": line.totals,
         "view": view if view in run_views.VIEWS else "timeline",
         "may_resolve": auth.may_resolve(user, found),
-        "may_start_again": _may_branch(user, found) and not found.branch and not found.is_mocked,
-        "may_branch": _may_branch(user, found) and not found.is_trial and found.erased_at is None,
+        "may_start_again": starting.may_try_again(user, found),
+        "may_branch": starting.may_begin_from(user, found),
         "branches": _branches(found, user),
         "goes_on_at": found.step_count + 1 if line.stopped_midway else 0,
         "again_key": uuid.uuid4(),
@@ -87,11 +87,6 @@ def _find(user: User, run_id: uuid.UUID) -> Run:
     found = get_object_or_404(runs, pk=run_id)
     discretion.note_marks(found.has_marks)  # type: ignore[attr-defined]
     return found
-
-
-def _may_branch(user: User, found: Run) -> bool:
-    from_outside = found.parent_id is None and found.undoes_id is None
-    return found.is_final and from_outside and auth.may_start(user)
 
 
 def _branches(found: Run, user: User) -> list[Run]:

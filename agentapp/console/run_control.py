@@ -104,7 +104,7 @@ def act_on(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str], 
         said = act(user)
     except actions.Refused as refused:
         if request.htmx:  # type: ignore[attr-defined]
-            problem = Problem("This was not done.", refused.message)
+            problem = Problem("This was not done.", refused.message, is_final=True)
             return render(request, "console/_failed.html", {"problem": problem}, status=403)
         messages.error(request, refused.message)
     else:

@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from agentapp import auth
+from agentapp import auth, starting
 from agentapp.console import words
 from agentapp.console.counting import CountOf, in_words
 from agentapp.console.parts import render_part
@@ -68,7 +68,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     at_top = start is None or request.GET.get("top") == "1"
     context = {
         "page": page,
-        "rows": _lines(page.runs, user, bool(filters.mocked)),
+        "rows": _lines(page.runs, user),
         "at_top": at_top,
         "filters": filters,
         "counts": _counts(visible, filters, user),
@@ -93,8 +93,8 @@ def _where_keys_are_made(user: User) -> str:
         return reverse("admin:agentapp_apitoken_add") if user.is_staff else ""
 
 
-def _lines(runs: Sequence[Run], user: User, mocked: bool) -> list[Line]:
-    drawn, may_start = waterfalls(runs, timezone.now()), auth.may_start(user)
+def _lines(runs: Sequence[Run], user: User) -> list[Line]:
+    drawn = waterfalls(runs, timezone.now())
     return [
         Line(
             run,
@@ -102,11 +102,7 @@ def _lines(runs: Sequence[Run], user: User, mocked: bool) -> list[Line]:
             drawn.get(run.pk, ()),
             may_cancel=not run.is_final and auth.may_cancel(user, run),
             may_pause=not run.is_final and run.taken_over_by_id is None and auth.may_pause(user, run),
-            may_retry=may_start
-            and not mocked
-            and not run.branch
-            and run.parent_id is None
-            and run.state in (Run.State.FAILED, Run.State.STOPPED),
+            may_retry=run.state in (Run.State.FAILED, Run.State.STOPPED) and starting.may_try_again(user, run),
         )
         for run, waiting in zip(runs, waiting_on(runs), strict=True)
     ]
@@ -134,9 +130,7 @@ def _page(found: QuerySet[Run], start: Cursor | None, column: str) -> Page:
     stretch = found.filter(start.here_and_older) if start else found
     shown = list(
         stretch.select_related("agent", "starter", "conversation")
-        .defer(
-            "agent_snapshot", "input", "script", "mocks", "metadata", "answer", "stop_message", "conversation__summary"
-        )
+        .defer("agent_snapshot", "input", "script", "metadata", "answer", "stop_message", "conversation__summary")
         .order_by(f"-{column}", "-id")[: PAGE + 1]
     )
     older = Cursor.of(shown[PAGE], column) if len(shown) > PAGE else None

@@ -112,7 +112,7 @@
     const answer = document.createElement("template");
     answer.innerHTML = (status && ctx.text) || "";
     const words = answer.content.querySelector("[data-failed]") ?? $("failed").content.firstElementChild.cloneNode(true);
-    words.querySelector("[data-retry]").addEventListener("click", () => {
+    words.querySelector("[data-retry]")?.addEventListener("click", () => {
       words.remove();
       if (ctx.sourceEvent?.type) htmx.trigger(ctx.sourceElement, ctx.sourceEvent.type);
       else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap: ctx.swap });

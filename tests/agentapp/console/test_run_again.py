@@ -1,10 +1,12 @@
 """Trying a run again from its page: from the beginning, from a step, or from where it stopped."""
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from agentapp import actions
 from agentapp.models import Run
@@ -85,6 +87,33 @@ def test_a_run_that_answered_has_nothing_to_go_on_with(client: Client, clerk: Cl
 def test_who_may_not_start_runs_is_offered_no_retry(client: Client, clerk: Clerk, failed: Run, mia: User) -> None:
     client.force_login(mia)
     assert first_steps(client.get(f"/runs/{failed.pk}/?step=2").content.decode()) == []
+
+
+def erased(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(erased_at=timezone.now(), erased_by="user:1:ada")
+
+
+def a_trial(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(is_trial=True)
+
+
+def mocked(run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(mocks={})
+
+
+@pytest.mark.parametrize("made", [erased, a_trial, mocked])
+def test_what_cannot_be_tried_again_is_offered_nowhere(
+    client: Client, clerk: Clerk, failed: Run, sam: User, made: Callable[[Run], None]
+) -> None:
+    client.force_login(sam)
+    again, lists = f"/runs/{failed.pk}/again/", "/runs/?mocked=1" if made is mocked else "/runs/"
+    assert again in client.get("/runs/").text
+    made(failed)
+    for page in (f"/runs/{failed.pk}/?step=2", lists):
+        text = client.get(page).text
+        assert str(failed.pk) in text
+        assert again not in text
+    assert "No new run was started." in client.post(again, {"request_key": "once"}, follow=True).text
 
 
 @pytest.mark.parametrize("first", ["0", "9", "two", "-1", "1" * 20])

@@ -64,6 +64,7 @@ def test_what_is_refused_in_the_list_is_said_there_and_nowhere_else(clerk: Clerk
     assert refused.status_code == 403
     assert "data-failed" in refused.content.decode()
     assert "has ended" in refused.content.decode()
+    assert "data-retry" not in refused.content.decode()  # it would come to the same
     assert "has ended" not in page(ada_client, other)
 
 
