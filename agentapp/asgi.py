@@ -3,13 +3,17 @@
 import asyncio
 import os
 from collections.abc import MutableMapping
+from importlib import import_module
 from typing import Any
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 django_application = get_asgi_application()
+# Every page is loaded now, and not when the first is asked for.
+import_module(settings.ROOT_URLCONF)
 
 # Imports models, which exist only once Django is set up.
 from agentapp import live  # noqa: E402

@@ -6,6 +6,8 @@ from celery import Celery
 from celery.signals import worker_ready
 from kombu.transport import TRANSPORT_ALIASES
 
+from agentapp import garbage
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 # By the names kombu knows them by: with which of the two a connection is encrypted, it tells by the name.
@@ -14,6 +16,11 @@ TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "agentapp.redis_tran
 app = Celery("countersign")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["agentapp", "approvals"])
+
+
+@worker_ready.connect
+def begin_work(**_: object) -> None:
+    garbage.spare_what_is_loaded()
 
 
 @worker_ready.connect

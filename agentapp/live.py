@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.models import Q
 from django.http import parse_cookie
 
-from agentapp import auth, release, wakeups
+from agentapp import auth, garbage, release, wakeups
 from agentapp.models import Run
 from agentapp.wakeups import EVERYTHING, Fact
 
@@ -179,6 +179,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
         message = await receive()
         if message["type"] == "lifespan.startup":
             hub()  # from here on a server that is told to stop ends the streams, also one that just begins
+            garbage.spare_what_is_loaded()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
             hub().close(for_good=True)
