@@ -77,6 +77,8 @@ class Card:
 
 # What a row keeps under the name it has on the card. Groups are rows of their own, and steps get their moments.
 _COLUMNS = tuple(each.name for each in fields(Card) if each.name not in ("groups", "escalation"))
+CARD_COLUMNS = frozenset({*_COLUMNS, "arguments", "action_digest", "view_digest", "created_at"})
+"""What a row is made with, and keeps."""
 # Keys of rows, which mean nothing to a reader.
 _NOT_SHOWN = frozenset(
     {"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "editor_lender_id", "excluded", "about"}

@@ -10,6 +10,7 @@ from django.db.models import Case, Exists, F, IntegerField, OuterRef, QuerySet, 
 from django.db.models.functions import Coalesce
 
 from approvals import follow_ups, notify, nudges
+from approvals.cards import CARD_COLUMNS
 from approvals.clock import Now
 from approvals.models import Approval, Claim, Viewer
 from approvals.prepared import Given, Prepared
@@ -34,9 +35,15 @@ def _locked_for_decider() -> QuerySet[Approval]:
 
 
 _LOCKED, _LOCKED_FOR_DECIDER = Prepared(_locked), Prepared(_locked_for_decider)
-# Whoever holds the lock has read all of it, and nobody else has changed any of it since.
+# Whoever holds the lock has read all of it, and nobody else has changed any of it since. What people were shown, and
+# the terms they decide under, nobody changes.
 _WRITE = RowUpdate(
-    Approval.objects.all, [field.name for field in Approval._meta.concrete_fields if not field.primary_key]
+    Approval.objects.all,
+    [
+        field.name
+        for field in Approval._meta.concrete_fields
+        if not field.primary_key and field.attname not in CARD_COLUMNS
+    ],
 )
 
 

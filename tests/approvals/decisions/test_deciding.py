@@ -1,9 +1,12 @@
+import re
 import uuid
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from approvals import cards, decisions, ledger
@@ -279,6 +282,18 @@ def test_only_allowed_decisions_are_taken(dana, type):
     approval = a_request(allowed_decisions=others)
     assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
     assert take(a_request(allowed_decisions=(type,)), dana, type, arguments=CHEAPER).state != State.PENDING
+
+
+@pytest.mark.parametrize("type", ["approve", "edit", "reject"])
+def test_a_decision_writes_nothing_of_what_people_were_shown(dana, type):
+    """Not even the same again: nothing that a person or a program had in hand meanwhile could take its place."""
+    approval = a_request()
+    with CaptureQueriesContext(connection) as asked:
+        take(approval, dana, type, **({"arguments": CHEAPER} if type == "edit" else {}))
+    [update] = [each["sql"] for each in asked if each["sql"].startswith('UPDATE "approvals_approval"')]
+    written = set(re.findall(r'"(\w+)" = ', update.partition(" WHERE ")[0]))
+    assert {"state", "version", "final_digest"} <= written
+    assert not written & {*cards.CARD_COLUMNS, "sentence", "arguments_text", "risk"}
 
 
 def test_a_request_that_allows_nothing_is_decided_by_nobody(dana):
