@@ -111,6 +111,7 @@ WAKE = PreparedUpdate(
         {"wake_at": Given("wake_at", DateTimeField()), "updated_at": Now()},
     )
 )
+ADD_RUNS = RowInsert(Run)
 ADD_STEPS = RowInsert(Step)
 
 

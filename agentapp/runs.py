@@ -91,7 +91,7 @@ def create(start: Start, via: str = "") -> Run:
 
     For a run in a conversation it holds the conversation's lock as well: its runs go in their order of creation.
     """
-    run: Run = Run.objects.create(
+    run = Run(
         agent=start.agent,
         agent_snapshot=start.agent_snapshot,
         route=start.route,
@@ -119,6 +119,10 @@ def create(start: Start, via: str = "") -> Run:
         created_at=_behind_the_last(start.conversation),
         updated_at=Now(),
     )
+    if start.conversation is None:
+        run_statements.ADD_RUNS([run])
+    else:
+        run.save(force_insert=True)  # behind a moment that is another for each
     ledger.knows(ledger.run_chain(run.pk), None, None)
     data = {"agent": start.agent.name, "route": start.route, "scripted": start.script is not None}
     data |= {"title": sealed(run.title, run.salt)}

@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import CharField
 
 from agentapp import auth, conversations, runs, tasks, turns
 from agentapp.branching import Branch
@@ -22,9 +23,12 @@ from agentapp.trace_context import read_traceparent
 from approvals import ledger
 from approvals.detectors import shortened
 from approvals.digest import canonical, sha256, storable
+from approvals.prepared import Given, Prepared
 
 MAX_INPUT_CHARS = 100_000
 ERASED_SINCE = "What this run was asked is erased."
+
+_NAMED = Prepared(lambda: Agent.objects.filter(name=Given("name", CharField()), enabled=True).order_by())
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def steps_to_begin_with(run: Run) -> int:
 
 
 def _agent(new: NewRun) -> Agent:
-    agent = Agent.objects.filter(name=new.agent, enabled=True).first()
+    agent = _NAMED.first(name=new.agent)
     if agent is None:
         raise Refused("unknown_agent", f"There is no agent named {new.agent!r}.", "agent")
     return agent

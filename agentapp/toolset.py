@@ -1,21 +1,36 @@
 """Which tools a step discloses, and the agent's configuration as a run keeps it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, UUIDField
 
 from agentapp import agent_tools, kept, switches
 from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
-from agentapp.models import Agent, Breaker, ContextVariable, GuidelineRelation, KillSwitch, Run, Tool, ToolRelation
+from agentapp.models import (
+    Agent,
+    Breaker,
+    ContextVariable,
+    GuidelineRelation,
+    KillSwitch,
+    Route,
+    Run,
+    Tool,
+    ToolRelation,
+)
 from approvals import grants, shadows, supposing
 from approvals.models import Channel, Grant, Rule
+from approvals.prepared import Given, Prepared
 from approvals.shadows import Shadow
+
+_AGENT = Given("agent", UUIDField())
+_TOOLS = Prepared(lambda: Tool.objects.filter(agents=_AGENT).order_by().values_list("name", flat=True))
+_ROUTED = Prepared(lambda: Route.objects.filter(agent=_AGENT).order_by("name").values_list("name", "tools__name"))
 
 
 @dataclass(frozen=True)
@@ -219,9 +234,14 @@ def snapshot_of(agent: Agent) -> dict[str, Any]:
     return {
         **{name: str(value) if isinstance(value, Decimal) else value for name, value in kept.items()},
         **({"guidance": _guidance(agent)} if agent.driver == GUIDED else {}),
-        "tools": sorted(agent.tools.values_list("name", flat=True)),
-        "routes": {
-            route.name: sorted(tool.name for tool in route.tools.all())
-            for route in agent.routes.prefetch_related("tools")
-        },
+        "tools": sorted(_TOOLS.rows(agent=agent.pk)),
+        "routes": _routes(_ROUTED.rows(agent=agent.pk)),
     }
+
+
+def _routes(found: Sequence[tuple[str, str | None]]) -> dict[str, list[str]]:
+    """The tools of each route. One that has none is a route all the same."""
+    routes: dict[str, list[str]] = {}
+    for route, tool in found:
+        routes.setdefault(route, []).extend([tool] if tool is not None else [])
+    return {name: sorted(tools) for name, tools in routes.items()}
