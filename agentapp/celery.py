@@ -3,10 +3,10 @@
 import os
 
 from celery import Celery
-from celery.signals import worker_ready
+from celery.signals import worker_ready, worker_shutting_down
 from kombu.transport import TRANSPORT_ALIASES
 
-from agentapp import garbage
+from agentapp import draining, garbage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
@@ -28,3 +28,8 @@ def sweep_at_start(**_: object) -> None:
     """Find at once what a worker that died has left behind, instead of at the next beat."""
     app.send_task("agentapp.tasks.sweep", retry=False)
     app.send_task("agentapp.tasks.roll_up", retry=False)
+
+
+@worker_shutting_down.connect
+def leave_runs_to_others(**_: object) -> None:
+    draining.begun.set()

@@ -16,6 +16,7 @@ from celery import beat
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from agentapp import draining
 from agentapp.celery import app
 
 logger = logging.getLogger(__name__)
@@ -56,12 +57,16 @@ class Worker:
     def stop(self, within: float = WORKER_STOPS_WITHIN) -> bool:
         """Take no more work and let what runs end. False: something is still running after `within` seconds."""
         self._stopping = True
+        draining.begun.set()
         self._beat.stop()
         # Stopping waits for running tasks, so it is given a thread that may be left behind.
         stopper = threading.Thread(target=self._controller.stop, name="celery-stop", daemon=True)
         stopper.start()
         stopper.join(within)
-        return not stopper.is_alive()
+        if stopper.is_alive():
+            return False
+        draining.begun.clear()  # of this worker; the process may begin another
+        return True
 
     def _run(self) -> None:
         try:

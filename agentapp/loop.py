@@ -15,6 +15,7 @@ from agentapp import (
     budgets,
     closing,
     concluding,
+    draining,
     executions,
     guidance_rows,
     isolation,
@@ -172,8 +173,9 @@ def _go(state: RunState) -> Again | None:
             return None
         if state.run.is_told_to_stop:
             continue
-        if time.monotonic() > until:
-            runs.release(state.run, state.token, "its time slice is over")
+        if draining.begun.is_set() or time.monotonic() > until:
+            why = "its worker is told to end" if draining.begun.is_set() else "its time slice is over"
+            runs.release(state.run, state.token, why)
             return Again()
         try:
             admit_agent(state)

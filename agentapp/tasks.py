@@ -7,7 +7,7 @@ from functools import partial
 
 from celery import Task, shared_task
 
-from agentapp import account_changes, anchoring, insights, logs, loop, old_sessions, password_reset, webhooks
+from agentapp import account_changes, anchoring, draining, insights, logs, loop, old_sessions, password_reset, webhooks
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
@@ -29,6 +29,9 @@ MAIL_TRIES = 60
 
 @shared_task
 def drive_run(run_id: str) -> None:
+    if draining.begun.is_set():
+        nudge(uuid.UUID(run_id))  # it waited for a thread here, and another worker has one
+        return
     with logs.bound(run=run_id):
         again = loop.drive(uuid.UUID(run_id))
     if again is not None:

@@ -70,6 +70,10 @@ class Processes:
             os.killpg(process.pid, how)
         process.wait(15)
 
+    def logged(self, words: str) -> int:
+        """How often any of them has written this."""
+        return sum(log.read_text(errors="replace").count(words) for log in self.folder.glob("*.log"))
+
     def end_all(self) -> None:
         for process in self._started:
             self.end(process)

@@ -1,13 +1,15 @@
 """What a run does next: limits, errors of the model, leases, endings."""
 
+import threading
 import uuid
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from celery.signals import worker_shutting_down
 from django.utils import timezone
 
-from agentapp import actions, concluding, loop, runs
+from agentapp import actions, concluding, draining, executions, loop, runs, tasks
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.history import BrokenHistory
@@ -202,6 +204,35 @@ def test_a_time_slice_that_is_used_up_gives_the_worker_back(clerk, settings):
     assert loop.drive(run.pk) == loop.Again()
     run.refresh_from_db()
     assert (run.state, run.lease_token) == ("queued", None)
+
+
+def test_a_worker_that_is_told_to_end_finishes_its_step_and_leaves_the_run_to_another(clerk, monkeypatch):
+    run = clerk.start(calls(call("a", "look_up", what="x")), calls(call("b", "look_up", what="y")), says("done"))
+    finish = executions.finish
+
+    def told_meanwhile(outcomes):
+        draining.begun.set()
+        finish(outcomes)
+
+    monkeypatch.setattr(draining, "begun", threading.Event())
+    monkeypatch.setattr(executions, "finish", told_meanwhile)
+    assert loop.drive(run.pk) == loop.Again()
+    run.refresh_from_db()
+    assert (run.state, run.lease_token, run.step_count) == ("queued", None, 1)
+    assert Event.objects.get(type="run.released").data["reason"] == "its worker is told to end"
+    draining.begun.clear()
+    monkeypatch.setattr(executions, "finish", finish)
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_nor_does_it_begin_a_run_that_waited_for_one_of_its_threads(clerk, monkeypatch):
+    run, nudged = clerk.start(says("done")), []
+    monkeypatch.setattr(tasks, "nudge", lambda run_id, *_: nudged.append(run_id))
+    monkeypatch.setattr(draining, "begun", threading.Event())
+    worker_shutting_down.send(sender="a worker", sig="SIGTERM", how="Warm", exitcode=0)
+    tasks.drive_run(str(run.pk))
+    run.refresh_from_db()
+    assert (run.state, run.started_at, nudged) == ("queued", None, [run.pk])
 
 
 def test_an_expired_request_is_answered_with_no_one_decided(clerk):

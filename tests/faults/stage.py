@@ -155,6 +155,10 @@ class Stack:
     def end(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
         self._processes.end(process, how)
 
+    def logged(self, words: str) -> int:
+        """How often any process has written this."""
+        return self._processes.logged(words)
+
     def renew(self) -> None:
         """Start whatever has ended."""
         workers = zip(self.workers, self._own[1:], strict=True)

@@ -116,16 +116,19 @@ def test_a_worker_that_is_held_past_its_lease_and_comes_back_changes_nothing(sta
         assert call_of(run_id).result_status == "ok"
 
 
-def test_a_worker_that_is_asked_to_end_lets_its_call_finish(stack: Stack, conclude) -> None:
+def test_a_worker_that_is_asked_to_end_lets_its_call_finish_and_begins_no_other_step(stack: Stack, conclude) -> None:
     run_id = stack.people.start(*wiring("wire_slowly", "asked-to-end"))
     stack.people.decide_everything()
     until(lambda: is_waiting("asked-to-end"), "the call to take effect")
+    before = stack.logged("Warm shutdown")
     for worker in stack.workers:
         worker.terminate()
+    until(lambda: stack.logged("Warm shutdown") == before + len(stack.workers), "the workers to hear of it")
     gate("asked-to-end").touch()
     for worker in stack.workers:
         assert worker.wait(30) == 0
     assert call_of(run_id).result_status == "ok"
+    assert Run.objects.get(pk=run_id).state == Run.State.QUEUED  # at once, and not when its lease has run out
     stack.renew()
     assert conclude([run_id]).unknown == 0
     assert happened(run_id, "wire_slowly") == 1
