@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agentapp import health
 from agentapp.health import RECENT, figures
 from agentapp.models import Breaker, KillSwitch, Run, ToolExecution, WebhookDelivery
 from agentapp.telemetry import counting
@@ -112,6 +113,10 @@ def _families(at: Standing) -> Iterator[Metric]:
     for state in Breaker.State.values:
         breakers.add_metric([state], at.breakers.get(state, 0))
     yield breakers
+    wrong = GaugeMetricFamily("countersign_problem", "What is wrong, as /readyz/ says.", labels=["code"])
+    for code in sorted({problem.code for problem in health.current()}):
+        wrong.add_metric([code], 1)
+    yield wrong
     for name, help, value in (
         ("requests_oldest_seconds", "How long the oldest request has waited.", _since(at, at.oldest_request)),
         ("requests_past_target", "Requests nobody decided by their target.", at.targets_missed),

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from agentapp import tasks
+from agentapp import health, tasks
 from agentapp.models import Breaker, Run
 from agentapp.telemetry import counting, metrics
 from approvals import ledger
@@ -95,6 +95,14 @@ def test_what_is_broken_is_told(clerk, read):
     assert found[("countersign_leases_lost",)] == 1
     assert found["countersign_breakers", ("state", "open")] == 1
     assert found[("countersign_run_due_seconds",)] > 30
+
+
+def test_each_thing_that_is_wrong_is_told_by_its_code(read, monkeypatch):
+    assert ("countersign_problem", ("code", "broker")) not in read()
+    wrong = [health.Problem(code, "It is away.", "Nothing is sent.") for code in ("ledger_broken", "broker", "broker")]
+    monkeypatch.setattr(health, "look", lambda: wrong)
+    told = {key: value for key, value in read().items() if key[0] == "countersign_problem"}
+    assert told == {("countersign_problem", ("code", code)): 1 for code in ("broker", "ledger_broken")}
 
 
 def test_what_a_process_did_is_counted(clerk, dana, read, counted):
