@@ -1,5 +1,9 @@
 import json
 import logging
+import os
+import signal
+import socket
+import subprocess
 import sys
 from datetime import datetime
 
@@ -7,6 +11,8 @@ import pytest
 
 from agentapp import deadline
 from agentapp.logs import Json, Line, WithoutLinks, WithoutWords, bound, configuration, ids
+from benchmarks.servers import free_port
+from tests.processes import PATIENCE_SECONDS, until
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,25 @@ def test_a_call_in_a_thread_of_its_own_belongs_to_the_same() -> None:
     with bound(run="r-1"):
         found = deadline.start(ids)
     assert found.result(10) == {"run": "r-1"}
+
+
+@pytest.mark.apart
+def test_a_web_server_writes_its_own_lines_in_the_same_form(tmp_path) -> None:
+    environment = {**os.environ, "DEBUG": "true", "DATA_DIR": str(tmp_path), "LOG_FORMAT": "json"}
+    port = free_port()
+    serving = [sys.executable, "-m", "uvicorn", "agentapp.asgi:application", "--no-access-log", "--port", str(port)]
+    with subprocess.Popen(serving, env=environment, stderr=subprocess.PIPE, text=True) as server:
+        until(lambda: takes_connections(port), "the server to listen")
+        server.send_signal(signal.SIGTERM)
+        _, written = server.communicate(timeout=PATIENCE_SECONDS)
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert {"Application startup complete.", "Application shutdown complete."} <= {line["message"] for line in lines}
+    assert {line["logger"] for line in lines} >= {"uvicorn.error"}
+
+
+def takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
