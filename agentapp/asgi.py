@@ -9,9 +9,12 @@ from typing import Any
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
+from agentapp import secret_key
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 django_application = get_asgi_application()
+secret_key.demand()
 # Every page is loaded now, and not when the first is asked for.
 import_module(settings.ROOT_URLCONF)
 

@@ -1,12 +1,14 @@
 """The Celery application. A message is a nudge: it carries a run id and nothing else."""
 
 import os
+import sys
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_init, worker_ready, worker_shutting_down
+from django.core.exceptions import ImproperlyConfigured
 from kombu.transport import TRANSPORT_ALIASES
 
-from agentapp import draining, garbage
+from agentapp import draining, garbage, secret_key
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
@@ -16,6 +18,14 @@ TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "agentapp.redis_tran
 app = Celery("countersign")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["agentapp", "approvals"])
+
+
+@worker_init.connect
+def look_at_key(**_: object) -> None:
+    try:
+        secret_key.demand()
+    except ImproperlyConfigured as error:
+        sys.exit(str(error))  # of anything else Celery makes a line of its log, and begins
 
 
 @worker_ready.connect

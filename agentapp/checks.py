@@ -15,7 +15,7 @@ from django.db import connections
 from django.db.models import Count
 from django.db.models.functions import Upper
 
-from agentapp import doubts, roles
+from agentapp import doubts, roles, secret_key
 from agentapp.drivers import DRIVERS
 from agentapp.guidance import extensions
 from agentapp.models import Agent, Guideline, Route, Tool, ToolSource
@@ -35,7 +35,7 @@ def safe_for_production(**kwargs: Any) -> list[CheckMessage]:
 
 
 def _unsafe() -> Iterable[CheckMessage]:
-    if settings.SECRET_KEY == settings.DEFAULT_SECRET_KEY or len(settings.SECRET_KEY) < SHORTEST_SECRET_KEY:
+    if secret_key.is_published() or len(settings.SECRET_KEY) < SHORTEST_SECRET_KEY:
         yield Error(
             f"SECRET_KEY is the one for development, or shorter than {SHORTEST_SECRET_KEY} characters.",
             hint="Anybody who knows it can sign in as anybody. Set SECRET_KEY to a long random text.",

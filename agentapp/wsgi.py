@@ -4,6 +4,9 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from agentapp import secret_key
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 application = get_wsgi_application()
+secret_key.demand()
