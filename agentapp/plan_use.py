@@ -112,13 +112,14 @@ def _next(wanted: Wanted) -> PlannedCall | None:
 def _done_since(approval: Approval, wanted: Wanted) -> set[tuple[str, str]]:
     """The calls that took effect since a plan was proposed, and those before this one in its reply that it allows.
 
-    Of them only as many count as are in the plan: its calls differ from each other.
+    What ran counts and not what was proposed: a call that a person changed, or answered in its tool's place, did not
+    run as planned. Of them only as many count as are in the plan: its calls differ from each other.
     """
     done: set[tuple[str, str]] = set()
     since = False
     for execution in (execution for rows in wanted.steps for execution in rows.executions):
         if since and execution.took_effect:
-            done.add((execution.name, execution.arguments_digest))
+            done.add((execution.name, sha256(execution.executed_text)))
         since = since or execution.pk == approval.execution_id
     beside = [each for each in wanted.beside if each.allowed_by == f"{PREFIX}{approval.reference}"]
     return done | {(each.call.name, sha256(each.canonical_text)) for each in beside}

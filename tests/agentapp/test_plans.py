@@ -233,6 +233,22 @@ class TestAPlannedCall:
         assert (run.state, refunds()) == ("succeeded", ["ann", "bob"])
         assert clerk.execution(run, "b").allowed_by.startswith("plan:")
 
+    @pytest.mark.parametrize(
+        ("decision", "acted"),
+        [
+            ({"type": "edit", "arguments_text": '{"account": "ann", "amount": 500, "how": "well"}'}, ["ann"]),
+            ({"type": "respond", "message": "Refunded by hand."}, []),
+        ],
+        ids=["changed", "answered"],
+    )
+    def test_that_did_not_run_as_planned_leaves_what_stands_after_it_to_people(self, clerk, dana, decision, acted):
+        moved = meanwhile("move", lambda: BALANCES.update(ann=3))
+        run, _ = approved_plan(clerk, dana, [ANN, BOB], moved, calls(made("a", ANN)), calls(made("b", BOB)))
+        [again] = clerk.open(run)
+        clerk.decide(again, dana, **decision)
+        run = clerk.drive(run)
+        assert (run.waiting_for, refunds()) == ("approval", acted)
+
     def test_whose_world_has_changed_returns_to_the_queue_and_says_what_changed(self, clerk, dana):
         moved = meanwhile("move", lambda: BALANCES.update(ann=3))
         run, approval = approved_plan(clerk, dana, [ANN, BOB], moved, calls(made("a", ANN)))
