@@ -126,7 +126,7 @@ def build(
     Looks up the state the decision rests on; writes nothing.
     """
     ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
-    if run.undoes_id is not None or run.is_trial:
+    if run.undoes_id is not None or run.is_trial or run.opening is not None:
         # Nobody decides about what they themselves have asked for word by word, whatever a rule says of starters.
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)

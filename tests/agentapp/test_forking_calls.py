@@ -86,6 +86,18 @@ def test_the_values_somebody_typed_came_from_a_person_and_the_others_from_where_
     assert whose["amount"][0] != "staff"
 
 
+def test_whoever_fills_it_in_cannot_decide_even_where_a_rule_lets_starters(clerk, paid, dana):
+    Rule.objects.create(name="says", tool="pay", verdict="ask", starter_excluded=False)
+    olga = User.objects.create_superuser("olga")
+    forked = clerk.drive(fork(paid, olga, 2, call=0, arguments={"account": "eve", "amount": 900}))
+    (asked,) = clerk.open(forked)
+    with pytest.raises(actions.Refused) as refused:
+        clerk.decide(asked, User.objects.get(pk=olga.pk))
+    assert refused.value.code == "starter"
+    clerk.decide(asked, dana)
+    assert clerk.drive(forked).state == Run.State.SUCCEEDED
+
+
 @pytest.fixture
 def vault(offer) -> Tool:
     @tool(effect="irreversible")
