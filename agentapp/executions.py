@@ -239,10 +239,13 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     if counts:
         finish([outcome])
     else:
-        take_notes(outcome)
+        # Of an erased call nothing comes back: what it was told is gone, and with that what its secrets were.
+        has_words = execution.erased_at is None
+        if has_words:
+            take_notes(outcome)
         if acted:
             execution.control[TOOK_EFFECT] = True
-            if execution.result_text in ("", "null"):
+            if has_words and execution.result_text in ("", "null"):
                 execution.raw_result_text = kept(within(given.data, without_secrets), MAX_RESULT_CHARS)
             execution.save(update_fields=["control", "raw_result_text"])
     said = {"attempt": attempt, "status": result.status, "reason": str(result.reason), "kept": counts}

@@ -7,9 +7,10 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, executor, loop, runs
+from agentapp import actions, erasing, executor, loop, runs
 from agentapp.deadline import start
-from agentapp.models import Run
+from agentapp.messages import Note
+from agentapp.models import Run, Tool
 from agentapp.sweep import sweep
 from agentapp.tools import outbound
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, ToolResult, tool
@@ -55,12 +56,18 @@ def charge_elsewhere(item: str, context: ToolContext) -> ToolResult:
     return outbound.refusal("https://bank.test/", "10.0.0.1 is not a public address.", may_have_acted=True)
 
 
+@tool(effect="irreversible", timeout=60)
+def charge_card(item: str, card: str, context: ToolContext) -> ToolResult:
+    """Charge a card for an item, and say so in the record."""
+    return ToolResult(data=f"{_work(context)} for {item}", notes=(Note("charged", {"card": card}),))
+
+
 @pytest.fixture
 def till(clerk, offer):
     """The clerk, whose charges a rule allows."""
     ACTED.clear(), MEANWHILE.clear(), RAISES.clear()
-    offer(charge, charge_once, charge_elsewhere)
-    for name in ("charge", "charge_once", "charge_elsewhere"):
+    offer(charge, charge_once, charge_elsewhere, charge_card)
+    for name in ("charge", "charge_once", "charge_elsewhere", "charge_card"):
         Rule.objects.create(name=name, tool=name, verdict="allow")
     return clerk
 
@@ -192,6 +199,26 @@ def test_an_act_that_a_person_thought_undone_and_that_was_done_is_not_done_again
     loop.drive(run.pk)
     again = till.drive(charging(till))
     assert (till.execution(again, "c").reason, len(ACTED)) == ("idempotency_key_consumed", 1)
+
+
+def test_nothing_of_it_comes_back_into_a_call_that_was_erased(till, dana):
+    Tool.objects.filter(name="charge_card").update(secret_fields=["card"])
+    run = till.start(calls(call("c", "charge_card", item="a ring for Ann", card="canary-4111")), says("done"))
+
+    def resolved_and_erased():
+        taken_over(run)
+        actions.resolve_outcome(till.execution(run, "c").pk, "did_not_happen", "I asked them.", dana)
+        loop.drive(run.pk)
+        erasing.erase("run", str(run.pk), "They asked.", None, "test")
+
+    MEANWHILE.append(resolved_and_erased)
+    loop.drive(run.pk)
+    execution = till.execution(run, "c")
+    assert (execution.erased_at is None, execution.raw_result_text, execution.control) == (
+        False, "", {"took_effect": True},
+    )  # fmt: skip
+    assert late(run) == [False]
+    assert not Event.objects.filter(run_id=run.pk, type="tool_call.charged").exists()
 
 
 @pytest.mark.parametrize("decides", ["nobody", "approve", "reject"])
