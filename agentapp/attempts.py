@@ -51,10 +51,11 @@ def until_answered(
     numbers: range,
     call: Callable[[int], ToolResult],
     again: Callable[[ToolResult], bool] = may_be_tried_again,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Tried:
     """Make attempts with these numbers until one is not worth another, or the run is told to stop.
 
-    Mocks need no pause in between.
+    `stopped`: asked before each attempt but the first, behind the pause. Mocks need no pause in between.
     """
     failures: list[dict[str, Any]] = []
     notes: tuple[Note, ...] = ()
@@ -65,7 +66,7 @@ def until_answered(
             failures.append(_failure(number, result))
         if number == numbers[-1] or not again(result):
             break
-        if cancellation.pause(0 if isolation.is_on() else pause(len(failures), result.retry_after)):
+        if cancellation.pause(0 if isolation.is_on() else pause(len(failures), result.retry_after)) or stopped():
             break
     if len(failures) > 1 and result.status != "ok":
         result = replace(result, message=f"It failed after {len(failures)} attempts. {result.message}".strip())

@@ -26,6 +26,7 @@ from agentapp import (
     runs,
     steering,
     subagents,
+    switches,
     waiting,
 )  # fmt: skip
 from agentapp.attempts import Tried
@@ -191,7 +192,9 @@ def _attempt_read(state: RunState, execution: ToolExecution) -> Tried:
     assert tool is not None
     text = execution.executed_text or cards.proposed_text(execution, tool)
     numbers = range(1, tool.max_attempts + 1)
-    return attempts.until_answered(state.cancellation, numbers, lambda n: _call(state, execution, tool, text, n))
+    stopped = partial(switches.stops_repeats, state.run, execution.name)
+    call = partial(_call, state, execution, tool, text)
+    return attempts.until_answered(state.cancellation, numbers, call, stopped=stopped)
 
 
 # --- Writes ------------------------------------------------------------------------------------
@@ -319,6 +322,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         range(attempt, attempt + attempts.most(tool)),
         lambda number: _call(state, execution, tool, execution.executed_text, number),
         partial(attempts.may_be_tried_again, with_key=tool.idempotency == Tool.Idempotency.KEY),
+        partial(switches.stops_repeats, state.run, execution.name),
     )
     execution.attempts = tried.attempts
     outcome = _outcome(state, execution, tried, budgets.cost_of(execution))

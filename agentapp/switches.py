@@ -87,6 +87,13 @@ def forgotten() -> QuerySet[Run]:
     return waiting.annotate(started_as=KT("agent_snapshot__name")).exclude(Exists(holding))
 
 
+def stops_repeats(run: Run, tool: str) -> bool:
+    """Whether a call that is under way is not to be tried again: its run is cancelled, or a switch has been engaged."""
+    mine = Q(scope=Scope.ALL) | Q(scope=Scope.AGENT, key__in=names_of(run)) | Q(scope=Scope.TOOL, key=tool)
+    engaged = Exists(KillSwitch.objects.filter(mine))
+    return Run.objects.filter(Q(cancel_requested_at__isnull=False) | engaged, pk=run.pk).exists()
+
+
 def holding(run: Run) -> list[KillSwitch]:
     """The switches that stop a run or one of its open calls."""
     calls = run.executions.filter(state__in=_OPEN_CALLS).values("name")

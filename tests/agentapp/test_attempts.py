@@ -2,12 +2,12 @@
 
 import pytest
 
-from agentapp import attempts
+from agentapp import actions, attempts
 from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
-from agentapp.models import Tool
-from agentapp.tools.base import OutcomeUnknown, ToolError, tool
+from agentapp.models import Agent, Tool
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
 from tests.conftest import call, calls, says
@@ -120,3 +120,56 @@ def test_a_read_that_people_approved_is_tried_as_often_as_any_read(clerk, offer,
 def test_an_approved_read_of_which_nobody_knows_what_happened_is_not_tried_again(clerk, offer, dana):
     tried, execution = approved_read(clerk, offer, dana, OutcomeUnknown("It went silent."))
     assert (tried, execution.attempts, execution.state) == (1, 1, "outcome_unknown")
+
+
+STOPS = {
+    "cancelled": lambda run, sam, mia: actions.cancel_run(run.pk, sam),
+    "everything": lambda run, sam, mia: actions.engage_switch("all", "", "It does harm.", mia),
+    "agent": lambda run, sam, mia: actions.engage_switch("agent", "clerk", "It does harm.", mia),
+    "tool": lambda run, sam, mia: actions.engage_switch("tool", "insist", "It does harm.", mia),
+}
+
+
+def insisting(offer, effect, told):
+    """A tool that goes on failing, as often as it is called, and during whose first call something is told."""
+    made = []
+
+    @tool(effect=effect, trust="trusted_system", idempotency="key", max_attempts=3)
+    def insist(context: ToolContext) -> str:
+        """Fail, until somebody is told."""
+        made.append(context.attempt)
+        if len(made) == 1:
+            told()
+        raise ToolError("busy", retryable=True, retry_after=0)
+
+    offer(insist)
+    Rule.objects.create(name="insists", tool="insist", verdict="allow")
+    return made
+
+
+@pytest.mark.parametrize("effect", ["read", "reversible"])
+@pytest.mark.parametrize("how", STOPS)
+def test_what_is_stopped_while_a_call_is_under_way_is_not_tried_again(clerk, offer, sam, mia, effect, how):
+    made = insisting(offer, effect, lambda: STOPS[how](run, sam, mia))
+    run = clerk.start(calls(call("a", "insist")), says("done"))
+    run = clerk.drive(run)
+    execution = clerk.execution(run, "a")
+    assert (made, execution.attempts, execution.result_status) == ([1], 1, "retryable_error")
+
+
+@pytest.mark.parametrize(("scope", "key"), [("agent", "other"), ("tool", "look_up")])
+def test_what_stops_others_stops_no_attempt(clerk, offer, mia, scope, key):
+    Agent.objects.create(name="other", model="scripted")
+    made = insisting(offer, "reversible", lambda: actions.engage_switch(scope, key, "It does harm.", mia))
+    clerk.run(calls(call("a", "insist")), says("done"))
+    assert made == [1, 2, 3]
+
+
+def test_whether_a_call_may_be_tried_again_is_asked_once_for_each_repeat_and_never_before_the_first():
+    asked = []
+    left = [BUSY, BUSY, ToolResult(data=1)]
+    numbers = range(1, 4)
+    attempts.until_answered(
+        Cancellation(), numbers, lambda number: left.pop(0), stopped=lambda: bool(asked.append(len(left)))
+    )
+    assert asked == [2, 1]
