@@ -249,7 +249,7 @@ def _take_step(state: RunState) -> bool:
                 runs.add_usage(state.run, reply.usage.credible)
                 budgets.spend(state.run, reply.usage.cost)
                 return False
-            # Something was configured or stopped meanwhile: the calls are checked by what holds now.
+            # Something was configured or stopped meanwhile, or the run is to be put aside: what holds now counts.
             state.refresh_configuration(always=True)
             now_callable = {name: tool for name, tool in state.disclosed.items() if name in callable_now}
             situation = Situation(state.run, state.configuration, now_callable, state.steps, state.earlier)

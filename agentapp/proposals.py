@@ -77,12 +77,14 @@ def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> pro
 def judge(
     situation: Situation, calls: Sequence[ToolCall], answered: Mapping[int, Proposal] = MappingProxyType({})
 ) -> list[Proposal]:
-    """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored.
+    """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored, unless the run
+    is to be put aside.
 
     `answered` are those that hooks have answered already, by their place.
     """
     proposals: list[Proposal] = []
-    leading = situation.configuration.switch_of(situation.run) is None
+    run = situation.run
+    leading = not run.is_told_to_stop and situation.configuration.switch_of(run) is None
     for index, call in enumerate(calls):
         proposal = answered.get(index) or _judge_one(situation, call, index, proposals)
         if not proposal.refusal:
@@ -91,7 +93,7 @@ def judge(
             if leading and proposal.tool is not None and not agent_tools.asks_agent(proposal.tool):
                 proposal = replace(proposal, starts_now=True)
         proposals.append(proposal)
-    return _at_call_limit(situation.run, proposals)
+    return _at_call_limit(run, proposals)
 
 
 def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:

@@ -72,13 +72,16 @@ CLAIM = PreparedUpdate(_claim)
 
 @cache
 def record_step(*, asks_height: bool, has_cost: bool) -> PreparedUpdate:
-    """Count a step into its run. `asks_height`: only where nothing was configured since; `has_cost`: it is known."""
+    """Count a step into its run. `asks_height`: only where nothing was configured since, and nobody wants the run put
+    aside; `has_cost`: it is known.
+    """
 
     def build() -> tuple[QuerySet[Run], dict[str, Any]]:
         current = Run.objects.filter(pk=RUN, lease_token=TOKEN, cancel_requested_at__isnull=True)
         if asks_height:
             configured = ChainHead.objects.filter(chain=ledger.CONFIGURATION)
-            current = current.exclude(Exists(configured.filter(seq__gt=Given("height", IntegerField()))))
+            since = Exists(configured.filter(seq__gt=Given("height", IntegerField())))
+            current = current.filter(pause_requested_at__isnull=True).exclude(since)
         counted = ("input_tokens", "cached_tokens", "output_tokens")
         return current, {
             "step_count": Given("number", IntegerField()),

@@ -224,9 +224,10 @@ def record_step(
 ) -> Step | None:
     """Store one decision of the model and add its usage to the run.
 
-    None: the run was told to stop while the model was thinking; or the configuration is no longer
-    what it was at `height`, so that the calls must be checked anew. The caller is inside
-    `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
+    None: the run was cancelled while the model was thinking; or where a `height` is given, the
+    configuration is no longer what it was there, or the run is to be put aside, so that the calls must
+    be checked anew. The caller is inside `ledger.transaction()` and stores the step's calls in it.
+    Raises LeaseLost.
     """
     usage, number = reply.usage.credible, run.step_count + 1
     counted = spending.tokens(usage)

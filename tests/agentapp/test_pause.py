@@ -11,7 +11,7 @@ from agentapp.actions import Refused
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Run
 from approvals import ledger
-from approvals.models import Approval, Event
+from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.conftest import call, calls, says
 
@@ -106,6 +106,43 @@ def test_a_pause_is_obeyed_although_every_call_of_a_step_was_refused(clerk, sam,
         patched.setattr(ScriptedDriver, "next_step", pause_then_decide)
         run = clerk.drive(run)
     assert (run.state, run.step_count) == ("paused", 1)
+
+
+LOOK = calls(call("r", "look_up", what="x"))
+
+
+def while_thinking(monkeypatch, happens) -> None:
+    """What people do during the next decision of a model."""
+    real, left = ScriptedDriver.next_step, [happens]
+
+    def next_step(self, state):
+        while left:
+            left.pop()()
+        return real(self, state)
+
+    monkeypatch.setattr(ScriptedDriver, "next_step", next_step)
+
+
+def test_a_pause_asked_for_while_the_model_thinks_holds_the_reads_it_proposes(clerk, sam, monkeypatch):
+    run = clerk.start(LOOK, says("done"))
+    while_thinking(monkeypatch, lambda: actions.pause_run(run.pk, sam))
+    run = clerk.drive(run)
+    held = clerk.execution(run, "r")
+    assert (run.state, run.step_count, held.state, held.started_at) == ("paused", 1, "ready", None)
+    assert clerk_tools.effects_of("look_up") == []
+    actions.resume_run(run.pk, sam)
+    assert clerk.drive(run).state == "succeeded"
+    assert clerk_tools.effects_of("look_up") == [{"what": "x"}]
+
+
+def test_a_read_that_a_pause_held_is_looked_at_again_when_the_run_goes_on(clerk, sam, monkeypatch):
+    run = clerk.start(LOOK, says("done"))
+    while_thinking(monkeypatch, lambda: actions.pause_run(run.pk, sam))
+    clerk.drive(run)
+    Rule.objects.create(name="no looks", tool="look_up", verdict="deny")
+    actions.resume_run(run.pk, sam)
+    run = clerk.drive(run)
+    assert (clerk.execution(run, "r").reason, clerk_tools.effects_of("look_up")) == ("policy_changed", [])
 
 
 def test_an_approval_that_ran_out_while_the_run_was_paused_asks_again(clerk, sam, dana):
