@@ -340,12 +340,14 @@ def _when(execution: ToolExecution) -> dict[str, Any]:
 
 
 def _replaced(execution: ToolExecution) -> Approval | None:
-    """The request this one replaces, when the call has asked before and what it rested on has changed."""
+    """The request this one replaces, when the call has asked before: what it had come to is asked again."""
     if execution.times_asked == 0:
         return None
-    # Approved and not used in time: what it had come to is asked again.
-    outlasted = Q(state=Approval.State.EXPIRED, decided_at__isnull=False)
-    earlier = Approval.objects.filter(Q(state=Approval.State.SUPERSEDED) | outlasted, execution_id=execution.pk)
+    State = Approval.State
+    outlasted = Q(state=State.EXPIRED, decided_at__isnull=False)  # approved, and not used in time
+    # Used, and the act was lost: people want it tried again. A customer's is used where people decide next.
+    lost = Q(state=State.USED, kind=ApprovalKind.AUTHORIZATION)
+    earlier = Approval.objects.filter(Q(state=State.SUPERSEDED) | outlasted | lost, execution_id=execution.pk)
     return earlier.order_by("-created_at").first()
 
 

@@ -109,7 +109,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "last": given[-1] if given else None,
         **_how_far(approval, user, given, lender),
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
-        "successor": approval.superseded_by.first() if standing == "superseded" else None,
+        "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,

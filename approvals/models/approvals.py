@@ -273,6 +273,11 @@ class Approval(Noted, models.Model):
         return any(line.get("of") == "arguments" for line in self.difference)
 
     @property
+    def is_tried_again(self) -> bool:
+        """Whether its call was begun under the request this one replaces, and nobody knew what came of it."""
+        return self.supersedes is not None and self.supersedes.state == self.State.USED
+
+    @property
     def shown_preview_text(self) -> str:
         """The dry run of what would run now."""
         return self.final_preview_text if self.is_edited else self.preview_text

@@ -10,7 +10,7 @@ from django.utils import timezone
 from agentapp import actions
 from agentapp.answers import answer
 from agentapp.models import Run, Tool
-from agentapp.tools.base import tool
+from agentapp.tools.base import OutcomeUnknown, ToolContext, tool
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -367,6 +367,52 @@ def test_a_lost_write_can_be_tried_again_but_only_with_a_new_approval(clerk, dan
     clerk.decide(again, dana, "reject", message="Enough.")
     clerk.drive(run)
     assert run.state == "succeeded"
+
+
+def test_a_lost_write_is_tried_again_as_a_person_had_changed_it_under_the_same_key(clerk, offer, dana, marco):
+    acted = []
+
+    @tool(effect="irreversible", idempotency="key", max_attempts=1)
+    def wire(to: str, context: ToolContext) -> str:
+        """Wire something over a line that goes dead."""
+        acted.append((to, context.idempotency_key))
+        raise OutcomeUnknown("The line went dead.")
+
+    offer(wire)
+    run = clerk.run(calls(call("a", "wire", to="mallory")), says("ok"))
+    (before,) = clerk.open(run)
+    clerk.decide(before, dana, "edit", arguments_text='{"to": "bob"}')
+    clerk.decide(before, marco)
+    for _ in range(2):
+        clerk.drive(run)
+        actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "Nothing arrived.", marco)
+        clerk.drive(run)
+        (again,) = clerk.open(run)
+        assert (again.arguments, again.editor, again.supersedes, again.difference) == ({"to": "bob"}, dana, before, [])
+        with pytest.raises(actions.Refused) as refused:
+            clerk.decide(again, dana)
+        assert refused.value.code == "editor"
+        clerk.decide(again, marco)
+        before = again
+    clerk.drive(run)
+    assert ([to for to, _ in acted], len({key for _, key in acted})) == (["bob"] * 3, 1)
+
+
+def test_a_lost_write_that_is_to_be_tried_again_asks_with_what_has_changed_since_it_was_approved(clerk, offer, dana):
+    @tool(effect="irreversible", snapshot=clerk_tools.balance_of)
+    def draw(account: str) -> str:
+        """Draw on an account over a line that goes dead behind it."""
+        clerk_tools.BALANCES[account] = 95
+        raise OutcomeUnknown("The line went dead.")
+
+    offer(draw)
+    run = clerk.run(calls(call("a", "draw", account="ana")), says("ok"))
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "Nothing arrived.", dana)
+    clerk.drive(run)
+    (again,) = clerk.open(run)
+    assert again.difference == [{"name": "balance", "was": 100, "now": 95}]
 
 
 def test_a_lost_write_that_ran_under_a_rule_asks_when_it_is_tried_again(clerk, dana):

@@ -319,6 +319,29 @@ class TestStandings:
         assert f'href="/approvals/{other.pk}/"' in html_of(page, approval)
         assert "things have changed since" in html_of(page, other)
 
+    def test_a_request_whose_call_was_lost_leads_to_the_one_that_asks_to_try_it_again(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting()
+        self.decided(page, approval)
+        approval = a_moment_ago(approval, "runs_at")
+        execution = ToolExecution.objects.get(pk=approval.execution_id)
+        with ledger.transaction():
+            runs.lock(approval.run_id)
+            assert decisions.consume(approval)
+            executions.begin(execution, approval.final_arguments_text, f"key-{execution.pk}")
+            assert executions.lose(execution)
+            assert executions.reopen(execution, "Nothing arrived.", "test")
+        again = waiting(supersedes_id=approval.pk)
+        changed = waiting(supersedes_id=approval.pk, difference=[{"name": "paid", "was": 214.5, "now": 184.5}])
+
+        html = html_of(page, approval)
+        assert "It was begun, and nobody knew what came of it." in html
+        assert "Nothing ran." not in html
+        assert f'href="/approvals/{again.pk}/"' in html
+        assert "A person wants it tried again." in html_of(page, again)
+        assert "since it was approved, things have changed." in html_of(page, changed)
+
     def test_a_changed_tool_cannot_be_approved(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
         Tool.objects.update(version="2" * 64)
