@@ -81,7 +81,7 @@ def settle(state: RunState) -> Settled:
             if not subagents.collect(state, rows) and waiting.let_go(state, rows, Run.WaitingFor.SUBAGENT):
                 return Settled(parked=True)
         elif first.state == State.OUTCOME_UNKNOWN:
-            if waiting.park(state, rows, Run.WaitingFor.OUTCOME):
+            if waiting.await_outcome(state, rows):
                 return Settled(parked=True)
         elif first.state == State.EXECUTING:
             _recover(state, first)

@@ -126,8 +126,10 @@ def hold(state: RunState, rows: StepRows) -> bool:
     """Put every call of the step that needs a person on a card, and let go of the run.
 
     False: it was cancelled, a breaker keeps some of the calls from running, which are refused, or the call that the
-    run waits for has been decided meanwhile.
+    run waits for has been decided meanwhile, or its outcome found out.
     """
+    first = rows.open[0]
+    is_unknown = first.state == State.OUTCOME_UNKNOWN
     asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
     state.refresh_configuration()
     situation = state.situation
@@ -152,6 +154,8 @@ def hold(state: RunState, rows: StepRows) -> bool:
         decided = _first_decided(rows)
         if run.is_told_to_stop or (decided is not None and not _is_held(decided, run)):
             return False
+        if is_unknown and not _is_still_unknown(first):
+            return False
         _still_wait(_waiting(rows))
         state.refresh_configuration()
         if _refuse_stopped(state, asking):
@@ -165,7 +169,8 @@ def hold(state: RunState, rows: StepRows) -> bool:
         executions.hold(asking, asked)
         # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
         wake_at = runs.clock(run) if subagents.any_ended(rows) else wake_at
-        runs.park(run, state.token, Run.WaitingFor.APPROVAL, wake_at=_by_record(state, run) or wake_at)
+        waiting_for = Run.WaitingFor.OUTCOME if is_unknown else Run.WaitingFor.APPROVAL
+        runs.park(run, state.token, waiting_for, wake_at=_by_record(state, run) or wake_at)
     return True
 
 
@@ -186,6 +191,12 @@ def _first_decided(rows: StepRows) -> Approval | None:
 def _is_held(approval: Approval, run: Run) -> bool:
     """Whether a decision can still be undone: the run waits for its moment beside those who are asked."""
     return approval.state in Approval.DECIDED and approval.runs_at is not None and approval.runs_at > runs.clock(run)
+
+
+def _is_still_unknown(execution: ToolExecution) -> bool:
+    """Whether nobody has said meanwhile what became of a call, nor its tool answered. Under the run's lock."""
+    execution.refresh_from_db()
+    return execution.state == State.OUTCOME_UNKNOWN
 
 
 def _still_wait(waiting: Sequence[ToolExecution]) -> None:
@@ -218,6 +229,17 @@ def let_go(state: RunState, rows: StepRows, waiting_for: str) -> bool:
     if any(execution.state == State.PROPOSED for execution in rows.open):
         return hold(state, rows)
     return park(state, rows, waiting_for)
+
+
+def await_outcome(state: RunState, rows: StepRows) -> bool:
+    """Let go of the run until somebody knows what became of its first open call. What stands behind it, and was asked
+    about before, people are asked about anew meanwhile.
+
+    False: somebody knows by now, or the run was cancelled.
+    """
+    if any(execution.state == State.PROPOSED and execution.times_asked for execution in rows.open):
+        return hold(state, rows)
+    return park(state, rows, Run.WaitingFor.OUTCOME)
 
 
 def _weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: cards.AskedFor) -> Weighed:
@@ -264,10 +286,10 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
         first = rows.open[0]
         if people_ask(rows):
             return False
-        _still_wait(_waiting(rows)[1:])
+        # The first call is looked at below, where it is one that waits.
+        _still_wait([each for each in _waiting(rows) if each is not first])
         if waiting_for == Run.WaitingFor.OUTCOME:
-            first.refresh_from_db()
-            if first.state != State.OUTCOME_UNKNOWN or run.is_told_to_stop:
+            if not _is_still_unknown(first) or run.is_told_to_stop:
                 return False
             runs.park(run, state.token, waiting_for, wake_at=_by_record(state, run) or _stop_due(rows))
             return True

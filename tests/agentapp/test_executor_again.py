@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, concluding, executions, loop, runs
+from agentapp import actions, cards, concluding, executions, loop, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
@@ -64,6 +64,74 @@ def test_a_call_behind_one_that_goes_on_waiting_is_asked_about_again_as_well(cle
     set_aside_meanwhile(monkeypatch, third)
     run = clerk.drive(run)
     assert [each.execution_id for each in clerk.open(run)] == [second.execution_id, third.execution_id]
+
+
+@pytest.fixture
+def behind_unknown(clerk, dana):
+    """A run whose first call has an unknown outcome, and the request about its second, which nobody has decided."""
+    run = clerk.run(calls(call("a", "send", to="ana", how="lost"), call("b", "label", text="l")), says("done"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana)
+    assert clerk.drive(run).waiting_for == "outcome"
+    return run, second
+
+
+def ask_again(approval, user):
+    """Let the time of a request be up, and ask people about its call once more."""
+    Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    sweep()
+    actions.ask_again(approval.pk, user)
+
+
+def test_a_call_behind_one_whose_outcome_is_unknown_is_asked_about_again(clerk, dana, behind_unknown):
+    run, second = behind_unknown
+    ask_again(second, dana)
+    run = clerk.drive(run)
+    [again] = clerk.open(run)
+    assert (again.execution_id, again.supersedes) == (second.execution_id, second)
+    assert (run.state, run.waiting_for, run.wake_at) == ("waiting", "outcome", None)
+    clerk.decide(again, dana)
+    assert (clerk.drive(run).waiting_for, effects_of("label")) == ("outcome", [])
+    actions.resolve_outcome(clerk.execution(run, "a").pk, "happened", "I saw it.", dana)
+    assert (clerk.drive(run).state, effects_of("label")) == ("succeeded", [{"text": "l"}])
+
+
+@pytest.mark.parametrize(("outcome", "asked"), [("happened", ["label"]), ("retry", ["send", "label"])])
+def test_an_outcome_that_is_found_out_while_a_call_behind_it_is_put_on_a_card_is_seen(
+    clerk, dana, behind_unknown, monkeypatch, outcome, asked
+):
+    run, second = behind_unknown
+    ask_again(second, dana)
+    real = cards.take_snapshot
+
+    def meanwhile(*args):
+        monkeypatch.setattr(cards, "take_snapshot", real)
+        actions.resolve_outcome(clerk.execution(run, "a").pk, outcome, "I looked.", dana)
+        return real(*args)
+
+    monkeypatch.setattr(cards, "take_snapshot", meanwhile)
+    run = clerk.drive(run)
+    assert (run.waiting_for, [each.tool for each in clerk.open(run)]) == ("approval", asked)
+
+
+def test_a_call_that_is_set_aside_just_before_its_run_waits_for_an_outcome_is_asked_about_again(
+    clerk, dana, monkeypatch
+):
+    run = clerk.run(calls(call("a", "send", to="ana", how="lost"), call("b", "label", text="l")), says("done"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana)
+    real = waiting.park
+
+    def meanwhile(*args):
+        monkeypatch.setattr(waiting, "park", real)
+        ask_again(second, dana)
+        return real(*args)
+
+    monkeypatch.setattr(waiting, "park", meanwhile)
+    clerk.drive(run)
+    run = clerk.drive(run)
+    [again] = clerk.open(run)
+    assert (again.execution_id, run.waiting_for) == (second.execution_id, "outcome")
 
 
 @pytest.mark.parametrize("type", ["approve", "reject"])

@@ -80,6 +80,18 @@ def test_it_comes_too_late_where_the_request_expired_meanwhile_and_is_asked_agai
     assert [(each.state, amount_of(each)) for each in clerk.open(run)] == [("pending", 20)]
 
 
+def test_behind_a_call_whose_outcome_is_unknown_it_is_asked_about_all_the_same(clerk, dana):
+    instead = {"text": "Rather y.", "tool_calls": [call("c", "label", text="y")]}
+    two = calls(call("a", "send", to="ann", how="lost"), call("b", "label", text="x"))
+    run = clerk.run(two | {"answer": instead}, says("ok"))
+    first, second = clerk.open(run)
+    clerk.decide(first, dana)
+    assert clerk.drive(run).waiting_for == "outcome"
+    actions.ask_agent(second.pk, "Why x?", dana)
+    assert clerk.drive(run).waiting_for == "outcome"
+    assert [each.arguments["text"] for each in clerk.open(run)] == ["y"]
+
+
 class TestAnotherProposal:
     @pytest.fixture
     def requests(self, clerk, dana):
