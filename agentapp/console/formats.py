@@ -1,10 +1,11 @@
 """How the console writes text from outside, times, durations and money. No HTML."""
 
 from datetime import datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from django.utils import timezone
 
+from approvals.amounts import amount_of
 from approvals.visible import visible as visible
 
 
@@ -68,9 +69,8 @@ def money(value: object) -> str:
     """An amount in US dollars. Below a cent it keeps enough digits to say something. None is a dash."""
     if value is None or value == "":
         return "—"
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
+    amount = amount_of(value)
+    if amount is None:
         return str(value)
     if amount and abs(amount) < Decimal("0.01"):
         return f"${amount:.4f}"

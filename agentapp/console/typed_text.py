@@ -14,6 +14,7 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}([.,])\d{3}(?:\1\d{3})*(?:(?!\1)[.,]\d+)?")
 _AMOUNT = re.compile(r"(-?)(0|[1-9]\d{0,29})((?:\.\d+)?)", re.ASCII)
 _READERS = {"date": date.fromisoformat, "time": time.fromisoformat, "date-time": datetime.fromisoformat}
 _INLINE = 80
+_MOST_ZEROS = 400
 _COUNTS = ("", "one decimal", "two decimals", "three decimals", "four decimals")
 
 
@@ -114,7 +115,8 @@ def decimal(text: str) -> Decimal:
         number = Decimal(typed)
     except InvalidOperation as error:
         raise Unreadable("Enter a number, like 184.50.") from error
-    if not number.is_finite() or len(number.as_tuple().digits) > 30:
+    # None of a schema's numbers is as small, and one that is can be too long to write out.
+    if not number.is_finite() or len(number.as_tuple().digits) > 30 or number.adjusted() < -_MOST_ZEROS:
         raise Unreadable("Enter a number, like 184.50.")
     if abs(number) > MAX_EXACT:
         raise Unreadable("This number is too large to be exact.")

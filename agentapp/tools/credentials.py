@@ -29,8 +29,8 @@ WELL_KNOWN: dict[str, dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic"},
 }
-# A token is renewed so many seconds before it is over; one that does not say when is used so long.
-_EARLIER, _UNSAID = 30.0, 300.0
+# A token is renewed so many seconds before it is over; one that does not say when is used so long, and none for longer.
+_EARLIER, _UNSAID, _LONGEST = 30.0, 300.0, 366 * 86400.0
 
 type AskForToken = Callable[[str, dict[str, str], str], Mapping[str, Any]]
 """(address, form, the value of the Authorization header) → what the server of tokens answered."""
@@ -153,7 +153,7 @@ def _new_token(url: str, client: str, secret: str, scope: str, key: str, ask: As
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
         raise ToolError("The server of tokens gave none, so nothing was sent. A person must look.")
     lasts = answer.get("expires_in", _UNSAID)
-    seconds = float(lasts) if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _UNSAID
+    seconds = min(lasts, _LONGEST) if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _UNSAID
     with _lock:
         _tokens[key] = (token, time.monotonic() + max(0.0, seconds - _EARLIER))
     return token

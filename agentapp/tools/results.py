@@ -132,9 +132,9 @@ def _json(value: Any) -> Any:
 
 def _seconds(value: float | None) -> float | None:
     """A pause that can be waited for, or None."""
-    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
         return None
-    return min(float(value), MAX_RETRY_AFTER)
+    return float(min(value, MAX_RETRY_AFTER))
 
 
 def kept(value: Any, limit: int) -> str:

@@ -6,9 +6,9 @@ A template is text with {names}: an argument, or `snapshot.name` for the state t
 
 import string
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
+from approvals.amounts import amount_of
 from approvals.masking import MASK
 
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
@@ -71,13 +71,12 @@ def target(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any])
 
 
 def money(value: Any, currency: str = "USD") -> str:
-    """An amount with its currency. What is not a number is shown as it is."""
-    try:
-        amount = f"{Decimal(str(value)):,.2f}"
-    except (InvalidOperation, ValueError):
-        return str(value)
+    """An amount with its currency. What is no number, or none of a size to be written out, is shown as it is."""
+    number = amount_of(value)
+    if number is None:
+        return _shortened(str(value))
     mark = CURRENCY.get(currency)
-    return f"{mark}{amount}" if mark else f"{amount} {currency}"
+    return f"{mark}{number:,.2f}" if mark else f"{number:,.2f} {_shortened(currency)}"
 
 
 def check_template(template: str, known: set[str]) -> str:
@@ -154,5 +153,8 @@ def _shown(value: Any, form: str, names: dict[str, Any]) -> str:
         return str(value).replace("_", " ")
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return _shortened(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}… ({len(text)} characters)"

@@ -152,7 +152,8 @@ class TestText:
         assert formats.time_left(now + timedelta(seconds=seconds), now) == shown
 
     @pytest.mark.parametrize(
-        ("value", "shown"), [("0.0712", "$0.07"), ("0.0007", "$0.0007"), (1234.5, "$1,234.50"), (None, "—")]
+        ("value", "shown"),
+        [("0.0712", "$0.07"), ("0.0007", "$0.0007"), (1234.5, "$1,234.50"), (None, "—"), ("1e9999999", "1e9999999")],
     )
     def test_money_names_its_currency(self, value: object, shown: str) -> None:
         assert formats.money(value) == shown

@@ -533,6 +533,13 @@ def test_a_token_is_got_anew_when_it_is_over(issuing: tuple[Service, Any]) -> No
     assert [one.headers["authorization"] for one in shop.asked[1::2]] == ["Bearer token-1", "Bearer token-2"]
 
 
+def test_a_token_may_say_that_it_counts_for_longer_than_anything_does(issuing: tuple[Service, Any]) -> None:
+    shop, row = issuing
+    shop.answers = [token("token-1", expires_in=10**400), says(200, {}), says(200, {})]
+    assert [call(row, GIVEN[READ]).status for _ in range(2)] == ["ok", "ok"]
+    assert [one.path for one in shop.asked] == ["/token", "/orders/1", "/orders/1"]
+
+
 def test_a_kept_token_that_is_not_taken_any_more_is_got_anew_once(issuing: tuple[Service, Any]) -> None:
     shop, row = issuing
     shop.answers = [token("token-1"), says(200, {}), says(401, {}), token("token-2"), says(200, {"a": 1})]

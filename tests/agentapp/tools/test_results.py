@@ -98,6 +98,10 @@ def test_a_pause_that_cannot_be_waited_for_is_none(seconds):
     assert results.of_value(ToolResult("retryable_error", retry_after=seconds)).retry_after is None
 
 
+def test_a_pause_longer_than_a_day_is_a_day():
+    assert results.of_error(ToolError("busy", retryable=True, retry_after=10**400)).retry_after == 24 * 3600
+
+
 def test_a_failure_that_is_not_to_be_retried_is_fatal_and_says_so(clerk):
     _, execution = outcome(clerk, call("a", "fail", how="never"))
     assert (execution.result_status, execution.retry_after) == ("fatal_error", None)

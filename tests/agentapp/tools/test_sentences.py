@@ -1,0 +1,46 @@
+"""What people read about a call, whatever the call is given."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentapp.tools import sentences
+
+WIRE: Any = SimpleNamespace(
+    name="wire",
+    title_template="Wire {amount:money}",
+    sentence_template="{amount:money} leaves, of {snapshot.open:money} open.",
+    effects_template=[{"icon": "money", "title": "{amount:money} leaves", "detail": "Of {snapshot.open:money}."}],
+    button_template="{amount:money}",
+    confirm_template="{amount:money}",
+)
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "shown"),
+    [
+        ("214.5", "USD", "$214.50"),
+        (-1200, "EUR", "€-1,200.00"),
+        ("1e3", "CHF", "1,000.00 CHF"),
+        ("9" * 30, "USD", f"${','.join(['999'] * 10)}.00"),
+        ("0.001", "USD", "$0.00"),
+        ("a few", "USD", "a few"),
+        ("NaN", "USD", "NaN"),
+        ("1e30", "USD", "1e30"),
+        ("1e-30", "USD", "1e-30"),
+    ],
+)
+def test_an_amount_is_written_out_where_it_is_one(amount: object, currency: str, shown: str) -> None:
+    assert sentences.money(amount, currency) == shown
+
+
+@pytest.mark.parametrize("amount", ["1e9999999", "-1e9999999", "1e-9999999", "0e9999999", "9" * 9999, "x" * 9999])
+def test_no_amount_is_longer_than_a_value_of_a_sentence(amount: str) -> None:
+    given, state = {"amount": amount, "currency": "x" * 9999}, {"open": amount}
+    told = [sentences.title(WIRE, given, state), sentences.button(WIRE, given, state)]
+    told += [piece["text"] for piece in sentences.sentence(WIRE, given, state)]
+    told += [line[part] for line in sentences.effects(WIRE, given, state) for part in ("title", "detail")]
+    told += [sentences.money(1, "x" * 9999)]
+    assert max(map(len, told)) < 2 * sentences.MAX_VALUE_CHARS
+    assert sentences.target(WIRE, given, state) in ("", amount)
