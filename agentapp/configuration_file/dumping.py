@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 from django.contrib.auth.models import Group
 
+from agentapp import plain_yaml
 from agentapp.configuration_file import guidelines, variables
 from agentapp.configuration_file.shape import (
     LINKS,
@@ -24,7 +25,7 @@ from approvals.models import Channel, Rule
 _HEADER = "# Configuration of Countersign. Load it with: manage.py load_config FILE\n"
 
 
-class _ReadableDumper(yaml.SafeDumper):
+class _ReadableDumper(plain_yaml.Dumper):
     """Texts of several lines as blocks, so that a difference can be read."""
 
 

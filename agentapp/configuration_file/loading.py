@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group, Permission
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from agentapp import agent_settings, agent_tools
+from agentapp import agent_settings, agent_tools, plain_yaml
 from agentapp.configuration_file import guidelines, variables
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
@@ -80,8 +80,8 @@ def load(text: str, actor: str, dry_run: bool = False) -> list[configuration.Cha
     return [change for change in changes if change]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML's plain types only, and no key twice: YAML itself would let the last one win."""
+class _StrictLoader(plain_yaml.Loader):
+    """YAML's plain types only, JSON's numbers, and no key twice: YAML itself would let the last one win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from agentapp import plain_yaml
 from agentapp.evals.cases import Case
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -113,7 +114,7 @@ def read_text(text: str, file: str = "case") -> Case:
 def written(document: Mapping[str, Any]) -> str:
     """A case as YAML, for people to read and to change: in the order of its fields, which not every database keeps."""
     ordered = {name: document[name] for name in Case.model_fields if name in document}
-    return yaml.safe_dump(ordered | dict(document), sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(ordered | dict(document), Dumper=plain_yaml.Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 def _about(directory: Path, problems: list[Problem]) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _parsed(text: str, file: str, problems: list[Problem]) -> yaml.Node | None:
         problems.append(Problem(file, 1, "", f"it has more than {MAX_FILE_CHARS} characters"))
         return None
     try:
-        node: yaml.Node | None = yaml.compose(text, Loader=yaml.SafeLoader)
+        node: yaml.Node | None = yaml.compose(text, Loader=plain_yaml.Loader)
         if node is None:
             problems.append(Problem(file, 1, "", "it is empty"))
             return None
@@ -237,7 +238,7 @@ def _check_scalar(node: yaml.ScalarNode) -> None:
 
 
 def _value(node: yaml.Node) -> Any:
-    loader = yaml.SafeLoader("")
+    loader = plain_yaml.Loader("")
     try:
         return loader.construct_document(node)
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from agentapp.plain_yaml import NUMBERS, TAG, add_resolvers
 from approvals.digest import MAX_EXACT, storable_json
 
 # GitHub's is 13 MB, the longest we know.
@@ -17,7 +18,6 @@ MAX_NODES, MAX_CHARS = 3_000_000, 2 * MAX_BYTES
 MAX_DEPTH = 1000
 # What a text of it may hold that no database keeps, as it is escaped.
 _UNSTORABLE = re.compile(r"\\(0|x00|u0000|u[dD][89a-fA-F])")
-_YAML = "tag:yaml.org,2002:"
 
 
 class DocumentRefused(Exception):
@@ -102,16 +102,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             raise DocumentRefused("The document is too large once its aliases are filled in.")
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                key.tag = f"{_YAML}str"
+                key.tag = f"{TAG}str"
 
 
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
-    ("float", r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?", list("-+0123456789")),
-    ("merge", r"<<", ["<"]),
-):
-    _Loader.add_implicit_resolver(_YAML + _tag, re.compile(f"(?:{_pattern})\\Z"), _first)
-_Loader.add_constructor(f"{_YAML}int", lambda loader, node: _integer(loader.construct_scalar(node)))
-_Loader.add_constructor(f"{_YAML}float", lambda loader, node: _float(loader.construct_scalar(node)))
+add_resolvers(
+    _Loader,
+    (
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+        *NUMBERS,
+        ("merge", r"<<", ["<"]),
+    ),
+)
+_Loader.add_constructor(f"{TAG}int", lambda loader, node: _integer(loader.construct_scalar(node)))
+_Loader.add_constructor(f"{TAG}float", lambda loader, node: _float(loader.construct_scalar(node)))

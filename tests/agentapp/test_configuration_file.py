@@ -198,7 +198,19 @@ def test_what_was_dumped_loads_without_a_change() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x\x85y\nz", "x\x85y", "a\r\nb\r\n", " lead\n  b", "\n\nx", "x\u2028y\nz", "\ufeffx\ny", "---\n...\n", "# no\n"],
+    [
+        "1e5",
+        "1:30",
+        "x\x85y\nz",
+        "x\x85y",
+        "a\r\nb\r\n",
+        " lead\n  b",
+        "\n\nx",
+        "x\u2028y\nz",
+        "\ufeffx\ny",
+        "---\n...\n",
+        "# no\n",
+    ],
 )
 def test_instructions_come_back_to_the_letter(text: str) -> None:
     load(FILE, "test")
@@ -329,7 +341,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         ("agents: {a: {routes: {'r s': }}}", "agents.a.routes.r s: Enter a valid"),
         ("agents: {a: {model_settings: {since: 2026-01-01}}}", "agents.a.model_settings: The value has no canonical"),
-        ("agents: {a: {model_settings: {t: .nan}}}", "agents.a.model_settings: The value has no canonical"),
+        ("agents: {a: {model_settings: {t: 1e999}}}", "agents.a.model_settings: The value has no canonical"),
         ('agents: {a: {instructions: "a\\0b"}}', "agents.a.instructions: The text holds a NUL character"),
         ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
         ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
@@ -340,6 +352,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
         ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
+        ("rules: {a: {verdict: ask, approvals_needed: 1:30}}", "rules.a.approvals_needed: Input should be a valid int"),
+        (f"agents: {{a: {{max_cost: 1{':1' * 9999}.5}}}}", "agents.a.max_cost: Input should be a valid decimal"),
         ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),
         ("rules: {a: !!python/object:os.system {}}", "The file is not YAML that can be read."),
         ("rules: {a: ", "The file is not YAML that can be read."),

@@ -144,6 +144,24 @@ def test_a_directory_is_a_suite_of_files_in_yaml_and_json_with_one_case_or_sever
     assert suite.files["four"] == "more.yaml:4"
 
 
+@pytest.mark.parametrize("said", ["1:30", "1:30.5", f"1{':1' * 9999}", f"1{':1' * 9999}.5", "012", "0x1F", "1_000"])
+def test_numbers_that_json_has_not_are_texts(said):
+    case = files.read_text(MINIMAL.format(name="x") + f"metadata: {{n: {said}}}")
+    assert case.metadata == {"n": said}
+
+
+@pytest.mark.parametrize("said", ["!!int 1:30", "!!float 1:30.5", f"!!float 1{':1' * 9999}.5"])
+def test_what_is_called_a_number_is_refused_where_json_has_none(said):
+    with pytest.raises(FilesRefused, match=r"is taken for a (int|float): write it in quotes"):
+        files.read_text(MINIMAL.format(name="x") + f"metadata: {{n: {said}}}")
+
+
+@pytest.mark.parametrize("said", ["1e5", "1:30", "012", "0x1F", "1_000", ".5", "-0", "1.", "yes", "~", "2026-01-01"])
+def test_a_text_that_looks_like_something_else_comes_back_as_a_text(said):
+    case = a_case("x", metadata={"text": said, "numbers": [1, -2.5, 1e-7, 1e22]})
+    assert files.read_text(files.written(case.document)).metadata == case.metadata
+
+
 # Ten lines that come to more than three thousand million values.
 BOMB = "metadata:\n  a0: &a0 [x]\n" + "".join(
     f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 11)
