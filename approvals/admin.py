@@ -226,6 +226,8 @@ class PlannedCallAdmin(ReadOnlyAdmin):
     search_fields = ["run_id", "tool"]
     search_help_text = "Run or tool."
     list_select_related = ["approval"]
+    # What the request for the whole plan shows, masked.
+    exclude = ["arguments_text", "snapshot_text"]
 
 
 class GrantLimitInline(admin.TabularInline):

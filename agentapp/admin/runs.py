@@ -1,5 +1,6 @@
 """The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
 
+import json
 from typing import Any
 
 from django.contrib import admin
@@ -7,8 +8,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
+from agentapp.secrecy import result_shown, secrets_of
 from approvals import lens
 from approvals.admin_pages import ReadOnlyAdmin, masked_arguments
+from approvals.masking import blotted_within, masked
 
 
 class MockedFilter(admin.SimpleListFilter):
@@ -40,8 +43,8 @@ class RunAdmin(ReadOnlyAdmin):
     list_filter = ["state", MockedFilter, "agent", "stop_reason"]
     list_select_related = ["agent", "starter"]
     search_fields = ["id", "title", "customer"]
-    # A script repeats the arguments of its calls, secrets among them.
-    exclude = ["script", "lease_token"]
+    # What repeats the arguments of calls, secrets among them, or could be guessed at by: the digest has no salt.
+    exclude = ["script", "mocks", "opening", "request_digest", "lease_token"]
 
     @admin.display(description="Mocked", boolean=True)
     def mocked(self, run: Run) -> bool:
@@ -78,11 +81,11 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
                     "result_status",
                     "reason",
                     "message",
-                    "result_text",
+                    "given",
                     "trust",
                     "evidence_ref",
                     "replay_of",
-                    "metadata",
+                    "told",
                     "outcome_note",
                 ]
             },
@@ -97,6 +100,16 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
     @admin.display(description="Arguments that ran")
     def executed(self, execution: ToolExecution) -> str:
         return masked_arguments(execution.executed_text, secret_fields_of(execution))
+
+    @admin.display(description="Result")
+    def given(self, execution: ToolExecution) -> str:
+        return _text(masked(result_shown(execution), secret_fields_of(execution))) if execution.result_text else ""
+
+    @admin.display(description="Metadata")
+    def told(self, execution: ToolExecution) -> str:
+        """For people only; it may repeat what the call was given."""
+        shown = masked(execution.metadata, secret_fields_of(execution))
+        return _text(blotted_within(shown, secrets_of(execution)))
 
 
 @admin.register(Conversation)
@@ -114,6 +127,10 @@ class MessageAdmin(ReadOnlyAdmin):
     list_display = ["conversation", "seq", "role", "created_at"]
     list_select_related = ["conversation"]
     search_fields = ["conversation__key"]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:

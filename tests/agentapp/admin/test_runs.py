@@ -8,13 +8,17 @@ from django.test import Client
 from django.utils import timezone
 
 from agentapp import conversations, executions, runs
+from agentapp.branching import Branch
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Conversation, Message, Run, Step, Tool, ToolExecution, ToolSource
 from approvals import ledger
+from approvals.models import PlannedCall
 from tests.admin_pages import address
+from tests.conftest import Clerk, says
+from tests.plans import a_plan, let_plan, planned
 
 pytestmark = pytest.mark.django_db
-SECRET = "hunter2"
+SECRET, DIGEST = "hunter2", "d1935" * 12
 
 
 @pytest.fixture
@@ -28,7 +32,11 @@ def staff(client: Client, ada: User) -> Client:
     with ledger.transaction():
         conversation = conversations.find_or_open(agent, "ticket 7", "grace")
         script = [{"tool_calls": [{"id": "call_1", "name": "pay", "arguments": arguments}]}]
-        start = runs.Start(agent, {}, "pay", "pay", None, conversation=conversation, script=script)
+        opening = {"text": "", "id": "call_1", "name": "pay", "arguments": arguments, "typed": {"pin": SECRET}}
+        start = runs.Start(
+            agent, {}, "pay", "pay", None, conversation=conversation, script=script, request_digest=DIGEST,
+            branch=Branch("fork", {}, opening=opening),
+        )  # fmt: skip
         run = runs.create(start)
         conversations.add(conversation, run, "user", "pay <script>alert(1)</script>")
     claimed = runs.claim(run.pk)
@@ -41,6 +49,7 @@ def staff(client: Client, ada: User) -> Client:
         proposal = executions.Proposal(call, tool, {}, arguments, allowed_by="rule:x")
         [execution] = executions.propose(claimed, step, [proposal])
         executions.begin(execution, arguments, "key", "rule:x")
+    ToolExecution.objects.update(result_text=f'{{"said":"{SECRET} was right"}}', metadata={"sent": {"pin": SECRET}})
     client.force_login(ada)
     return client
 
@@ -55,6 +64,7 @@ def test_a_record_can_be_looked_at_and_not_changed(staff: Client, ada: User, mod
     page = staff.get(address(model, "change", row.pk))
     text = page.content.decode()
     assert SECRET not in text
+    assert DIGEST not in text
     assert "<script>alert" not in text
     assert "<b>7</b>" not in text
     assert 'name="_save"' not in text
@@ -71,17 +81,35 @@ def test_a_record_can_be_looked_at_and_not_changed(staff: Client, ada: User, mod
 
 def test_arguments_are_shown_with_their_secrets_masked(staff: Client) -> None:
     text = staff.get(address(ToolExecution, "change", ToolExecution.objects.get().pk)).content.decode()
-    assert text.count("••••••") == 2
+    assert text.count("••••••") == 4
     assert "&lt;b&gt;7&lt;/b&gt;" in text
+
+
+def test_the_calls_of_a_plan_are_listed_without_their_arguments(
+    clerk: Clerk, settings: Any, dana: User, ada: User, client: Client
+) -> None:
+    let_plan(clerk, settings)
+    run = clerk.run(a_plan(planned("label", text=SECRET), planned("label", text="settled")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    ada.is_superuser = True
+    ada.save()
+    client.force_login(ada)
+    planned_call = PlannedCall.objects.order_by("position")[0]
+    assert SECRET in planned_call.arguments_text
+    page = client.get(address(PlannedCall, "change", planned_call.pk))
+    assert (page.status_code, SECRET in page.content.decode()) == (200, False)
 
 
 def test_the_list_says_which_runs_are_mocked_and_shows_those_or_the_others(staff: Client) -> None:
     agent = Agent.objects.get()
     with ledger.transaction():
-        mocked = runs.create(runs.Start(agent, {}, "pay", "rehearsed", None, mocks={"tools": {}}))
+        mocks = {"tools": {"pay": {"answers": [{"when": {"pin": SECRET}, "sequence": [{"result": 1}]}]}}}
+        mocked = runs.create(runs.Start(agent, {}, "pay", "rehearsed", None, mocks=mocks))
     path = address(Run, "changelist")
     shown = staff.get(path).content.decode()
     assert shown.split("rehearsed")[1].split("</tr>")[0].count('alt="True"') == 1
     assert "rehearsed" not in staff.get(path, {"mocked": "no"}).content.decode()
     only = staff.get(path, {"mocked": "yes"}).context["cl"].queryset
     assert list(only) == [mocked]
+    assert SECRET not in staff.get(address(Run, "change", mocked.pk)).content.decode()
