@@ -56,15 +56,24 @@ def person_of(session_key: str) -> User | None:
 
 
 def issue_token(
-    user: User, name: str, scopes: list[str], actor: str, expires_at: datetime | None = None
+    user: User,
+    name: str,
+    scopes: list[str],
+    actor: str,
+    expires_at: datetime | None = None,
+    issued_by: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """Make a token. Returns its row and the secret, which is shown this once and stored nowhere."""
+    """Make a token. Returns its row and the secret, which is shown this once and stored nowhere.
+
+    `issued_by` reads that secret: where it is another than the person it acts as, that is kept.
+    """
     check_scopes(scopes)
     secret = PREFIX + secrets.token_urlsafe(32)
     with ledger.transaction():
         token = ApiToken.objects.create(
             name=name,
             user=user,
+            issued_by=issued_by if issued_by != user else None,
             scopes=sorted(set(scopes)),
             starts_runs=bool(STARTS_RUNS & set(scopes)),
             decides="approvals:decide" in scopes,
@@ -100,14 +109,15 @@ def revoke_token(token: ApiToken, actor: str) -> bool:
 def rotate_token(token: ApiToken, actor: str, overlap: timedelta) -> tuple[ApiToken, str]:
     """Put a new token in the place of one, which ends after `overlap`: time to hand the new one out.
 
-    It acts as the same person, within the same scopes, for as long as the old one was made for. Raises TokenRefused.
+    It acts as the same person, within the same scopes, for as long as the old one was made for, and whoever made that
+    one counts as its maker. Raises TokenRefused.
     """
     with ledger.transaction():
         old, now = ApiToken.objects.select_for_update().select_related("user").get(pk=token.pk), timezone.now()
         if old.revoked_at or (old.expires_at and old.expires_at <= now) or not old.user.is_active:
             raise TokenRefused("This token has ended, so there is nothing to take its place.")
         lasts = now + (old.expires_at - old.created_at) if old.expires_at else None
-        new, secret = issue_token(old.user, old.name, old.scopes, actor, lasts)
+        new, secret = issue_token(old.user, old.name, old.scopes, actor, lasts, old.issued_by)
         ends = min(filter(None, [old.expires_at, now + overlap]))
         ApiToken.objects.filter(pk=old.pk).update(expires_at=ends)
         data = {"token": str(old.pk), "name": old.name, "new": str(new.pk), "ends_at": ends.isoformat()}

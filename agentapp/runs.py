@@ -141,12 +141,17 @@ def create(start: Start, via: str = "") -> Run:
 
 
 def _takers(start: Start) -> list[int]:
-    """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to."""
+    """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to.
+
+    Nor does who made the token that it was started with: they have kept its secret, or could have.
+    """
     before = start.retry_of or (start.undoes.run if start.undoes is not None else None)
     if before is not None:
-        starter = before.starter_id
-        return sorted({*before.takers, *([starter] if starter is not None else [])})
-    return list(start.parent.takers) if start.parent else []
+        found = sorted({*before.takers, before.starter_id} - {None})
+    else:
+        found = list(start.parent.takers) if start.parent else []
+    issuer = start.token.issued_by_id if start.token is not None else None
+    return found if issuer is None or issuer in found else [*found, issuer]
 
 
 def _behind_the_last(conversation: Conversation | None) -> Any:

@@ -17,6 +17,11 @@ from approvals.policy import RISK_ORDER, Ruling
 from approvals.prepared import Given, Prepared
 from approvals.thresholds import Count, Terms
 
+HAD_A_HAND = (
+    "You had a hand in this run, so someone else decides about its calls: you have taken it over, started one that it "
+    "goes back to, or made the token it was started with."
+)
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -71,7 +76,7 @@ def right_of(
     if approval.starter_excluded and approval.starter_id == user.pk:
         return Refusal("starter", "You started this run, so someone else decides about its calls.")
     if user.pk in approval.excluded:
-        return Refusal("took_over", "You have taken this run over, so someone else decides about its calls.")
+        return Refusal("took_over", HAD_A_HAND)
     return Right(lender)
 
 

@@ -29,7 +29,7 @@ class NewTokenForm(forms.ModelForm):
         fields = ["name", "user", "scopes", "expires_at"]
         help_texts = {
             "name": "What uses it, as in 'nightly import'.",
-            "user": "In whose name it acts, and with whose rights at most.",
+            "user": "In whose name it acts, and with whose rights at most. Of runs it starts for another you decide nothing.",
             "expires_at": "When it stops working. Empty means never; a date is safer.",
         }
 
@@ -83,11 +83,26 @@ class ApiTokenAdmin(RowAdmin):
     search_fields = ["name", "prefix", "user__username"]
     search_help_text = "Name, first characters of the token, or user."
     fields = ["name", "user", "scopes", "expires_at"]
-    shown = ["name", "prefix", "user", "may", "standing", "created_at", "expires_at", "last_used_at", "revoked_at"]
+    shown = [
+        "name",
+        "prefix",
+        "user",
+        "may",
+        "issuer",
+        "standing",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+    ]
 
     @admin.display(description="Scopes")
     def may(self, token: ApiToken) -> str:
         return ", ".join(token.scopes)
+
+    @admin.display(description="Made by")
+    def issuer(self, token: ApiToken) -> str:
+        return str(token.issued_by) if token.issued_by else "The person it acts as, or a command"
 
     @admin.display(description="State")
     def standing(self, token: ApiToken) -> str:
@@ -134,7 +149,7 @@ class ApiTokenAdmin(RowAdmin):
         if change:
             return
         token, secret = auth.issue_token(
-            obj.user, obj.name, form.cleaned_data["scopes"], actor_of(request), obj.expires_at
+            obj.user, obj.name, form.cleaned_data["scopes"], actor_of(request), obj.expires_at, form.maker
         )
         # The page that follows is about the row that was made.
         obj.pk, obj.prefix = token.pk, token.prefix

@@ -39,7 +39,7 @@ CODES: dict[str, tuple[int, str]] = {
     "not_under_way": (409, "Another run of the conversation is under way"),
     "part_of_a_run": (409, "Another run asked for this one"),
     "lender_barred": (403, "Whoever lent you the right has no say in it"),
-    "took_over": (403, "Whoever took a run over decides nothing about it"),
+    "took_over": (403, "Whoever had a hand in a run decides nothing about it"),
     "needs_person": (403, "Only a person in the console may decide this"),
     "customer_decides": (403, "Only the customer answers this"),
     "starter": (403, "Whoever started a run decides nothing about it"),

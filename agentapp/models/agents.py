@@ -175,6 +175,10 @@ class ApiToken(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=80)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="api_tokens")
+    issued_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        editable=False, help_text="Who made it, where that is another: they decide nothing about the runs it starts.",
+    )  # fmt: skip
     scopes = models.JSONField(default=list)
     starts_runs = models.BooleanField(default=False, editable=False)
     decides = models.BooleanField(default=False, editable=False)

@@ -106,7 +106,9 @@ class Approval(Noted, models.Model):
     )
     starter_excluded = models.BooleanField(default=True)
     excluded = models.JSONField(
-        default=list, help_text="Keys of the people who have taken the run over: they decide nothing about its calls."
+        default=list,
+        help_text="Keys of the people who had a hand in the run, as whoever took it over: they decide nothing about "
+        "its calls.",
     )
     editor = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",

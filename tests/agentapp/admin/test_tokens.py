@@ -8,10 +8,11 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import auth
+from agentapp import actions, auth
 from agentapp.models import ApiToken
 from approvals.models import Event
 from tests.admin_pages import address, configuration_events, errors_of, submit
+from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +59,40 @@ def test_nobody_makes_a_token_that_decides_as_somebody_else(staff: Client, ada: 
     ada.groups.add(Group.objects.get(name="approver"))
     assert issue(staff, ada, "approvals:decide").status_code == 302
     assert ApiToken.objects.get().user == ada
+
+
+def a_token(staff: Client, user: User, *scopes: str) -> ApiToken:
+    shown = staff.get(issue(staff, user, *scopes).url).content.decode()
+    token = auth.authenticate(shown.split("not shown again: ")[1].split("<")[0].strip())
+    assert token is not None
+    return token
+
+
+def test_whoever_makes_a_token_for_another_decides_nothing_about_the_runs_it_starts(
+    clerk: Clerk, staff: Client, sam: User, ada: User
+) -> None:
+    ada.groups.add(Group.objects.get(name="approver"))
+    token = a_token(staff, sam, "runs:create")
+    token, _ = auth.rotate_token(token, "test", timedelta(0))
+    script = [calls(call("s", "send", to="ada")), says("done")]
+    run = clerk.drive(actions.start_run(actions.NewRun("clerk", "Send it.", script=script), sam, token))
+    [approval] = clerk.open(run)
+    assert approval.excluded == [ada.pk]
+    with pytest.raises(actions.Refused, match="made the token") as refused:
+        clerk.decide(approval, User.objects.get(pk=ada.pk))
+    assert refused.value.code == "took_over"
+    actions.cancel_run(run.pk, sam)
+    [again] = clerk.open(clerk.drive(actions.retry_run(run.pk, sam, 1)))
+    with pytest.raises(actions.Refused, match="made the token"):
+        clerk.decide(again, User.objects.get(pk=ada.pk))
+
+
+def test_the_page_of_a_token_says_who_made_it_for_another(staff: Client, sam: User, ada: User) -> None:
+    for user, maker, shown in ((sam, ada, "ada"), (ada, None, "The person it acts as, or a command")):
+        token = a_token(staff, user, "runs:read")
+        assert token.issued_by == maker
+        page = staff.get(address(ApiToken, "change", token.pk)).content.decode()
+        assert shown in page.split("Made by")[1].split("</div>")[0]
 
 
 def test_a_token_does_not_begin_expired(staff: Client, sam: User) -> None:
