@@ -29,7 +29,8 @@ class NewTokenForm(forms.ModelForm):
         fields = ["name", "user", "scopes", "expires_at"]
         help_texts = {
             "name": "What uses it, as in 'nightly import'.",
-            "user": "In whose name it acts, and with whose rights at most. Of runs it starts for another you decide nothing.",
+            "user": "In whose name it acts, and with whose rights at most. You decide nothing about runs that "
+            "it starts in another's name.",
             "expires_at": "When it stops working. Empty means never; a date is safer.",
         }
 
