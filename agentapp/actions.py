@@ -16,6 +16,7 @@ from agentapp import auth, deciding, executions, nudges, previews, provenance, r
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
+from agentapp.cards import state_shown
 from agentapp.commenting import post_comment
 from agentapp.confirming import confirmed
 from agentapp.controls import (
@@ -273,6 +274,6 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     ruling = ruling_for(situation, tool, arguments, again=asked, origins=origins)
     if ruling.verdict == Verdict.DENY:
         raise Refused("policy_denied", f"A rule forbids the call as you changed it: {ruling.reason}", "args")
-    snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    title = sentences.title(tool, masked(arguments, tool.secret_fields), snapshot)
+    state = state_shown(approval.snapshot_text, tool.secret_fields)
+    title = sentences.title(tool, masked(arguments, tool.secret_fields), state)
     return canonical(arguments), title, previews.take(tool, arguments)

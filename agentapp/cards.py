@@ -24,7 +24,7 @@ from agentapp.weighing import Weighed
 from approvals import standing
 from approvals.cards import Card, digest_of
 from approvals.digest import canonical, parse
-from approvals.masking import masked
+from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
 
@@ -53,8 +53,14 @@ def words_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any]) -
     if not edited or tool is None or tool.version != approval.tool_version:
         title = approval.shown_title if edited else approval.title
         return Words(title, approval.sentence, approval.effects, approval.button)
-    snapshot = parse(approval.snapshot_text) if approval.snapshot_text else {}
-    return _words(tool, masked(arguments, approval.secret_fields), snapshot)
+    secrets = approval.secret_fields
+    return _words(tool, masked(arguments, secrets), state_shown(approval.snapshot_text, secrets))
+
+
+def state_shown(snapshot_text: str, secrets: Collection[str]) -> dict[str, Any]:
+    """What was looked up for a request, as words are made of it: without secrets."""
+    shown: dict[str, Any] = masked(parse(snapshot_text), secrets) if snapshot_text else {}
+    return shown
 
 
 def _words(tool: Tool, shown: dict[str, Any], snapshot: dict[str, Any]) -> Words:
@@ -131,8 +137,7 @@ def build(
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(run, tool, arguments, execution.times_asked)
-    snapshot = parse(snapshot_text) if snapshot_text else {}
-    words = _words(tool, masked(arguments, tool.secret_fields), snapshot)
+    words = _words(tool, masked(arguments, tool.secret_fields), state_shown(snapshot_text, tool.secret_fields))
     return Card(
         run_id=run.pk,
         execution_id=execution.pk,
@@ -357,13 +362,15 @@ def _difference(
     """What is not as it was when people were asked before: [{"name", "was", "now"}]; of the arguments, it says so."""
     if replaced is None:
         return []
-    before = masked(parse(replaced.final_arguments_text or replaced.arguments_text), secrets)
-    arguments = changed(before, masked(parse(text), secrets))
-    was, now = planning.told(replaced.snapshot_text), planning.told(snapshot_text)
-    return [*({**line, "of": "arguments"} for line in arguments), *changed(was, now)]
+    before = parse(replaced.final_arguments_text or replaced.arguments_text)
+    arguments = changed(before, parse(text), secrets)
+    states = changed(planning.told(replaced.snapshot_text), planning.told(snapshot_text), secrets)
+    return [*({**line, "of": "arguments"} for line in arguments), *states]
 
 
-def changed(was: dict[str, Any], now: dict[str, Any]) -> list[dict[str, Any]]:
-    """What two states differ in: [{"name", "was", "now"}]."""
+def changed(was: dict[str, Any], now: dict[str, Any], secrets: Collection[str]) -> list[dict[str, Any]]:
+    """What two states differ in: [{"name", "was", "now"}]. Of a secret, that it does."""
     names = sorted({*was, *now})
-    return [{"name": n, "was": was.get(n), "now": now.get(n)} for n in names if was.get(n) != now.get(n)]
+    hidden = {*secrets, *(name for name in names if is_of(name, secrets))}
+    then, by_now = masked(was, hidden), masked_beside(now, was, hidden)
+    return [{"name": n, "was": then.get(n), "now": by_now.get(n)} for n in names if was.get(n) != now.get(n)]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agentapp.cards import state_shown
 from agentapp.models import Tool
 from agentapp.refused import Refused
 from agentapp.tools import sentences
@@ -27,7 +28,7 @@ def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: 
     text = edited_text or approval.final_arguments_text or approval.arguments_text
     arguments, button = parse(text), approval.button
     if text != approval.arguments_text and tool is not None:
-        button = sentences.button(tool, masked(arguments, approval.secret_fields), _snapshot(approval))
+        button = sentences.button(tool, masked(arguments, approval.secret_fields), _state(approval))
     word = word_of(approval, tool, arguments, button)
     if _plain(typed) != _plain(word):
         raise Refused("confirmation", f"Type {word} to approve this. Nothing was decided.", "confirm")
@@ -37,12 +38,12 @@ def word_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any], bu
     """What is typed to approve: the target the tool names, else the size of the effect, else the name of the tool."""
     named = ""
     if tool is not None and tool.confirm_template and tool.version == approval.tool_version:
-        named = sentences.target(tool, masked(arguments, approval.secret_fields), _snapshot(approval))
+        named = sentences.target(tool, masked(arguments, approval.secret_fields), _state(approval))
     return named or button or approval.tool
 
 
-def _snapshot(approval: Approval) -> dict[str, Any]:
-    return parse(approval.snapshot_text) if approval.snapshot_text else {}
+def _state(approval: Approval) -> dict[str, Any]:
+    return state_shown(approval.snapshot_text, approval.secret_fields)
 
 
 def _plain(word: str) -> str:

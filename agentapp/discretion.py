@@ -21,18 +21,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.core.cache import caches
-from django.core.exceptions import PermissionDenied, SuspiciousOperation
-from django.db.models import Exists, Q
+from django.core.exceptions import SuspiciousOperation
+from django.db.models import Exists
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_only_middleware
 
-from agentapp.models import Tool, ToolExecution
+from agentapp.marked import Values
+from agentapp.models import Tool
 from approvals import lens
 from approvals.blots import blotting
 from approvals.detectors import clean, without_secrets
 from approvals.lens import Lens
-from approvals.streaming import streamed
 
 REVEAL = "approvals.reveal_pii"
 SHOWN_SECONDS = 15 * 60
@@ -49,9 +49,6 @@ _OWN = (
     "/api/v1/openapi",
     "/api/v1/docs",
 )
-_TEXTS_OF_CALLS = (
-    "arguments_text", "proposed_text", "executed_text", "result_text", "approval__final_arguments_text",
-)  # fmt: skip
 # So much is looked through for what is marked; of what has more, nothing is shown.
 MOST_CALLS, MOST_CHARS = 5000, 8_000_000
 _MARKS, _MARKS_SECONDS = "tools-have-marks", 5
@@ -71,10 +68,6 @@ _FORMS = ("/admin/",)
 
 type Given = Mapping[str, Collection[str]]
 """What came with a request: values by the names of their fields."""
-
-
-class TooMuchMarked(PermissionDenied):
-    """An answer holds more that is marked than can be looked through. Nothing of it is shown."""
 
 
 @sync_only_middleware
@@ -169,18 +162,7 @@ def _known_of(runs: Collection[Any], known: set[str], is_marked: bool = False) -
     """These values, and what is marked in calls of runs. Raises TooMuchMarked."""
     if not runs or not (is_marked or _any_marks()):
         return known
-    marked = ~Q(pii_fields=[]) | Q(tool__isnull=False) & ~Q(tool__pii_fields=[])
-    calls = ToolExecution.objects.filter(marked, run__in=runs).order_by("-proposed_at")
-    rows = calls.values_list("pii_fields", "tool__pii_fields", *_TEXTS_OF_CALLS)[: MOST_CALLS + 1]
-    chars = 0
-    with streamed(rows) as found:
-        for number, (fields, now, *texts) in enumerate(found, start=1):
-            told = {text for text in texts if text}
-            chars += sum(map(len, told))
-            if number > MOST_CALLS or chars > MOST_CHARS:
-                raise TooMuchMarked("More is marked here than can be masked. Narrow it down.")
-            known |= lens.values_in(told, [*fields, *(now or ())])
-    return known
+    return known | Values(most_rows=MOST_CALLS, most_chars=MOST_CHARS).read(runs)
 
 
 def _any_marks() -> bool:

@@ -16,6 +16,7 @@ from agentapp.weighing import Weighed
 from approvals import planned, risk
 from approvals.cards import Card
 from approvals.digest import canonical, load, parse
+from approvals.masking import masked
 from approvals.models import EffectClass
 from approvals.planned import ShownCall
 
@@ -88,7 +89,7 @@ def of_call(card: Card, run: Run, tool: Tool) -> Card:
     was = was_planned(run, tool, card.arguments_text) if not card.difference else None
     if was is None:
         return card
-    difference = cards.changed(_state(was.snapshot_text), _state(card.snapshot_text))
+    difference = cards.changed(_state(was.snapshot_text), _state(card.snapshot_text), card.secret_fields)
     why = (MOVED_ON if difference else AS_PLANNED).format(was.approval.reference)
     return replace(card, difference=difference, reason=f"{card.reason} ({why})")
 
@@ -106,7 +107,7 @@ def _numbered(calls: list[Looked]) -> list[tuple[int, Looked]]:
 def _shown(looked: Looked, state: dict[str, Any]) -> ShownCall:
     tool, arguments, weighed = looked.tool, looked.arguments, looked.weighed
     text = state.get("state", "")
-    snapshot = _state(text)
+    snapshot = masked(_state(text), tool.secret_fields)
     return ShownCall(
         tool=tool.name,
         tool_version=tool.version,

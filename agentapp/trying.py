@@ -28,7 +28,7 @@ from agentapp.tools.schema import check_arguments
 from agentapp.tools.sources import implementation_of
 from agentapp.toolset import read_configuration, snapshot_for
 from agentapp.totals import KeptCalls
-from approvals import ledger, policy, standing, step_up
+from approvals import ledger, lens, policy, standing, step_up
 from approvals.digest import canonical, parse, sha256, storable
 from approvals.entitlement import deciders
 from approvals.masking import STILL_MASKED, masked, with_masks
@@ -115,12 +115,14 @@ def rehearse(trial: Trial, user: User, *, looks: bool) -> Rehearsal:
         ruling = Ruling.from_json(proposal.ruling) if proposal.ruling else None
         return Rehearsal(Verdict.DENY if denied else REFUSED, proposal.refusal.message, rules, ruling)
     ruling = Ruling.from_json(proposal.ruling)
-    snapshot = _snapshot(tool, arguments) if looks else sentences.looked_up(tool)
+    state = _snapshot(tool, arguments) if looks else sentences.looked_up(tool)
+    # What was filled in, they know who did; what was looked up, they may see if they may see such things.
+    state = masked(state, lens.hidden(tool.secret_fields, tool.pii_fields))
     shown = masked(arguments, tool.secret_fields)
     words: dict[str, Any] = {
         "rules": rules,
-        "sentence": sentences.sentence(tool, shown, snapshot),
-        "effects": sentences.effects(tool, shown, snapshot),
+        "sentence": sentences.sentence(tool, shown, state),
+        "effects": sentences.effects(tool, shown, state),
         "preview_text": previews.take(tool, arguments) if looks else "",
     }
     if not proposal.asks:

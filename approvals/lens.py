@@ -5,19 +5,22 @@ as in notifications, is always said through a closed one.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from approvals.blots import blotting
 from approvals.detectors import MASK, clean, within, without_secrets
 from approvals.digest import load
-from approvals.masking import blotted, secret_texts
+from approvals.masking import SAID_OF, blotted, is_of, secret_texts
 
-# In this order they hold what a call was told and gave.
-_TEXTS = ("arguments_text", "final_arguments_text", "proposed_text", "executed_text", "result_text")
+# They hold what a call was told and gave, and what was looked up for its request.
+TEXTS = ("arguments_text", "final_arguments_text", "proposed_text", "executed_text", "result_text", "snapshot_text")
+PREVIEWS = ("preview_text", "final_preview_text")
+_COLUMNS = (*TEXTS, *PREVIEWS, "comparison", "difference")
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Lens:
 
     def texts(self) -> set[str]:
         """The values of marked fields in what was read, which may stand in any words around them."""
-        return set().union(*(marked_texts(row) for row in self.rows))
+        return set().union(*(values_of(row.__dict__, row.pii_fields) for row in self.rows))
 
 
 _current: ContextVar[Lens | None] = ContextVar("lens", default=None)
@@ -73,24 +76,25 @@ def hidden(secret: Iterable[str], personal: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*secret, *(() if shows else personal)]))
 
 
-def marked_texts(row: Any) -> set[str]:
-    """The values that marked fields have in one call or request, as texts."""
-    return values_in((getattr(row, name, "") for name in _TEXTS), row.pii_fields)
+def values_of(columns: Mapping[str, Any], fields: Collection[str]) -> set[str]:
+    """The values that fields have in what is at hand of one call or request, as texts."""
+    if not fields:
+        return set()
+    values = [_read(columns[name]) for name in TEXTS if columns.get(name)]
+    values += _states(_read(columns.get("snapshot_text")))
+    previews = (_read(columns.get(name)) for name in PREVIEWS)
+    lines = [*_lines(columns.get("comparison")), *(columns.get("difference") or ()), *chain(*map(_lines, previews))]
+    return _texts_of(values, fields).union(*(_of_line(line, fields) for line in lines)) - {MASK}
 
 
 def values_in(texts: Iterable[str], fields: Collection[str]) -> set[str]:
     """The values that fields have in some JSON texts, as texts."""
-    return set().union(*(_of_text(text, fields) for text in texts if text)) if fields else set()
+    return _texts_of(map(_read, texts), fields) - {MASK} if fields else set()
 
 
 def told(text: str, rows: Iterable[Any] = ()) -> str:
     """A text as it may leave the system: without secrets, personal data, and what is marked in these rows."""
-    known = set().union(*(marked_texts(row) | secret_texts_of(row) for row in rows))
-    return clean(blotted(text, known))
-
-
-def secret_texts_of(row: Any) -> set[str]:
-    return values_in((getattr(row, name, "") for name in _TEXTS), getattr(row, "secret_fields", ()))
+    return clean(blotted(text, set().union(*map(_hidden_of, rows))))
 
 
 def seen(value: Any, known: Collection[str], is_open: bool) -> Any:
@@ -106,8 +110,34 @@ def in_words(text: str) -> str:
     return clean(text) if hidden((), ("any",)) else without_secrets(text)
 
 
-def _of_text(text: str, fields: Collection[str]) -> set[str]:
+def _texts_of(values: Iterable[Any], fields: Collection[str]) -> set[str]:
+    return set().union(*(secret_texts(value, fields) for value in values))
+
+
+def _hidden_of(row: Any) -> set[str]:
+    columns = {name: getattr(row, name) for name in _COLUMNS if hasattr(row, name)}
+    return values_of(columns, [*row.pii_fields, *getattr(row, "secret_fields", ())])
+
+
+def _read(text: str | None) -> Any:
     try:
-        return {found for found in secret_texts(load(text), fields) if found != MASK}
+        return load(text) if text else None
     except (ValueError, RecursionError):
-        return set()
+        return None
+
+
+def _states(snapshot: Any) -> list[Any]:
+    """Of a plan: the state that each of its calls rests on, which is kept as a text."""
+    found = snapshot.values() if isinstance(snapshot, dict) else ()
+    return [_read(each["state"]) for each in found if isinstance(each, dict) and isinstance(each.get("state"), str)]
+
+
+def _lines(dry_run: Any) -> list[dict[str, Any]]:
+    """What a dry run foresaw, or what came of it, line by line."""
+    return list(dry_run.get("lines", ())) if isinstance(dry_run, dict) else []
+
+
+def _of_line(line: dict[str, Any], fields: Collection[str]) -> set[str]:
+    said = [line[key] for key in SAID_OF if key in line]
+    name = line["name"]
+    return secret_texts({name: said}, {*fields, name} if is_of(name, fields) else fields)

@@ -10,6 +10,8 @@ from approvals.detectors import without_secrets
 
 CHANGED_MASK = f"{MASK} (changed)"
 STILL_MASKED = "This still has a masked part; write it anew."
+# Where a line says what something was, is, or would be.
+SAID_OF = ("before", "after", "predicted", "actual", "was", "now")
 
 
 def masked(value: Any, secrets: Collection[str]) -> Any:
@@ -19,6 +21,22 @@ def masked(value: Any, secrets: Collection[str]) -> Any:
     if isinstance(value, str):
         return without_secrets(value)
     return [masked(item, secrets) for item in value] if isinstance(value, list) else value
+
+
+def masked_lines(lines: Collection[dict[str, Any]], secrets: Collection[str]) -> list[dict[str, Any]]:
+    """`masked`, for lines that say of something by its name what it was, is or would be: of a secret, they do not."""
+    return [
+        {
+            key: MASK if key in SAID_OF and is_of(line["name"], secrets) else masked(said, secrets)
+            for key, said in line.items()
+        }
+        for line in lines
+    ]
+
+
+def is_of(name: str, secrets: Collection[str]) -> bool:
+    """Whether a line of this name is about one of these: in what was looked up for a plan its call stands before it."""
+    return name in secrets or name.rpartition(", ")[2] in secrets
 
 
 def masked_beside(value: Any, was: Any, secrets: Collection[str], same: str | None = MASK) -> Any:

@@ -40,7 +40,7 @@ from agentapp.models import ToolExecution
 from agentapp.secrecy import result_shown
 from approvals import lens, questions, standing
 from approvals.digest import canonical
-from approvals.masking import masked
+from approvals.masking import masked, masked_lines
 from approvals.models import Approval, Decision, Question
 from approvals.thresholds import Terms, Threshold
 
@@ -143,8 +143,8 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         locked_fields=approval.locked_fields,
         secret_fields=secret,
         evidence=approval.evidence,
-        difference=approval.difference,
-        preview=json.loads(approval.shown_preview_text) if approval.shown_preview_text else None,
+        difference=masked_lines(approval.difference, secret),
+        preview=_preview(approval.shown_preview_text, secret) if approval.shown_preview_text else None,
         plan=plan_out(approval),
         condition=approval.condition or None,
         rule_values=[RuleValue(**value) for value in approval.rule_values],
@@ -178,6 +178,11 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
 
 def _threshold(one: Threshold) -> ThresholdOut:
     return ThresholdOut(approve=one.approve, deny=one.deny, groups=list(one.names), condition=one.condition or None)
+
+
+def _preview(text: str, secret: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)
+    return found | ({"lines": masked_lines(found["lines"], secret)} if "lines" in found else {})
 
 
 def _question(question: Question) -> QuestionOut:

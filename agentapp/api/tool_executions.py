@@ -14,7 +14,7 @@ from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked_text
 from agentapp.models import Run, ToolEvaluation, ToolExecution
 from approvals import lens
-from approvals.masking import masked
+from approvals.masking import masked, masked_lines
 from approvals.models import Approval, Decision
 
 router = Router(tags=["Tool executions"])
@@ -214,7 +214,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         reason=execution.reason or None,
         message=execution.message or None,
         result=masked(executions.result_value(execution), secret),
-        comparison=execution.comparison,
+        comparison=_comparison(execution, secret),
         trust=execution.trust,
         evidence_ref=execution.evidence_ref or None,
         allowed_by=execution.allowed_by or None,
@@ -227,6 +227,11 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         started_at=execution.started_at,
         finished_at=execution.finished_at,
     )
+
+
+def _comparison(execution: ToolExecution, secret: list[str]) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = execution.comparison
+    return found and {**found, "lines": masked_lines(found["lines"], secret)}
 
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:

@@ -1,12 +1,15 @@
 """What a dry run said a call would change, and how it came out."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentapp import previews
 from agentapp.console import typed_text
 from agentapp.models import ToolExecution
+from approvals import lens
+from approvals.masking import masked_lines
 from approvals.models import Approval
 
 
@@ -46,16 +49,20 @@ def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | N
     """The dry run of what would run, or ran, under a request. None: its tool makes none."""
     if execution is not None and execution.comparison is not None:
         kept = execution.comparison
-        return DryRun([_line(line) for line in kept["lines"]], unmeasured=kept["unavailable"])
-    return read(approval.shown_preview_text if approval is not None else "")
+        lines = masked_lines(kept["lines"], lens.hidden((), execution.pii_fields))
+        return DryRun([_line(line) for line in lines], unmeasured=kept["unavailable"])
+    if approval is None:
+        return None
+    return read(approval.shown_preview_text, lens.hidden(approval.secret_fields, approval.pii_fields))
 
 
-def read(text: str) -> DryRun | None:
-    """The dry run as `previews.take` wrote it. None: the tool makes none."""
+def read(text: str, hidden: Sequence[str]) -> DryRun | None:
+    """The dry run as `previews.take` wrote it, without what is hidden. None: the tool makes none."""
     if not text:
         return None
     said = json.loads(text)
-    return DryRun([_line(line) for line in said.get("lines", [])], said.get("unavailable", ""))
+    lines = masked_lines(said.get("lines", []), hidden)
+    return DryRun([_line(line) for line in lines], said.get("unavailable", ""))
 
 
 def _line(line: dict[str, Any]) -> Line:

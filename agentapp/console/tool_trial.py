@@ -20,6 +20,7 @@ from agentapp.console.tool import find, head
 from agentapp.console.tools import may_view
 from agentapp.models import Agent, Tool, ToolExecution
 from agentapp.trying import Trial
+from approvals import lens
 from approvals.step_up import NEEDS
 
 TRY_RIGHT = "agentapp.try_tool"
@@ -61,7 +62,7 @@ def trial(request: HttpRequest, name: str) -> HttpResponse:
     found = trying.rehearse(call, user, looks=context["looks"])
     context |= {
         "found": found,
-        "preview": dry_run.read(found.preview_text),
+        "preview": dry_run.read(found.preview_text, lens.hidden(tool.secret_fields, tool.pii_fields)),
         "shows": NEEDS.get(found.step_up, "nothing beside being signed in"),
         "has_hooks": bool(chosen.agent.hooks),
         "fresh": uuid.uuid4(),

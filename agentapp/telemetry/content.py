@@ -9,23 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Q
-
+from agentapp.marked import Values
 from agentapp.models import Run, ToolExecution
 from agentapp.telemetry.spans import Called, Span, Taken, Value
 from agentapp.trace_context import span_id
-from approvals import lens
 from approvals.detectors import clean, within
 from approvals.digest import MalformedJSON, parse
 from approvals.masking import MASK, blotted_within, masked
 from approvals.models import Approval
-from approvals.streaming import streamed
 
 MAX_CHARS = 32 * 1024
-_TEXTS = ("arguments_text", "proposed_text", "executed_text", "result_text", "approval__final_arguments_text")
-_FIELDS = (
-    "pii_fields", "tool__pii_fields", "tool__secret_fields", "approval__pii_fields", "approval__secret_fields",
-)  # fmt: skip
 
 
 def hidden_of_family(run: Run) -> frozenset[str]:
@@ -36,16 +29,8 @@ def hidden_of_family(run: Run) -> frozenset[str]:
     while (parent := run.parent) is not None:
         above.append(parent.pk)
         run = parent
-    marked = Q(pk__in=[])
-    for name in _FIELDS:
-        marked |= Q(**{f"{name}__isnull": False}) & ~Q(**{name: []})
-    calls = ToolExecution.objects.filter(Q(run__in=above) | Q(run__parent=above[0])).filter(marked)
-    found: set[str] = set()
-    with streamed(calls.values_list(*_FIELDS, *_TEXTS)) as rows:
-        for row in rows:
-            fields = {name for marks in row[: len(_FIELDS)] for name in marks or ()}
-            found |= lens.values_in((text for text in row[len(_FIELDS) :] if text), fields)
-    return frozenset(found)
+    runs = [*above, *Run.objects.filter(parent=above[0]).values_list("pk", flat=True)]
+    return frozenset(Values(secret=True).read(runs))
 
 
 def of_run(span: Span, run: Run, hidden: frozenset[str]) -> Span:

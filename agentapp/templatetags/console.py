@@ -18,6 +18,7 @@ from agentapp.console import formats
 from agentapp.console.differences import pretty
 from agentapp.models import ToolExecution
 from approvals import detectors, lens
+from approvals.masking import masked_lines
 from approvals.models import Approval
 
 register = template.Library()
@@ -254,6 +255,12 @@ def executed_arguments(execution: ToolExecution) -> str:
     """The arguments a call ran with, secrets masked."""
     secret = lens.hidden(execution.tool.secret_fields if execution.tool else [], execution.pii_fields)
     return pretty(execution.executed_text or execution.arguments_text, secret)
+
+
+@register.filter
+def difference_shown(approval: Approval) -> list[dict[str, Any]]:
+    """What is not as it was when people were asked before, without what its reader may not see."""
+    return masked_lines(approval.difference, lens.hidden(approval.secret_fields, approval.pii_fields))
 
 
 @register.filter

@@ -6,11 +6,14 @@ import re
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core import mail
 from django.test import Client
 
-from agentapp import auth, cards, discretion
-from agentapp.models import Tool
-from approvals.models import Approval
+from agentapp import auth, cards, discretion, preferences
+from agentapp.models import Tool, ToolExecution
+from agentapp.tools.base import tool
+from approvals import notify
+from approvals.models import Approval, Notification
 from tests.conftest import call, calls, make_user, says
 from tests.grants import grant_from, let_grant
 
@@ -36,6 +39,13 @@ def about_her(clerk) -> Approval:
 
 def shown(response) -> str:
     return html.unescape(html.unescape(response.content.decode()))
+
+
+def told_by_api(user: User, *paths: str) -> str:
+    _, secret = auth.issue_token(user, "reading", [s for s in auth.SCOPES if s.endswith(":read")], "test")
+    answers = [Client().get(f"/api/v1/{path}", headers={"Authorization": f"Bearer {secret}"}) for path in paths]
+    assert {answer.status_code for answer in answers} == {200}
+    return "\n".join(answer.content.decode() for answer in answers)
 
 
 def leaks(text: str) -> list[str]:
@@ -64,22 +74,86 @@ def test_what_a_card_cut_in_the_middle_of_a_value_is_masked(client, manager, cle
     assert ("She wrote." in told, leaks(told)) == (True, [])
 
 
+@pytest.mark.parametrize(
+    "looks",
+    [
+        {"snapshot": lambda: {"holder": NAME}, "title": "Close the account of {snapshot.holder}"},
+        {"preview": lambda: [{"name": "holder", "before": NAME, "after": "Mirabel"}]},
+        {"preview": lambda: [{"name": "holder", "before": "Mim", "after": 12}]},
+    ],
+)
+def test_what_was_looked_up_for_a_request_is_masked_like_what_it_asks_for(client, manager, clerk, offer, looks):
+    @tool(effect="compensable", pii=("holder",), **looks)
+    def close(account: str) -> str:
+        """Close an account."""
+        return "closed"
+
+    offer(close)
+    [approval] = clerk.open(clerk.run(calls(call("c", "close", account="ana")), says("done")))
+    client.force_login(manager)
+    page, listed = (shown(client.get(url)) for url in (f"/approvals/{approval.pk}/", "/inbox/"))
+    told = told_by_api(manager, f"approvals/{approval.pk}", "approvals")
+    assert ("close" in told, "ana" in page, approval.reference in listed) == (True, True, True)
+    assert [part for part in (NAME, "Mirabel", "Mim") if part in told + page + listed] == []
+    assert "preview" not in looks or f'"after":"{MASK}"' in told
+
+
+def test_what_was_looked_up_for_a_request_stands_in_no_mail(clerk, offer, dana):
+    @tool(
+        effect="compensable", title="Close the account of {snapshot.holder}", pii=("holder",),
+        snapshot=lambda: {"holder": NAME},
+    )  # fmt: skip
+    def close(account: str) -> str:
+        """Close an account."""
+        return "closed"
+
+    offer(close)
+    preferences.set_notifications(dana, {Notification.Kind.WAITING: ["mail"]}, None, True, "low")
+    clerk.run(calls(call("c", "close", account="ana")), says("done"))
+    for key in notify.due_ids(50):
+        notify.send(key)
+    [message] = mail.outbox
+    assert leaks(message.subject + message.body) == []
+
+
+def test_what_has_changed_since_a_request_is_masked_like_what_it_asks_for(client, manager, clerk, offer, dana):
+    world = {"holder": NAME}
+
+    @tool(effect="compensable", pii=("holder",), snapshot=lambda: dict(world))
+    def close(account: str) -> str:
+        """Close an account."""
+        return "closed"
+
+    offer(close)
+    run = clerk.run(calls(call("c", "close", account="ana")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    world["holder"] = "Mim"
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    assert again.difference == [{"name": "holder", "was": NAME, "now": "Mim"}]
+    client.force_login(manager)
+    page, told = shown(client.get(f"/approvals/{again.pk}/")), told_by_api(manager, f"approvals/{again.pk}")
+    assert f'"was":"{MASK}","now":"{MASK}"' in told
+    assert "things have changed since" in page
+    assert [part for part in (NAME, "Mirabel", "Mim") if part in told + page] == []
+
+
 def test_a_value_is_masked_in_each_spelling_and_where_it_is_a_number(client, manager, about_her, clerk):
     Tool.objects.filter(name="pay").update(pii_fields=["memo", "amount"])
     run = clerk.run(calls(call("p", "pay", account="ana", amount=7771993, memo="x"), text="It is 7771993."))
-    _, secret = auth.issue_token(manager, "reading", [s for s in auth.SCOPES if s.endswith(":read")], "test")
-    token = {"Authorization": f"Bearer {secret}"}
     client.force_login(manager)
-    for url in (
-        f"/runs/{about_her.run_id}/",
-        f"/runs/{about_her.run_id}/?step=1",
-        f"/runs/{about_her.run_id}/?step=1&call=0",
-    ):
-        assert leaks(shown(client.get(url))) == []
-    for path in (f"runs/{about_her.run_id}", f"runs/{run.pk}/steps", f"approvals/{about_her.pk}", "tool-executions"):
-        text = Client().get(f"/api/v1/{path}", headers=token).content.decode()
-        assert leaks(text) == []
-        assert "7771993" not in text
+    pages = [
+        f"/runs/{each}/{more}" for each in (about_her.run_id, run.pk) for more in ("", "?step=1", "?step=1&call=0")
+    ]
+    answers = [client.get(url) for url in pages]
+    assert {answer.status_code for answer in answers} == {200}
+    asked = [f"tool-executions/{each.pk}/result" for each in ToolExecution.objects.all()]
+    asked += [f"runs/{each}{more}" for each in (about_her.run_id, run.pk) for more in ("", "/trace")]
+    told = told_by_api(manager, *asked, f"approvals/{about_her.pk}", "approvals", "runs")
+    text = "\n".join([told, *map(shown, answers)])
+    assert ("wrote" in text, "It is" in text, MASK in text) == (True, True, True)
+    assert leaks(text) == []
+    assert "7771993" not in text
 
 
 def test_what_an_address_asks_for_stays_in_its_field_and_in_links_to_it(client, manager):

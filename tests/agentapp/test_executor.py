@@ -12,6 +12,7 @@ from agentapp.answers import answer
 from agentapp.models import Run, Tool
 from agentapp.tools.base import OutcomeUnknown, ToolContext, tool
 from approvals import configuration, ledger
+from approvals.masking import CHANGED_MASK, MASK
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
@@ -221,6 +222,28 @@ def test_a_decision_in_its_hold_does_not_act_yet_and_can_be_undone(clerk, dana, 
     clerk.decide(approval, dana, "reject", message="On second thought.")
     clerk.drive(run)
     assert effects_of("pay") == []
+
+
+def test_a_secret_that_was_looked_up_is_masked_on_the_card_that_says_it_has_changed(clerk, dana, offer):
+    world = {"pin": "Zq-90817"}
+
+    @tool(
+        effect="compensable", title="Close {account}, whose PIN is {snapshot.pin}", secret=("pin",),
+        snapshot=lambda: dict(world),
+    )  # fmt: skip
+    def close(account: str) -> str:
+        """Close an account."""
+        return "closed"
+
+    offer(close)
+    run = clerk.run(calls(call("a", "close", account="ana")), says("done"))
+    [first] = clerk.open(run)
+    clerk.decide(first, dana)
+    world["pin"] = "Zq-90818"
+    clerk.drive(run)
+    [second] = clerk.open(run)
+    assert [first.title, second.title] == [f"Close ana, whose PIN is {MASK}"] * 2
+    assert second.difference == [{"name": "pin", "was": MASK, "now": CHANGED_MASK}]
 
 
 def test_a_changed_world_goes_back_to_the_queue_with_the_difference(clerk, dana):

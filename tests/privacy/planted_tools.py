@@ -2,20 +2,33 @@
 
 from typing import Any
 
-from agentapp.tools.base import ToolError, tool
+from agentapp.tools.base import EffectLine, ToolError, tool
 
 PERSON: dict[str, Any] = {}
 """What is found of a person; the test plants it."""
+SEEN: dict[str, str] = {}
+"""What is looked up of a person for a request; the test plants it."""
 FAILURE: list[str] = []
 """What the tool that fails says."""
 
 MARKED = ("name", "street", "city", "born", "employer", "nickname", "school", "allergy", "doctor", "pet")
 
 
+def looked_up(memo: str) -> dict[str, Any]:
+    return {"known": [{name: SEEN[name]} for name in MARKED[:2]], **{name: SEEN[name] for name in MARKED[2:6]}}
+
+
+def foreseen(memo: str) -> list[dict[str, Any]]:
+    return [{"name": name, "before": SEEN[name], "after": "nothing"} for name in MARKED[6:]]
+
+
 @tool(
     effect="irreversible",
-    title="Enroll {name} of {city}",
+    title="Enroll {name} of {city}, of {snapshot.city} before",
     sentence="The agent will enroll {name}, who lives in {street}, {city}, and works for {employer}.",
+    effects=(EffectLine("{snapshot.employer} is told", "As is {snapshot.nickname}", "mail"),),
+    snapshot=looked_up,
+    preview=foreseen,
     button="Enroll {name}",
     pii=MARKED,
     secret=("pin", "passphrase"),

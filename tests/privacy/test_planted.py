@@ -1,4 +1,4 @@
-"""Sixty secrets and personal values, planted in arguments, results, errors and prompts, reach nobody without the right.
+"""Seventy secrets and personal values, planted wherever the work has such values, reach nobody without the right.
 
 Whatever else leaves the system by itself belongs into `sent_out`; a new page into what is crawled.
 """
@@ -40,6 +40,7 @@ from tests.privacy.values import (
     PLANTED,
     RESULTS,
     SECRETS,
+    SEEN,
     found_in,
 )
 from tests.security import surface
@@ -47,12 +48,12 @@ from tests.slack_api import Slack, serving
 from tests.webhook_receiver import Receiver
 
 
-def test_sixty_values_are_planted_and_each_is_another() -> None:
-    assert len(PLANTED) == len(set(PLANTED)) == 60
+def test_seventy_values_are_planted_and_each_is_another() -> None:
+    assert len(PLANTED) == len(set(PLANTED)) == 70
 
 
 def test_what_is_cut_is_found_too() -> None:
-    assert [found_in(f"about {value[:12]}…") == [] for value in PLANTED] == [False] * 60
+    assert [found_in(f"about {value[:12]}…") == [] for value in PLANTED] == [False] * 70
 
 
 @pytest.fixture
@@ -111,6 +112,7 @@ def runs(clerk: Any, settings: Any, dana: User, endpoint: Any, logged: Any) -> l
     """Runs into which everything was planted: one that waits, one that was approved and ended, one whose tools fail."""
     planted_tools.PERSON.clear()
     planted_tools.PERSON.update({**RESULTS, "notes": " ".join(IN_RESULT)})
+    planted_tools.SEEN.update(SEEN)
     planted_tools.FAILURE[:] = IN_ERROR
     settings.TOOL_MODULES = ["tests.privacy.planted_tools"]
     clerk.agent.tools.set(install_tools("tests.privacy.planted_tools").values())
@@ -142,6 +144,9 @@ def test_they_are_where_the_work_needs_them(runs: list[Run]) -> None:
     assert set(json.loads(row.arguments_text).values()) >= {*ARGUMENTS.values(), *SECRETS.values()}
     assert RESULTS["name"] in ToolExecution.objects.filter(name="find_person").latest("proposed_at").result_text
     assert IN_PROMPT[0] in runs[0].input
+    approval = Approval.objects.get(state="pending")
+    assert SEEN["city"] in approval.title
+    assert [value for value in SEEN.values() if value not in approval.snapshot_text + approval.preview_text] == []
 
 
 def test_whoever_decides_sees_what_they_decide_about(client: Client, runs: list[Run], dana: User) -> None:

@@ -1,4 +1,4 @@
-"""Sixty values that must reach nobody without the right, and how they are found in a text."""
+"""Seventy values that must reach nobody without the right, and how they are found in a text."""
 
 import html
 import urllib.parse
@@ -37,8 +37,12 @@ def detectable(start: int) -> list[str]:
 ARGUMENTS = {name: f"Zq{name.title()} Argument" for name in planted_tools.MARKED}
 SECRETS = {"pin": "ZqPin-90817", "passphrase": "ZqPass correct horse"}
 RESULTS = {name: f"Zq{name.title()} Result" for name in planted_tools.MARKED}
+SEEN = {name: f"Zq{name.title()} Seen" for name in planted_tools.MARKED}
 IN_PROMPT, IN_RESULT, IN_ERROR, IN_MEMO = detectable(1101), detectable(2202), detectable(3303), detectable(4404)[:8]
-PLANTED = [*ARGUMENTS.values(), *SECRETS.values(), *RESULTS.values(), *IN_PROMPT, *IN_RESULT, *IN_ERROR, *IN_MEMO]
+PLANTED = [
+    *ARGUMENTS.values(), *SECRETS.values(), *RESULTS.values(), *SEEN.values(), *IN_PROMPT, *IN_RESULT, *IN_ERROR,
+    *IN_MEMO,
+]  # fmt: skip
 
 
 def beginning(value: str) -> str:
