@@ -127,7 +127,7 @@ def hides() -> bool:
 def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Key]:
     """The keys of texts (key, run, text) in which words stand for whoever is answered: what is masked is not found.
 
-    Else what is masked could be had by asking for it letter by letter. Two queries at most.
+    Else what is masked could be had by asking for it letter by letter. Four queries at most.
     """
     told, through = list(said), lens.current()
     if not told or through is None or through.is_open:

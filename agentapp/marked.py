@@ -5,6 +5,7 @@ from collections.abc import Collection
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
+from django.db import connection, models
 from django.db.models import Q
 
 from agentapp.models import ToolExecution
@@ -21,6 +22,26 @@ _OF_REQUESTS = (
 )  # fmt: skip
 
 
+# Those that began a run: what it tries again, forks or replays, whose call it takes back, that asked for it; those
+# that began these; and whatever all of them asked for, whose answers they repeat. No run is read twice.
+_KIN = """
+WITH RECURSIVE above (id) AS (
+    SELECT id FROM agentapp_run WHERE id IN ({})
+    UNION
+    SELECT earlier.id
+    FROM above
+    JOIN agentapp_run AS run ON run.id = above.id
+    LEFT JOIN agentapp_toolexecution AS undone ON undone.id = run.undoes_id
+    JOIN agentapp_run AS earlier ON earlier.id IN (run.retry_of_id, run.parent_id, undone.run_id)
+), kin (id) AS (
+    SELECT id FROM above
+    UNION
+    SELECT asked.id FROM kin JOIN agentapp_run AS asked ON asked.parent_id = kin.id
+)
+SELECT id FROM kin
+"""
+
+
 class TooMuchMarked(PermissionDenied):
     """An answer holds more that is marked than can be looked through. Nothing of it is shown."""
 
@@ -35,7 +56,8 @@ class Values:
         self._secret, self._most_rows, self._most_chars, self._chars = secret, most_rows, most_chars, 0
 
     def read(self, runs: Collection[Any]) -> set[str]:
-        """Two queries, however many runs; one where none of their calls has marks."""
+        """What is marked in these runs, and in those whose words they may repeat. Three queries, however many runs."""
+        runs = _with_kin(runs)
         marks = _PERSONAL + (_SECRET if self._secret else ())
         calls = ToolExecution.objects.filter(_any_of(marks), run__in=runs).order_by()
         names: dict[uuid.UUID, set[str]] = {}
@@ -61,6 +83,14 @@ class Values:
         if too_many or (self._most_chars is not None and self._chars > self._most_chars):
             raise TooMuchMarked("More is marked here than can be masked. Narrow it down.")
         self.found |= lens.values_of(columns, names)
+
+
+def _with_kin(runs: Collection[Any]) -> list[Any]:
+    key = models.UUIDField()
+    stored = [key.get_db_prep_value(run, connection) for run in runs]
+    with connection.cursor() as cursor:
+        cursor.execute(_KIN.format(", ".join(["%s"] * len(stored))), stored)
+        return [run for (run,) in cursor]
 
 
 def _any_of(columns: Collection[str]) -> Q:

@@ -22,15 +22,10 @@ MAX_CHARS = 32 * 1024
 
 
 def hidden_of_family(run: Run) -> frozenset[str]:
-    """The marked values in the calls of a run, of those above it, whose words its input may repeat, and of those it
-    asked for, whose answers it has.
+    """The marked values in the calls of a run, of those whose words its input may repeat, and of those it asked for,
+    whose answers it has.
     """
-    above = [run.pk]
-    while (parent := run.parent) is not None:
-        above.append(parent.pk)
-        run = parent
-    runs = [*above, *Run.objects.filter(parent=above[0]).values_list("pk", flat=True)]
-    return frozenset(Values(secret=True).read(runs))
+    return frozenset(Values(secret=True).read([run.pk]))
 
 
 def of_run(span: Span, run: Run, hidden: frozenset[str]) -> Span:

@@ -9,13 +9,14 @@ from django.contrib.auth.models import Permission, User
 from django.core import mail
 from django.test import Client
 
-from agentapp import auth, cards, discretion, preferences
+from agentapp import actions, auth, cards, discretion, preferences
 from agentapp.models import Tool, ToolExecution
 from agentapp.tools.base import tool
 from approvals import notify
 from approvals.models import Approval, Notification
 from tests.conftest import call, calls, make_user, says
 from tests.grants import grant_from, let_grant
+from tests.teams import Team, child_of
 
 NAME = 'Mirabel "Mim" M\u00fcller'
 MASK = "\u2022" * 6
@@ -195,3 +196,69 @@ def test_the_example_of_a_tool_is_of_a_run_that_its_reader_may_see(client, clerk
     assert "Top confidential" not in shown(client.get("/tools/pay/"))
     user.user_permissions.add(Permission.objects.get(codename="view_run"))
     assert "Top confidential" in shown(client.get("/tools/pay/"))
+
+
+@tool(effect="read", pii=("holder",))
+def find_person(number: int) -> dict[str, str]:
+    """Find a person."""
+    return {"holder": NAME}
+
+
+FIND, SEND = calls(call("f", "find_person", number=1)), calls(call("s", "send", to="ann"))
+
+
+def asks_without_naming_her(reader: User, approval: Approval) -> bool:
+    """Whether a request, which rests on what was found of her, tells a person who may not see that nothing of it."""
+    assert "Mirabel" in json.dumps([item["body"] for item in approval.evidence])
+    client = Client()
+    client.force_login(reader)
+    pages = [client.get(url) for url in (f"/approvals/{approval.pk}/", f"/runs/{approval.run_id}/")]
+    assert [page.status_code for page in pages] == [200, 200]
+    told = told_by_api(reader, f"approvals/{approval.pk}", f"runs/{approval.run_id}/trace")
+    assert MASK in told
+    return leaks("\n".join([told, *map(shown, pages)])) == []
+
+
+def test_what_was_marked_in_a_run_is_masked_in_what_a_fork_of_its_fork_asks(clerk, offer, manager, sam):
+    offer(find_person)
+    run = clerk.run(FIND, SEND, says("done"))
+    for step in (2, 1):
+        actions.cancel_run(run.pk, sam)
+        run = clerk.drive(actions.fork_run(run.pk, actions.Fork(step=step), sam))
+    [approval] = clerk.open(run)
+    assert ToolExecution.objects.filter(run=run).get().name == "send"
+    assert asks_without_naming_her(manager, approval)
+
+
+def test_what_was_marked_in_a_call_is_masked_in_the_request_to_take_it_back(clerk, offer, dana, manager):
+    @tool(effect="compensable", title="Take back {number}")
+    def unlend(number: int) -> str:
+        """Take it back."""
+        return "back"
+
+    @tool(effect="compensable", pii=("holder",), undo=lambda number: {"number": number}, undone_by="unlend")
+    def lend(number: int, holder: str) -> str:
+        """Lend something."""
+        return "lent"
+
+    offer(lend, unlend)
+    run = clerk.run(calls(call("a", "lend", number=7, holder=NAME)), says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)
+    undo = clerk.drive(actions.undo_call(clerk.execution(run, "a").pk, "It was a mistake.", dana))
+    assert asks_without_naming_her(manager, clerk.open(undo)[0])
+
+
+def test_what_an_agent_found_is_masked_in_what_those_ask_who_are_told_of_it(clerk, offer, manager):
+    offer(find_person)
+    team = Team(clerk)
+    team.may_ask("finder", FIND, says(f"It is {NAME}."))
+    team.may_ask("sender", SEND, says("sent"))
+    asks = [
+        calls(call(name[0], f"ask_{name}", input=f"Of {told}?")) for name, told in (("finder", 1), ("sender", NAME))
+    ]
+    run = team.run(asks[0], asks[1], says("done"))
+    [of_child] = clerk.open(child_of(run, "s"))
+    assert asks_without_naming_her(manager, of_child)
+    run = team.run(asks[0], SEND, says("done"))
+    assert asks_without_naming_her(manager, clerk.open(run)[0])

@@ -6,6 +6,7 @@ import pytest
 from django.utils import timezone
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
+from agentapp import actions
 from agentapp.models import Tool
 from agentapp.telemetry import otlp
 from agentapp.telemetry.spans import Span
@@ -51,6 +52,15 @@ def test_a_secret_argument_is_in_no_span_whatever_repeats_it(paid, traced, setti
     said = traced(paid).said()
     assert "774411" not in said
     assert "••••••" in said or "\\u2022" in said
+
+
+def test_a_secret_of_a_run_is_in_no_span_of_a_fork_whose_model_repeats_it(clerk, paid, sam, traced, settings):
+    settings.OTEL_CONTENT = True
+    fork = clerk.drive(actions.fork_run(paid.pk, actions.Fork(step=2, input="PIN 774411 again"), sam))
+    assert fork.answer.endswith("774411 was used.")
+    said = traced(fork).said()
+    assert "was used" in said
+    assert "774411" not in said
 
 
 def test_a_text_that_is_not_unicode_loses_no_span():
