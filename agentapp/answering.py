@@ -118,7 +118,7 @@ def _waiting_arguments(execution: ToolExecution, approval: Approval) -> str:
     """The arguments people are asked about. The model knows the secrets it proposed, and none that a person put in."""
     if not approval.is_edited and approval.editor_id is None:
         return approval.arguments_text
-    fields = execution.tool.secret_fields if execution.tool else []
+    fields = execution.all_secret_fields
     waits = parse(approval.final_arguments_text or approval.arguments_text)
     return canonical(masked_beside(waits, parse(execution.arguments_text or "{}"), fields, same=None))
 

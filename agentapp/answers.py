@@ -147,7 +147,7 @@ def _change_note(execution: ToolExecution) -> str:
     changed = changes(execution)
     if not changed:
         return ""
-    secret = execution.tool.secret_fields if execution.tool else []
+    secret = execution.all_secret_fields
     listed = "; ".join(_change(name, was, now, secret) for name, was, now in changed)
     if execution.by_agent:
         return f"You changed the call when a person asked about it: {listed}. What you proposed first did not run."

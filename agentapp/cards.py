@@ -79,7 +79,7 @@ def title_of(execution: ToolExecution) -> str:
     if execution.tool is None or execution.erased_at is not None:
         return ""
     arguments = parse(execution.executed_text or proposed_text(execution, execution.tool))
-    return _words(execution.tool, masked(arguments, execution.tool.secret_fields), {}).title
+    return _words(execution.tool, masked(arguments, execution.all_secret_fields), {}).title
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,8 @@ def build(
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
     snapshot_text = take_snapshot(run, tool, arguments, execution.times_asked)
-    words = _words(tool, masked(arguments, tool.secret_fields), state_shown(snapshot_text, tool.secret_fields))
+    secrets = list(dict.fromkeys([*tool.secret_fields, *execution.secret_fields]))
+    words = _words(tool, masked(arguments, secrets), state_shown(snapshot_text, secrets))
     return Card(
         run_id=run.pk,
         execution_id=execution.pk,
@@ -153,14 +154,14 @@ def build(
         effects=words.effects,
         button=words.button,
         locked_fields=list(tool.locked_fields),
-        secret_fields=list(tool.secret_fields),
-        pii_fields=list(tool.pii_fields),
+        secret_fields=secrets,
+        pii_fields=list(dict.fromkeys([*tool.pii_fields, *execution.pii_fields])),
         salt=execution.salt,
         evidence=evidence(run, steps, execution),
         explanation=_cut(steps[-1].step.text, MAX_EXPLANATION_CHARS),
         snapshot_text=snapshot_text,
         preview_text=previews.take(tool, arguments),
-        difference=_difference(asked.replaces, snapshot_text, asked.text, tool.secret_fields),
+        difference=_difference(asked.replaces, snapshot_text, asked.text, secrets),
         risk_factors=weighed.factors,
         provenance=weighed.provenance,
         starter_id=run.starter_id,
@@ -301,7 +302,7 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
 def _taken_back(run: Run) -> dict[str, Any]:
     """The call that the run takes back, as it ran."""
     done = ToolExecution.objects.select_related("tool", "run").get(undone_in=run)
-    secret = done.tool.secret_fields if done.tool is not None else ()
+    secret = done.all_secret_fields
     ran = {"tool": done.name, "arguments": masked(done.args, secret), "result": masked(done.value, secret)}
     return {
         "kind": "result",

@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from django.db.models import F
 from django.utils import timezone
 
-from agentapp import call_statements
+from agentapp import call_statements, marking
 from agentapp.call_events import arguments_facts, change_facts, record_failures, result_facts, ruling_facts, said_of
 from agentapp.call_events import record as record
 from agentapp.call_events import record_subagent as record_subagent
@@ -209,7 +209,8 @@ def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) 
 def take_notes(outcome: Outcome) -> None:
     """What the tool says belongs in the record of its call, whatever became of that."""
     for note in (outcome.raw or outcome.result).notes:
-        marked = secret_texts(outcome.execution.args, outcome.execution.pii_fields)
+        execution = outcome.execution
+        marked = secret_texts(execution.args, [*execution.secret_fields, *execution.pii_fields])
         record(outcome.execution, note.type, blotted_within(storable_json(note.data), marked))
 
 
@@ -343,6 +344,7 @@ def _row(
     run: Run, step: Step, index: int, proposal: Proposal, evaluation: ToolEvaluation | None = None
 ) -> ToolExecution:
     tool, refusal = proposal.tool, proposal.refusal
+    marks = marking.of_call(tool, proposal.call, proposal.proposed)
     execution = ToolExecution(
         run=run,
         step=step,
@@ -359,7 +361,8 @@ def _row(
         trust=tool.trust if tool else Tool.Trust.TRUSTED,
         replay_of=proposal.replay_of,
         evaluation=evaluation,
-        pii_fields=list(tool.pii_fields) if tool else [],
+        secret_fields=marks.secret,
+        pii_fields=marks.personal,
         variable=proposal.call.variable,
         mocked=run.is_mocked,
         was_blocked=proposal.was_blocked,

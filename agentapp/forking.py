@@ -216,7 +216,7 @@ def read_arguments(execution: ToolExecution) -> dict[str, Any]:
         arguments = parse(execution.arguments_text or "{}")
     except MalformedJSON:
         return {}
-    secret = execution.tool.secret_fields if execution.tool else []
+    secret = execution.all_secret_fields
     return _without(arguments, set(secret)) if isinstance(arguments, dict) else {}
 
 

@@ -14,7 +14,7 @@ from approvals.models import Approval
 from approvals.streaming import streamed
 
 _PERSONAL = ("pii_fields", "tool__pii_fields")
-_SECRET = ("tool__secret_fields",)
+_SECRET = ("secret_fields", "tool__secret_fields")
 _OF_CALLS = ("arguments_text", "proposed_text", "executed_text", "result_text", "comparison")
 # Of those that another has taken the place of, too: they stand in lists.
 _OF_REQUESTS = (

@@ -5,9 +5,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from agentapp import marking
 from agentapp.considered import Guidance
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Tool, ToolExecution
+from agentapp.tools.planning import NAME as PLAN
 from agentapp.transcript import StepRows
 from approvals.digest import MalformedJSON, parse
 from approvals.masking import blotted, blotted_within, masked, secret_texts
@@ -18,9 +20,10 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
 
     What a reply says without calling anything is an answer, and stays what it is.
     """
-    if not any(tool.secret_fields for tool in tools.values()):
-        return reply
     made = [execution for rows in steps for execution in rows.executions]
+    is_plain = all(call.name in tools and call.name != PLAN for call in reply.tool_calls)
+    if is_plain and not any(each.secret_fields for each in (*tools.values(), *made)):
+        return reply
     secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(secrets_of(each) for each in made))
     if not secrets:
         return reply
@@ -34,14 +37,14 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
 
 def secrets_of(execution: ToolExecution) -> set[str]:
     """The values of secret arguments of one call, as it was proposed and as it ran."""
-    fields = execution.tool.secret_fields if execution.tool else []
+    fields = execution.all_secret_fields
     return _of_text(execution.arguments_text, fields) | _of_text(execution.executed_text, fields)
 
 
 def result_shown(execution: ToolExecution) -> Any:
     """What a call gave back, as people may read it: no value that a secret name has, and no secret argument."""
     value = json.loads(execution.result_text) if execution.result_text else None
-    fields = execution.tool.secret_fields if execution.tool else []
+    fields = execution.all_secret_fields
     return blotted_within(masked(value, fields), secrets_of(execution)) if fields else value
 
 
@@ -54,8 +57,7 @@ def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:
 
 
 def _of_call(call: ToolCall, tools: Mapping[str, Tool]) -> set[str]:
-    tool = tools.get(call.name)
-    return _of_text(call.arguments_text, tool.secret_fields) if tool is not None else set()
+    return _of_text(call.arguments_text, marking.of_call(tools.get(call.name), call).secret)
 
 
 def _of_text(text: str, fields: list[Any]) -> set[str]:

@@ -135,6 +135,4 @@ def _text(value: Any) -> str:
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:
     """What is secret now, and what was secret when it was asked about."""
-    now = execution.tool.secret_fields if execution.tool else []
-    asked = execution.approval.secret_fields if execution.approval else []
-    return sorted(lens.hidden({*now, *asked}, execution.pii_fields))
+    return sorted(lens.hidden(execution.all_secret_fields, execution.all_pii_fields))

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from approvals import planned
+from approvals import lens, planned
+from approvals.masking import masked
 from approvals.models import Approval
 
 
@@ -34,7 +35,7 @@ class PlannedCallOut(BaseModel):
 def plan_out(approval: Approval) -> list[PlannedCallOut]:
     """The calls of a plan, in their order. None, and no query, for what is no plan."""
     rows = {row.position: row for row in approval.planned_calls.all()} if approval.is_plan else {}
-    shown = []
+    shown, hidden = [], lens.hidden(approval.secret_fields, approval.pii_fields)
     for position, call in enumerate(planned.calls_in(approval.plan_text), start=1):
         row = rows.get(position)
         shown.append(
@@ -43,13 +44,13 @@ def plan_out(approval: Approval) -> list[PlannedCallOut]:
                 tool=call.tool,
                 tool_version=call.tool_version,
                 effect_class=call.effect_class,
-                args=call.arguments,
+                args=masked(call.arguments, hidden),
                 title=call.title,
                 sentence="".join(piece["text"] for piece in call.sentence),
                 risk=call.risk,
                 rule=call.rule or None,
                 reason=call.reason or None,
-                snapshot=call.snapshot,
+                snapshot=masked(call.snapshot, hidden),
                 outside=call.outside,
                 use_by=row.use_by if row else None,
                 execution=row.used_by if row else None,

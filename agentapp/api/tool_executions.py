@@ -236,9 +236,7 @@ def _comparison(execution: ToolExecution, secret: list[str]) -> dict[str, Any] |
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:
     """What is secret now, and what was when people were asked."""
-    fields = {*(execution.tool.secret_fields if execution.tool else [])}
-    fields |= {*(execution.approval.secret_fields if execution.approval else [])}
-    return sorted(lens.hidden(fields, {*execution.pii_fields, *(execution.tool.pii_fields if execution.tool else [])}))
+    return sorted(lens.hidden(execution.all_secret_fields, execution.all_pii_fields))
 
 
 def decision_out(decision: Decision) -> DecisionOut:

@@ -47,7 +47,7 @@ class Filled:
 
 def seen(tool: Tool, call: ToolExecution) -> Any:
     """What this person may see of its arguments. What they post afterwards is their own."""
-    fields = lens.hidden(tool.secret_fields, [*tool.pii_fields, *call.pii_fields])
+    fields = lens.hidden([*tool.secret_fields, *call.secret_fields], [*tool.pii_fields, *call.pii_fields])
     return lens.seen(masked(call.args, fields), (), is_open=not lens.hidden((), ("any",)))
 
 

@@ -108,8 +108,7 @@ def _arguments(call: ToolExecution) -> dict[str, object]:
 
 def _shown(call: ToolExecution, arguments: dict[str, object]) -> dict[str, object]:
     """Without secrets and personal data, whoever looks: those are shown on the page of their run, on request."""
-    tool = call.tool
-    hidden = [*(tool.secret_fields if tool else ()), *(tool.pii_fields if tool else ()), *call.pii_fields]
+    hidden = [*call.all_secret_fields, *call.all_pii_fields]
     shown: dict[str, object] = lens.seen(masked(arguments, hidden), (), is_open=False)
     return shown
 

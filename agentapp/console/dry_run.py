@@ -49,7 +49,7 @@ def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | N
     """The dry run of what would run, or ran, under a request. None: its tool makes none."""
     if execution is not None and execution.comparison is not None:
         kept = execution.comparison
-        lines = masked_lines(kept["lines"], lens.hidden((), execution.pii_fields))
+        lines = masked_lines(kept["lines"], lens.hidden(execution.all_secret_fields, execution.all_pii_fields))
         return DryRun([_line(line) for line in lines], unmeasured=kept["unavailable"])
     if approval is None:
         return None

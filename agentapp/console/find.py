@@ -25,7 +25,7 @@ _AT_A_TIME = 20
 _NAMES = ("name", "proposed_name", "reason", "message", "outcome_note")
 _TEXTS = tuple(inspector.PARTS.values())
 _MARKS = ("secret_fields", "pii_fields")
-_OF_CALL = ("index", *_NAMES, *_TEXTS, *(f"{of}__{mark}" for of in ("tool", "approval") for mark in _MARKS))
+_OF_CALL = ("index", *_NAMES, *_TEXTS, *(f"{of}{mark}" for of in ("", "tool__", "approval__") for mark in _MARKS))
 
 type Place = tuple[int, int | None]
 
@@ -79,7 +79,8 @@ def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> 
     """The steps in `said` and the calls that match. A call whose texts hold secrets is read as the page shows it."""
     texts = _any(_TEXTS, words)
     open_ones = (
-        (Q(tool__isnull=True) | Q(tool__secret_fields=[]))
+        Q(secret_fields=[])
+        & (Q(tool__isnull=True) | Q(tool__secret_fields=[]))
         & (Q(approval__isnull=True) | Q(approval__secret_fields=[]))
         & Q(proposed_name="")
     )

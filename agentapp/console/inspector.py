@@ -143,8 +143,8 @@ def inspect(run: Run, line: Timeline, row: Row, viewer: User, tab: str = "") -> 
         call=call,
         arguments=arguments_of(call),
         proposed=proposed_of(call),
-        result=_json(call.result_text, _secrets(call.tool, approval)) if call.result_text not in ("", "null") else None,
-        artifact=_json(call.artifact_text, _secrets(call.tool, approval)) if call.artifact_text else None,
+        result=_json(call.result_text, _secrets(call)) if call.result_text not in ("", "null") else None,
+        artifact=_json(call.artifact_text, _secrets(call)) if call.artifact_text else None,
         raw=_raw_call(call) if tab == "raw" else (),
         breakers=breakers_of(call) if tab != "raw" else (),
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
@@ -183,7 +183,7 @@ def messages_of(run: Run, steps: Sequence[Step]) -> list[Read]:
     for step in steps:
         found.append(Read("model", step.text, step.number))
         for call in step.executions.all():
-            hidden = bool(_secrets(call.tool, call.approval))
+            hidden = bool(_secrets(call))
             told = MASK if hidden else answer(call).text if call.is_answered else "No answer yet"
             found.append(Read("tool", told, step.number, call.index, call.name))
     return found
@@ -201,7 +201,7 @@ def _raw_call(call: ToolExecution) -> list[tuple[str, JSON]]:
         for part, word in named.items()
         if getattr(call, PARTS[part])
     ]
-    secrets = _secrets(call.tool, call.approval)
+    secrets = _secrets(call)
     extra = {"call_id": call.call_id, "control": call.control, "metadata": call.metadata, "ruling": call.ruling}
     return [*raw, ("On record", JSON(masked(extra, secrets)))]
 
@@ -215,7 +215,7 @@ def _reply(step: Step, calls: Sequence[ToolExecution]) -> JSON:
 
 def arguments_of(call: ToolExecution) -> JSON:
     """The arguments as proposed, or as a hook made them."""
-    return _json(call.arguments_text, _secrets(call.tool, call.approval))
+    return _json(call.arguments_text, _secrets(call))
 
 
 def proposed_of(call: ToolExecution) -> JSON | None:
@@ -237,11 +237,9 @@ def _json(text: str, secrets: set[str]) -> JSON:
     return JSON(None, is_json=False, text=MASK if secrets else text, length=len(text))
 
 
-def _secrets(tool: Tool | None, approval: Approval | None) -> set[str]:
+def _secrets(call: ToolExecution) -> set[str]:
     """What was secret when it was asked, and what is secret now."""
-    personal = {*(tool.pii_fields if tool else ()), *(approval.pii_fields if approval else ())}
-    secret = {*(tool.secret_fields if tool else ()), *(approval.secret_fields if approval else ())}
-    return {*lens.hidden(secret, personal)}
+    return {*lens.hidden(call.all_secret_fields, call.all_pii_fields)}
 
 
 def _secrets_of(call: ToolExecution, part: str) -> set[str]:
@@ -249,7 +247,7 @@ def _secrets_of(call: ToolExecution, part: str) -> set[str]:
     named = None
     if part == "proposed" and call.proposed_name not in ("", call.name):
         named = Tool.objects.filter(name=call.proposed_name).first()
-    return _secrets(call.tool, call.approval) | _secrets(named, None)
+    return _secrets(call) | {*(lens.hidden(named.secret_fields, named.pii_fields) if named is not None else ())}
 
 
 def _changes(approval: Approval) -> list[Change]:

@@ -1,7 +1,7 @@
 """The calls of a plan as people read them: what they approve, and afterwards what has come of each."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from agentapp import auth
 from agentapp.models import ToolExecution
-from approvals import planned
+from approvals import lens, planned
 from approvals.digest import canonical
+from approvals.masking import masked
 from approvals.models import Approval, EffectClass, PlannedCall, Risk
 from approvals.planned import ShownCall
 
@@ -55,9 +56,9 @@ def plan_of(approval: Approval, user: User) -> Plan | None:
     rows = {row.position: row for row in approval.planned_calls.all()} if approval.used_at is not None else {}
     made = [row.used_by for row in rows.values() if row.used_by is not None]
     calls = _made(made, approval, user) if made else {}
-    over = _has_ended(approval)
+    over, hidden = _has_ended(approval), _hidden(approval)
     lines = [
-        _line(number, call, rows.get(number), calls, over)
+        _line(number, call, rows.get(number), calls, over, hidden)
         for number, call in enumerate(planned.calls_in(approval.plan_text), start=1)
     ]
     left = sum(line.standing == "waits" for line in lines)
@@ -69,7 +70,12 @@ def as_asked(approval: Approval) -> Plan | None:
     if not approval.is_plan:
         return None
     calls = enumerate(planned.calls_in(approval.plan_text), start=1)
-    return Plan([_line(number, call, None, {}, over=False) for number, call in calls], 0, may_end=False)
+    hidden = _hidden(approval)
+    return Plan([_line(number, call, None, {}, False, hidden) for number, call in calls], 0, may_end=False)
+
+
+def _hidden(approval: Approval) -> list[str]:
+    return lens.hidden(approval.secret_fields, approval.pii_fields)
 
 
 def _has_ended(approval: Approval) -> bool:
@@ -85,9 +91,14 @@ def _made(ids: list[uuid.UUID], approval: Approval, user: User) -> Mapping[uuid.
 
 
 def _line(
-    number: int, call: ShownCall, row: PlannedCall | None, calls: Mapping[uuid.UUID, ToolExecution], over: bool
+    number: int,
+    call: ShownCall,
+    row: PlannedCall | None,
+    calls: Mapping[uuid.UUID, ToolExecution],
+    over: bool,
+    hidden: Collection[str],
 ) -> Line:
-    shown = (_texts(call.arguments), _texts(call.snapshot))
+    shown = (_texts(masked(call.arguments, hidden)), _texts(masked(call.snapshot, hidden)))
     if row is None:
         return Line(number, call, *shown)
     if row.used_by is not None:

@@ -51,7 +51,7 @@ def undo_call(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
         "execution": execution,
         "hindrance": undoing.hindrance(execution),
         "undoing": of(execution, user),
-        "result": masked(execution.value, execution.tool.secret_fields if execution.tool else ()),
+        "result": masked(execution.value, execution.all_secret_fields),
         "why": why,
     }
     if request.method != "POST":

@@ -147,8 +147,7 @@ def arguments_of(call: ToolExecution, text: str) -> Any:
 
 
 def _fields(call: ToolExecution) -> set[str]:
-    own = [*call.tool.secret_fields, *call.tool.pii_fields] if call.tool is not None else []
-    return {*own, *call.pii_fields}
+    return {*call.all_secret_fields, *call.all_pii_fields}
 
 
 def decided(request: Approval, calls: Sequence[ToolExecution]) -> list[dict[str, Any]]:

@@ -61,7 +61,12 @@ class ToolExecution(Noted, models.Model):
     salt = models.CharField(
         max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
     )
-    pii_fields = models.JSONField(default=list, blank=True, help_text="Its tool's, when it was proposed.")
+    secret_fields = models.JSONField(
+        default=list, blank=True, help_text="Its tool's, or those of the calls of a plan, when it was proposed."
+    )
+    pii_fields = models.JSONField(
+        default=list, blank=True, help_text="Its tool's, or those of the calls of a plan, when it was proposed."
+    )
 
     ruling = models.JSONField(default=dict)
     approval = models.OneToOneField(Approval, null=True, on_delete=models.PROTECT, related_name="execution")
@@ -177,6 +182,25 @@ class ToolExecution(Noted, models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def all_secret_fields(self) -> list[str]:
+        """What nobody reads: as it was marked when this was proposed and when people were asked, and as it is now."""
+        return self._marked("secret_fields")
+
+    @property
+    def all_pii_fields(self) -> list[str]:
+        """What only those read who may see personal data: as marked then, and now."""
+        return self._marked("pii_fields")
+
+    def _marked(self, column: str) -> list[str]:
+        # People were asked with the marks of this row, or with more; of what was not read there is no need to ask.
+        asked = self._state.fields_cache.get("approval")
+        marks = [
+            getattr(self, column),
+            *(row.__dict__.get(column, ()) for row in (asked, self.tool) if row is not None),
+        ]
+        return list(dict.fromkeys(name for fields in marks for name in fields))
 
     @property
     def is_answered(self) -> bool:

@@ -95,8 +95,7 @@ def _result_shown(execution: ToolExecution) -> Any:
 
 
 def _marked_fields(execution: ToolExecution) -> list[str]:
-    tool = execution.tool
-    return [*execution.pii_fields, *(tool.secret_fields if tool else ()), *(tool.pii_fields if tool else ())]
+    return [*execution.all_secret_fields, *execution.all_pii_fields]
 
 
 def _with_failures(span: Span, called: Called | None, hidden: frozenset[str]) -> Span:

@@ -253,7 +253,7 @@ def ended_by(approval: Approval) -> str:
 @register.filter
 def executed_arguments(execution: ToolExecution) -> str:
     """The arguments a call ran with, secrets masked."""
-    secret = lens.hidden(execution.tool.secret_fields if execution.tool else [], execution.pii_fields)
+    secret = lens.hidden(execution.all_secret_fields, execution.all_pii_fields)
     return pretty(execution.executed_text or execution.arguments_text, secret)
 
 

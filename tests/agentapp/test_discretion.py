@@ -207,6 +207,23 @@ def find_person(number: int) -> dict[str, str]:
 FIND, SEND = calls(call("f", "find_person", number=1)), calls(call("s", "send", to="ann"))
 
 
+def test_a_call_of_a_tool_that_was_not_disclosed_is_masked_as_one_that_was(client, manager, clerk):
+    pay = Tool.objects.get(name="pay")
+    Tool.objects.filter(name="pay").update(pii_fields=["account"], secret_fields=["memo"])
+    clerk.agent.tools.remove(pay)
+    paid = calls(call("p", "pay", account=NAME, amount=5, memo="Zq-90817"), text=f"I pay {NAME} with Zq-90817.")
+    run = clerk.run(paid, says("done"))
+    execution = clerk.execution(run, "p")
+    assert (execution.tool, execution.pii_fields, execution.secret_fields) == (None, ["account"], ["memo"])
+    client.force_login(manager)
+    pages = [
+        client.get(f"/runs/{run.pk}/{more}") for more in ("", "?step=1", "?step=1&call=0", "?step=1&call=0&tab=raw")
+    ]
+    assert {page.status_code for page in pages} == {200}
+    text = "\n".join([told_by_api(manager, f"runs/{run.pk}/trace"), *map(shown, pages)])
+    assert (MASK in text, "Zq-90817" in text, leaks(text)) == (True, False, [])
+
+
 def asks_without_naming_her(reader: User, approval: Approval) -> bool:
     """Whether a request, which rests on what was found of her, tells a person who may not see that nothing of it."""
     assert "Mirabel" in json.dumps([item["body"] for item in approval.evidence])

@@ -1,5 +1,6 @@
 """Several calls approved as one plan: what may be in one, what runs under it, and what asks all the same."""
 
+import html
 from datetime import timedelta
 
 import pytest
@@ -9,12 +10,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, auth
 from agentapp.console import batch
-from agentapp.models import Tool
+from agentapp.models import Tool, ToolExecution
 from agentapp.refused import Refused
+from agentapp.tools.base import tool
 from approvals import ledger, planned, plans, sealed
+from approvals.masking import MASK
 from approvals.models import Approval, Event, PlannedCall, Rule
+from tests import admin_pages
 from tests.clerk_tools import BALANCES, EFFECTS, effects_of
 from tests.conftest import call, calls, says
 from tests.grants import grant_from
@@ -27,6 +31,31 @@ from tests.races import few_tries, race
 def _plans(clerk, offer, settings):
     offer(refund, look_away)
     let_plan(clerk, settings)
+
+
+@tool(effect="compensable", title="Enroll {holder}", pii=("holder",), secret=("pin",))
+def enroll(holder: str, pin: str) -> str:
+    """Enroll somebody."""
+    return "done"
+
+
+@tool(effect="compensable", title="Greet {holder}", pii=("holder",))
+def greet(holder: str) -> str:
+    """Greet somebody."""
+    return "done"
+
+
+HER = item("greet", holder="Mirabel Quell")
+
+
+def seen_by(user, run, *urls: str) -> str:
+    """What pages and the API say of a run and its first call."""
+    _, secret = auth.issue_token(user, "reading", [s for s in auth.SCOPES if s.endswith(":read")], "test")
+    client = Client(headers={"Authorization": f"Bearer {secret}"})
+    client.force_login(user)
+    answers = [client.get(url) for url in (f"/runs/{run.pk}/?step=1&call=0", f"/api/v1/runs/{run.pk}/trace", *urls)]
+    assert {answer.status_code for answer in answers} == {200}
+    return "\n".join(html.unescape(answer.content.decode()) for answer in answers)
 
 
 def refunds() -> list[str]:
@@ -104,6 +133,31 @@ class TestAPlan:
         told = clerk.execution(run, "plan")
         assert "make these calls now, exactly as they stand here" in told.message
         assert [each["arguments"]["account"] for each in told.value["approved"]] == ["ann", "bob"]
+
+    def test_is_masked_as_its_calls_are_by_themselves(self, clerk, offer, mia):
+        offer(greet)
+        run = clerk.run(a_plan(HER, EVE, purpose="To greet her."), says("done"))
+        [approval] = clerk.open(run)
+        assert approval.pii_fields == clerk.execution(run, "plan").pii_fields == ["holder"]
+        text = seen_by(mia, run, f"/approvals/{approval.pk}/", f"/api/v1/approvals/{approval.pk}")
+        assert ("To greet her" in text, MASK in text, "Mirabel" in text) == (True, True, False)
+
+    def test_that_is_refused_shows_no_secret_of_the_calls_it_names(self, clerk, offer, ada):
+        offer(enroll)
+        her = item("enroll", holder="Ann", pin="Zq-90817")
+        run = clerk.run(a_plan(her, EVE), calls(call("p", "propose_plan", calls=[her]), text="With Zq-90817."))
+        execution = clerk.execution(run, "plan")
+        assert (execution.result_status, execution.secret_fields) == ("refused", ["pin"])
+        admin = [admin_pages.address(ToolExecution, "change", clerk.execution(run, id).pk) for id in ("plan", "p")]
+        text = seen_by(ada, run, f"/runs/{run.pk}/?step=2&call=0", f"/runs/{run.pk}/?step=2", *admin)
+        assert ("Ann" in text, "Zq-90817" in text) == (True, False)
+
+    def test_that_nobody_can_read_is_masked_where_it_names_a_tool_with_a_secret(self, clerk, offer, ada):
+        offer(enroll)
+        broken = {**call("plan", "propose_plan"), "arguments": '{"calls": [{"tool": "enroll", "pin": "Zq-90817"'}
+        run = clerk.run(calls(broken), says("done"))
+        assert clerk.execution(run, "plan").secret_fields == ["pin"]
+        assert "Zq-90817" not in seen_by(ada, run)
 
     def test_cannot_be_allowed_by_a_rule(self, clerk):
         Rule.objects.create(name="yes", tool="propose_plan", verdict="allow")

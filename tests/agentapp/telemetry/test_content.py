@@ -54,6 +54,16 @@ def test_a_secret_argument_is_in_no_span_whatever_repeats_it(paid, traced, setti
     assert "••••••" in said or "\\u2022" in said
 
 
+def test_a_secret_of_a_call_that_was_not_disclosed_is_in_no_span(clerk, traced, settings):
+    settings.OTEL_CONTENT = True
+    Tool.objects.filter(name="pay").update(secret_fields=["memo"])
+    clerk.agent.tools.remove(Tool.objects.get(name="pay"))
+    run = clerk.run(PAY, says("I could not, with PIN 774411."))
+    said = traced(run).said()
+    assert "I could not" in said
+    assert "774411" not in said
+
+
 def test_a_secret_of_a_run_is_in_no_span_of_a_fork_whose_model_repeats_it(clerk, paid, sam, traced, settings):
     settings.OTEL_CONTENT = True
     fork = clerk.drive(actions.fork_run(paid.pk, actions.Fork(step=2, input="PIN 774411 again"), sam))

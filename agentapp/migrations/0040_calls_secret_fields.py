@@ -1,0 +1,28 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("agentapp", "0038_times_have_an_end"),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name="toolexecution",
+            name="secret_fields",
+            field=models.JSONField(
+                blank=True,
+                default=list,
+                help_text="Its tool's, or those of the calls of a plan, when it was proposed.",
+            ),
+        ),
+        migrations.AlterField(
+            model_name="toolexecution",
+            name="pii_fields",
+            field=models.JSONField(
+                blank=True,
+                default=list,
+                help_text="Its tool's, or those of the calls of a plan, when it was proposed.",
+            ),
+        ),
+    ]
