@@ -22,7 +22,8 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
     """
     made = [execution for rows in steps for execution in rows.executions]
     is_plain = all(call.name in tools and call.name != PLAN for call in reply.tool_calls)
-    if is_plain and not any(each.secret_fields for each in (*tools.values(), *made)):
+    has_secrets = any(tool.secret_fields for tool in tools.values()) or any(call.secret_fields for call in made)
+    if is_plain and not has_secrets:
         return reply
     secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(secrets_of(each) for each in made))
     if not secrets:

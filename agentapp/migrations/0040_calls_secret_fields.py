@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("agentapp", "0038_times_have_an_end"),
+        ("agentapp", "0039_token_issuer"),
     ]
 
     operations = [
