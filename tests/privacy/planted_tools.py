@@ -19,7 +19,7 @@ def looked_up(memo: str) -> dict[str, Any]:
 
 
 def foreseen(memo: str) -> list[dict[str, Any]]:
-    return [{"name": name, "before": SEEN[name], "after": "nothing"} for name in MARKED[6:]]
+    return [{"name": name, "before": SEEN[name], "after": None} for name in MARKED[6:]]
 
 
 @tool(
