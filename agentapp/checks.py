@@ -71,6 +71,13 @@ def _unsafe() -> Iterable[CheckMessage]:
             hint="Set BASE_URL to the https:// address of the console.",
             id="countersign.E006",
         )
+    if not settings.EMBEDDED and connections["default"].vendor == "sqlite":
+        yield Error(
+            "REDIS_URL is set and the database is SQLite, a file that processes elsewhere do not see.",
+            hint="Set DATABASE_URL to a PostgreSQL database. If it is set, see whether this process was given it: "
+            "a shell cuts a value at & or ; that stands in no quotes.",
+            id="countersign.E007",
+        )
 
 
 def _doubtful() -> Iterable[CheckMessage]:
@@ -80,7 +87,7 @@ def _doubtful() -> Iterable[CheckMessage]:
             hint="Set REDIS_URL, unless web server and worker are one process.",
             id="countersign.W001",
         )
-    if connections["default"].vendor == "sqlite":
+    if settings.EMBEDDED and connections["default"].vendor == "sqlite":
         yield Warning(
             "DATABASE_URL is not set: SQLite serves one machine, and one writer at a time.",
             hint="Set DATABASE_URL to a PostgreSQL database, unless this is a small installation.",

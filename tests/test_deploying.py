@@ -188,7 +188,7 @@ def test_the_demo_in_containers_needs_nothing_that_is_not_there():
 
 
 def test_a_backup_is_of_the_database_whose_address_stands_in_a_file(tmp_path):
-    [command] = re.findall(r"^pg_dump .*$", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
+    [command] = re.findall(r"^ADDRESS=.*\npg_dump .*$", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
     (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s" "$3"\n')
     (tmp_path / "pg_dump").chmod(0o755)
     (tmp_path / "address").write_text("postgres://db/countersign\n")
@@ -198,6 +198,19 @@ def test_a_backup_is_of_the_database_whose_address_stands_in_a_file(tmp_path):
             ["sh", "-euc", command], env={**path, **named}, capture_output=True, text=True, check=True
         )
         assert done.stdout == "postgres://db/countersign", named
+
+
+def test_no_backup_is_made_of_a_database_that_nobody_named(tmp_path):
+    (tmp_path / "pg_dump").write_text("#!/bin/sh\necho dumped\n")
+    (tmp_path / "pg_dump").chmod(0o755)
+    (tmp_path / "address").touch()
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for page, commands in (("operating", r"^ADDRESS=.*\npg_dump .*$"), ("production", r"^pg_dump .*$")):
+        [command] = re.findall(commands, (ROOT / f"docs/{page}.md").read_text(), re.MULTILINE)
+        for named in ({}, {"DATABASE_URL": ""}, {"DATABASE_URL_FILE": str(tmp_path / "address")}):
+            # As somebody types it: nothing stops at what fails.
+            done = subprocess.run(["bash", "-c", command], env={**path, **named}, capture_output=True, text=True)
+            assert (done.stdout, done.returncode != 0) == ("", True), (page, named)
 
 
 # --- Old code on new tables --------------------------------------------------------------------

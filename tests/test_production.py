@@ -108,6 +108,8 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     address = f"{server['HOST']}:{server['PORT'] or 5432}"
     changes = {
         "NAME=countersign\n": f"NAME={name}\n",
+        # What a shell would cut, as in ?sslmode=verify-full&sslrootcert=…
+        "/$NAME'\n": "/$NAME?application_name=countersign&connect_timeout=10'\n",
         "/srv/countersign": str(place),
         "127.0.0.1:5432": address,
         "redis://127.0.0.1:6379/0": settings.REDIS_URL,

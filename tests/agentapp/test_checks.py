@@ -1,5 +1,6 @@
 """What would be unsafe is said before it is served."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from approvals.models import Channel, Rule
 # Checks ask the database what it can do.
 pytestmark = pytest.mark.django_db
 
+PAGE = Path(__file__).parents[2] / "docs/hardening.md"
 SAFE: dict[str, Any] = {
     "DEBUG": False,
     "SECRET_KEY": "x7" * 25,
@@ -64,7 +66,7 @@ def test_a_deployment_without_static_files_is_said(production: Any, tmp_path: Pa
 
 
 def test_a_safe_production_is_silent(production: Any) -> None:
-    assert ids() == ([] if on_postgresql() else ["countersign.W002"])
+    assert ids() == ([] if on_postgresql() else ["countersign.E007"])
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,28 @@ def test_what_is_unsafe_in_production_is_named(production: Any, setting: str, va
     assert expected in ids()
     production.DEBUG = True
     assert ids() == []
+
+
+def test_sqlite_is_for_one_process_and_never_for_an_installation_with_redis(production: Any) -> None:
+    assert ("countersign.E007" in ids()) is not on_postgresql()
+    production.EMBEDDED = True
+    assert ids() == ["countersign.W001", *([] if on_postgresql() else ["countersign.W002"])]
+    production.EMBEDDED, production.DEBUG = False, True
+    assert ids() == []
+
+
+def test_a_database_address_that_was_cut_stops_what_would_have_used_another(production: Any) -> None:
+    if on_postgresql():
+        call_command("check")
+        return
+    with pytest.raises(SystemCheckError, match="DATABASE_URL"):
+        call_command("check")
+
+
+def test_every_check_is_on_the_page() -> None:
+    ids = re.findall(r'id="countersign\.([EW]\d+)"', Path(checks.__file__).read_text())
+    [table] = re.findall(r"^\| Check \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    assert sorted(re.findall(r"^\| `countersign\.([EW]\d+)` \|", table, re.MULTILINE)) == sorted(ids)
 
 
 def test_an_unsafe_production_does_not_start(production: Any) -> None:
