@@ -224,10 +224,15 @@ class Ledger:
 
 
 def read_ledger(folder: Path, embedded: bool) -> Ledger:
-    key_file = env("LEDGER_SIGNING_KEY_FILE", folder / "ledger.key", Path, "a file")
+    # Whether it is a key is found out by who signs, who does not quote it.
+    key = env("LEDGER_SIGNING_KEY", "", str, "a key")
+    named = env("LEDGER_SIGNING_KEY_FILE", None, Path, "a file")
+    if key and named:
+        # The one of before would stay in use after a change, and nobody would see.
+        raise referenced.Unreadable.named_twice("LEDGER_SIGNING_KEY")
+    key_file = named or folder / "ledger.key"
     return Ledger(
-        # Whether it is a key is found out by who signs, who does not quote it.
-        signing_key=env("LEDGER_SIGNING_KEY", "", str, "a key"),
+        signing_key=key,
         signing_key_file=key_file,
         # Elsewhere each machine would make one of its own, beside what it vouches for.
         makes_key=embedded and key_file == folder / "ledger.key",

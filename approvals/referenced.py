@@ -12,6 +12,10 @@ _LONGEST = 64 * 1024
 class Unreadable(ImproperlyConfigured):
     """A secret is named in two ways, or in one that leads nowhere. Its words hold nothing of it."""
 
+    @classmethod
+    def named_twice(cls, name: str) -> "Unreadable":
+        return cls(f"{name} and {name}_FILE are both set. Keep one of them.")
+
 
 def secret(name: str) -> str:
     """A variable that may hold a secret: its value, or what stands in the file that `<name>_FILE` names. Else empty.
@@ -23,7 +27,7 @@ def secret(name: str) -> str:
     if not file:
         return value
     if value:
-        raise Unreadable(f"{name} and {name}_FILE are both set. Keep one of them.")
+        raise Unreadable.named_twice(name)
     try:
         with Path(file).open("rb") as opened:
             found = opened.read(_LONGEST + 1)

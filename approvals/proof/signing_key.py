@@ -1,7 +1,8 @@
 """The key that signs for the ledger: Ed25519, and never in the database.
 
-It comes from the environment (LEDGER_SIGNING_KEY) or a file (LEDGER_SIGNING_KEY_FILE). Only where everything is one
-process on one machine is one made by itself. Without a key nothing is signed, and whoever needs a signature is told.
+It comes from the environment (LEDGER_SIGNING_KEY) or a file (LEDGER_SIGNING_KEY_FILE), never from both. Only where
+everything is one process on one machine is one made by itself. Without a key nothing is signed, and whoever needs a
+signature is told.
 """
 
 import base64
@@ -77,6 +78,9 @@ def fingerprint(public_b64: str) -> str:
 
 def generate(path: Path) -> PublicKey:
     """Make a key in a file that only its owner reads, unless it is there. Returns the public half of what is there."""
+    if path.exists():
+        # Where secrets are mounted nothing can be written beside them.
+        return _public(read_file(path))
     seed = base64.b64encode(os.urandom(_SEED_BYTES)) + b"\n"
     beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -88,7 +92,7 @@ def generate(path: Path) -> PublicKey:
     with suppress(FileExistsError):
         os.link(beside, path)
     beside.unlink()
-    return _public(_read(path.read_text(encoding="ascii")))
+    return _public(read_file(path))
 
 
 def read_file(path: Path) -> Ed25519PrivateKey:

@@ -131,6 +131,16 @@ def test_a_secret_in_a_value_that_cannot_be_read_is_not_printed(tmp_path: Path, 
     assert "hunter2" not in done.stderr
 
 
+def test_two_keys_of_the_ledger_stop_the_start(tmp_path: Path) -> None:
+    says = "print(settings.LEDGER.signing_key_file.name)"
+    key = {"LEDGER_SIGNING_KEY": "aHVudGVyMg==", "LEDGER_SIGNING_KEY_FILE": str(tmp_path / "next.key")}
+    done = start(says, DATA_DIR=str(tmp_path), **key)
+    assert "LEDGER_SIGNING_KEY and LEDGER_SIGNING_KEY_FILE are both set. Keep one of them." in done.stderr
+    assert (done.stdout, key["LEDGER_SIGNING_KEY"] in done.stderr) == ("", False)
+    key["LEDGER_SIGNING_KEY"] = ""
+    assert start(says, DATA_DIR=str(tmp_path), **key).stdout == "next.key\n"
+
+
 def test_it_starts_with_nothing_set(tmp_path: Path) -> None:
     assert start(DATA_DIR=str(tmp_path)).stdout == "started\n"
 

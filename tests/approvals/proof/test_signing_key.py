@@ -70,6 +70,22 @@ def test_a_key_is_made_once_for_its_owner_alone(settings, key):
     assert os.listdir(file.parent) == ["ledger.key"]
 
 
+def test_a_key_that_was_brought_is_taken_where_nothing_can_be_written(key, folder):
+    mounted = folder / "secrets"
+    mounted.mkdir()
+    (mounted / "next.key").write_text(base64.b64encode(SEED).decode())
+    mounted.chmod(0o500)
+    before = mounted.stat().st_mtime_ns
+    assert signing_key.generate(mounted / "next.key").value_b64 == PUBLIC
+    assert mounted.stat().st_mtime_ns == before  # root could write all the same
+
+
+def test_a_file_that_holds_no_key_is_none(folder):
+    (folder / "empty.key").touch()
+    with pytest.raises(NoKey, match="neither"):
+        signing_key.generate(folder / "empty.key")
+
+
 def test_processes_that_start_together_make_one_key(folder):
     made, together = set(), threading.Barrier(8)
 
