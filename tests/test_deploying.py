@@ -17,6 +17,8 @@ from django.db import models
 from django.db.migrations import operations
 from django.db.migrations.loader import MigrationLoader
 
+from agentapp.models import Tool
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTED = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE))
 MANIFESTS = [
@@ -57,6 +59,44 @@ def test_units_see_the_python_that_the_production_page_brings():
         [home] = re.findall(r"^WorkingDirectory=(.*)/app$", unit, re.MULTILINE)
         assert "ProtectHome=true" in unit
         assert brought == f"{home}/python"
+
+
+def test_the_page_s_own_command_runs_beside_the_units_as_their_user_with_their_settings(tmp_path):
+    page = (ROOT / "docs/production.md").read_text()
+    [defined] = re.findall(r"^```bash\n(countersign\(\) .*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "environment").write_text(
+        "DATABASE_URL='postgres://db/x?sslmode=verify-full&sslrootcert=/etc/db.pem'\n"
+    )
+    programs = {
+        "bin/runuser": 'test "$1 $2 $3" = "-u countersign --" || exit 1; shift 3; exec "$@"',
+        "app/.venv/bin/python": 'for word; do printf "[%s]" "$word"; done; echo " $PWD $DATABASE_URL ${SECRET_KEY-no}"',
+    }
+    for name, does in programs.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{does}\n")
+        file.chmod(0o755)
+    path = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SECRET_KEY": "of whoever is root"}
+    script = f"{defined.replace('/srv/countersign', str(tmp_path))}\ncountersign load_config 'my rules.yaml'"
+    done = subprocess.run(["bash", "-euc", script], env=path, capture_output=True, text=True, check=True)
+    address = "postgres://db/x?sslmode=verify-full&sslrootcert=/etc/db.pem"
+    assert done.stdout == f"[manage.py][load_config][my rules.yaml] {tmp_path}/app {address} no\n"
+
+
+def test_a_worker_has_time_for_a_reply_and_a_write():
+    [unit] = re.findall(r"^TimeoutStopSec=(\d+)$", UNITS["countersign-worker"], re.MULTILINE)
+    pod = PODS["countersign-worker"]["terminationGracePeriodSeconds"]
+    assert f"{unit}s" == f"{pod}s" == COMPOSE["services"]["worker"]["stop_grace_period"]
+    assert pod >= settings.MODEL_TIMEOUT_SECONDS + Tool._meta.get_field("timeout_seconds").default
+    assert f"kill it after {pod} s." in (ROOT / "docs/operating.md").read_text()
+
+
+def test_what_a_unit_would_read_as_its_own_is_written_twice():
+    for page in ROOT.glob("docs/**/*.md"):
+        for line in page.read_text().splitlines():
+            assert "NAME@%h" not in line, page
+    for unit in UNITS.values():
+        assert not re.search(r"(?<!%)%(?!%)", unit)
 
 
 @pytest.mark.parametrize("part", ["web", "worker", "beat"])

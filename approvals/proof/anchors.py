@@ -56,7 +56,11 @@ def write_file() -> int:
             return 0
         missing = list(Checkpoint.objects.filter(number__gt=written).order_by("number")[:MOST])
         path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.exists()
         with path.open("a", encoding="utf-8") as file:
+            if new:
+                # Nothing in it is secret, and those who check it may be other users than whoever writes it.
+                os.fchmod(file.fileno(), 0o644)
             file.writelines(f"{line(row)}\n" for row in missing)
             file.flush()
             os.fsync(file.fileno())

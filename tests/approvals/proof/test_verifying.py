@@ -1,3 +1,5 @@
+import os
+import stat
 import threading
 import uuid
 from contextlib import contextmanager
@@ -158,10 +160,17 @@ def test_how_an_installation_stands_that_has_done_nothing_yet():
 
 def test_checkpoints_are_added_to_a_file_once(past, settings):
     file = settings.LEDGER.anchor_file
-    assert (anchors.write_file(), anchors.write_file()) == (1, 0)
+    mask = os.umask(0o077)  # as of a command that root types
+    try:
+        assert (anchors.write_file(), anchors.write_file()) == (1, 0)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    file.chmod(0o640)  # whoever has said who reads it has said so
     tell(RUNS[0])
     checkpoints.make()
     assert anchors.write_file() == 1
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
     noted = list(anchors.read_file(file))
     assert [one.number for one in noted] == [1, 2]
     assert [one.statement for one in noted] == [row.statement for row in Checkpoint.objects.order_by("number")]
