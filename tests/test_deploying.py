@@ -227,6 +227,86 @@ def test_the_demo_in_containers_needs_nothing_that_is_not_there():
     assert all(port.startswith("127.0.0.1:") for port in COMPOSE["services"]["web"]["ports"])
 
 
+def with_overrides(*files):
+    """What compose makes of these: maps are put together, lists too, and the last value counts."""
+
+    def merged(one, other):
+        if isinstance(one, dict) and isinstance(other, dict):
+            return one | {key: merged(one[key], told) if key in one else told for key, told in other.items()}
+        return [*one, *other] if isinstance(one, list) and isinstance(other, list) else other
+
+    told = {}
+    for file in files:
+        told = merged(told, yaml.safe_load((ROOT / file).read_text()))
+    return told
+
+
+def test_secrets_of_containers_are_files_and_nothing_else():
+    told = with_overrides("compose.yaml", "docs/compose.secrets.yaml")
+    for part in ("migrate", "web", "worker", "beat"):
+        service = told["services"][part]
+        named = {name for name in service["environment"] if name.endswith("_FILE") and name != "BEAT_FILE"}
+        assert {name.removesuffix("_FILE") for name in named} == {"SECRET_KEY", "DATABASE_URL", "LEDGER_SIGNING_KEY"}
+        files = {service["environment"][name].removeprefix("/run/secrets/") for name in named}
+        assert files == set(service["secrets"]) <= set(told["secrets"])
+        # As it is where .env has none of them: empty counts as unset.
+        assert service["environment"]["DATABASE_URL"] == ""
+        assert service["environment"]["SECRET_KEY"] == "${SECRET_KEY-}"
+        assert service["environment"]["REDIS_URL"]
+    postgres = told["services"]["postgres"]
+    assert postgres["environment"]["POSTGRES_PASSWORD"] == "${POSTGRES_PASSWORD-}"
+    assert [postgres["environment"]["POSTGRES_PASSWORD_FILE"]] == [
+        f"/run/secrets/{name}" for name in postgres["secrets"]
+    ]
+
+
+def test_what_makes_the_secrets_of_containers_makes_each_that_is_named(tmp_path):
+    told = yaml.safe_load((ROOT / "docs/compose.secrets.yaml").read_text())
+    page = (ROOT / "docs/operating.md").read_text()
+    [commands] = re.findall(r"^```sh\n(echo COMPOSE_FILE=.*?)^```", page, re.MULTILINE | re.DOTALL)
+    commands = re.sub(r"^chown .*", "", commands, flags=re.MULTILINE)
+    subprocess.run(["sh", "-euc", commands], cwd=tmp_path, check=True)
+    assert {str(file.relative_to(tmp_path)) for file in tmp_path.glob("secrets/*")} == {
+        secret["file"] for secret in told["secrets"].values()
+    }
+    files = {name: str(tmp_path / secret["file"]) for name, secret in told["secrets"].items()}
+    variables = {
+        name: given and files[given.removeprefix("/run/secrets/")]
+        for name, given in told["services"]["migrate"]["environment"].items()
+    }
+    says = "print(settings.DATABASES['default']['PASSWORD'], len(settings.SECRET_KEY)); from approvals.proof import "
+    says += "signing_key; print(signing_key.problem())"
+    done = subprocess.run(
+        [sys.executable, "-c", f"from django.conf import settings; {says}"],
+        env={**variables, "DJANGO_SETTINGS_MODULE": "agentapp.settings", "DATA_DIR": str(tmp_path), "SECRET_KEY": ""},
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{(tmp_path / 'secrets/postgres_password').read_text().strip()} 64\n\n"
+    named = re.search(r"^COMPOSE_FILE=(.*)$", (tmp_path / ".env").read_text(), re.MULTILINE)
+    assert all((ROOT / file).exists() for file in named[1].split(":"))
+
+
+def test_without_a_key_the_service_that_all_others_wait_for_fails(tmp_path):
+    for part in ("web", "worker", "beat"):
+        assert COMPOSE["services"][part]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+    command = [sys.executable, "manage.py", "migrate", "--noinput"]
+    variables = {"SECRET_KEY": "", "BASE_URL": "https://x.example", "TOOL_MODULES": "agentapp.tools.planning"}
+    environment = {**variables, "DATA_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode
+    assert "countersign.E001" in done.stderr
+
+
+def test_what_is_done_in_containers_names_services_that_exist():
+    page = (ROOT / "docs/operating.md").read_text()
+    named = re.findall(r"^docker compose (?:exec|run) (?:--?\S+ )*(\w+) (\w+)", page, re.MULTILINE)
+    assert len(named) > 5
+    assert {service for service, _ in named} <= set(COMPOSE["services"])
+    told = yaml.safe_load(re.findall(r"^```yaml\n(services:\n.*?)^```", page, re.MULTILINE | re.DOTALL)[0])
+    ours = {name for name, service in COMPOSE["services"].items() if service.get("image") == "countersign"}
+    assert set(told["services"]) == ours
+
+
 def test_a_backup_is_of_the_database_whose_address_stands_in_a_file(tmp_path):
     [command] = re.findall(r"^ADDRESS=.*\npg_dump .*$", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
     (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s" "$3"\n')

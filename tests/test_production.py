@@ -38,6 +38,21 @@ anchors.write_file()
 """
 
 
+A_TOOL = '''
+from agentapp.tools.base import tool
+
+
+@tool(effect="read", trust="trusted_system", owner="Books")
+def get_invoice(number: str) -> dict[str, float]:
+    """Look up one invoice.
+
+    Args:
+        number: As in INV-1042.
+    """
+    return {"open": 120.0}
+'''
+
+
 def commands(changes: dict[str, str]) -> str:
     """Every shell block of the page as one script that says under which title it is. Each change changes something."""
     page, _, _ = PAGE.read_text().partition(LAST)
@@ -112,13 +127,17 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
         "/$NAME'\n": "/$NAME?application_name=countersign&connect_timeout=10'\n",
         "/srv/countersign": str(place),
         "127.0.0.1:5432": address,
+        "TOOL_MODULES='agentapp.tools.planning'": "TOOL_MODULES='agentapp.tools.planning,acme.tools'",
         "redis://127.0.0.1:6379/0": settings.REDIS_URL,
         "127.0.0.1:8000": f"127.0.0.1:{(port := free_port())}",
         "--port 8000": f"--port {port}",
         **{command: AN_HOUR_LATER + command for command in ("pg_dump ", 'createdb --owner "$NAME" "${NAME}_copy"')},
     }
+    (place / "tools/acme").mkdir(parents=True)
+    (place / "tools/acme/tools.py").write_text(A_TOOL)
     said = run(commands(changes), tmp_path)
 
+    assert "get_invoice" in said["The tables"]
     assert "no issues" in said["The tables"]
     served = said["The processes"]
     assert served.startswith("ok{")
