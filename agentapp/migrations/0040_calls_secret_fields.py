@@ -12,6 +12,7 @@ class Migration(migrations.Migration):
             name="secret_fields",
             field=models.JSONField(
                 blank=True,
+                db_default=models.Value([], models.JSONField()),
                 default=list,
                 help_text="Its tool's, or those of the calls of a plan, when it was proposed.",
             ),

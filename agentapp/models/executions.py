@@ -62,7 +62,10 @@ class ToolExecution(Noted, models.Model):
         max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
     )
     secret_fields = models.JSONField(
-        default=list, blank=True, help_text="Its tool's, or those of the calls of a plan, when it was proposed."
+        default=list,
+        db_default=models.Value([], models.JSONField()),
+        blank=True,
+        help_text="Its tool's, or those of the calls of a plan, when it was proposed.",
     )
     pii_fields = models.JSONField(
         default=list, blank=True, help_text="Its tool's, or those of the calls of a plan, when it was proposed."
