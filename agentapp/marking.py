@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from agentapp.messages import ToolCall
 from agentapp.models import Tool
 from agentapp.tools.planning import NAME
+from approvals.digest import storable
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _tools(names: set[str], plans: list[str]) -> list[Tool]:
             unread.append(text)
     marked = Tool.objects.exclude(secret_fields=[], pii_fields=[])
     if not unread:
-        marked = marked.filter(name__in=names)
+        marked = marked.filter(name__in=[storable(name) for name in names])
     # What cannot be read is about every tool whose name stands in it.
     return [tool for tool in marked if tool.name in names or any(tool.name in text for text in unread)]
 

@@ -7,7 +7,6 @@ import pytest
 from agentapp import actions, conversations, runs
 from agentapp.actions import NewRun
 from agentapp.compilers import CUSTOMER_MEANWHILE, NOT_KEPT, compile_messages, load_earlier
-from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.messages import ToolMessage, ToolResult, UserMessage
 from agentapp.models import Agent, Conversation, Message, Run
 from agentapp.sweep import sweep
@@ -21,11 +20,15 @@ from tests.rows import events
 from tests.teams import Team
 
 Mode, Wants = Conversation.Mode, Conversation.Wants
+MEANWHILE: list = []
+"""What happens while the next call of `steer` runs."""
 
 
 @tool(effect="read", trust="trusted_system")
 def steer(mode: str = "", lifespan: str = "") -> ToolResult:
     """Ask something of the conversation."""
+    if MEANWHILE:
+        MEANWHILE.pop()()
     asked = {"mode": mode} if mode else {}
     return ToolResult(data="the secret of the day", control=asked | ({"lifespan": lifespan} if lifespan else {}))
 
@@ -131,15 +134,9 @@ def test_what_a_hook_answers_or_makes_of_a_result_counts_as_a_result(clerk, poin
     clerk_hooks.forget()
 
 
-def test_no_result_takes_the_word_from_a_person_who_has_taken_over(clerk, sam, monkeypatch):
+def test_no_result_takes_the_word_from_a_person_who_has_taken_over(clerk, sam):
     run = clerk.start(steering_calls("auto"), says("Done."), conversation="ticket-7")
-    real = ScriptedDriver.next_step
-
-    def take_over_then_decide(self, request):
-        actions.take_over_run(run.pk, sam)
-        return real(self, request)
-
-    monkeypatch.setattr(ScriptedDriver, "next_step", take_over_then_decide)
+    MEANWHILE.append(lambda: actions.take_over_run(run.pk, sam))
     clerk.drive(run)
     assert (run.executions.get().result_status, conversation().mode) == ("ok", Mode.MANUAL)
 

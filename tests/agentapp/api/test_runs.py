@@ -263,6 +263,9 @@ def test_the_trace_shows_malformed_arguments_only_when_nothing_in_them_can_be_se
     assert step["calls"][0]["args"] == "••••••"
     type(refund).objects.update(secret_fields=[])
     [step] = client.get(f"/runs/{execution.run_id}/trace").data["steps"]
+    assert step["calls"][0]["args"] == "••••••"  # what was secret when it was proposed stays so
+    ToolExecution.objects.filter(pk=execution.pk).update(secret_fields=[])
+    [step] = client.get(f"/runs/{execution.run_id}/trace").data["steps"]
     assert step["calls"][0]["args"] == '{"account": "DE89'
 
 
