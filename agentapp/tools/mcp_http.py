@@ -13,6 +13,7 @@ import httpx2
 
 from agentapp.tools.mcp_target import Target
 from agentapp.tools.outbound import MAX_REDIRECTS, OutboundRefused, Outside, ascii_host
+from approvals import certificates
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CONNECT_SECONDS = 10.0
@@ -66,7 +67,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._outside = outside
         # A connection is for one host: two names at one address do not share it.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+        self._inner = httpx2.AsyncHTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:

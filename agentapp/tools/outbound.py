@@ -20,6 +20,7 @@ import httpx2
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.messages import Note, ToolResult
 from agentapp.reasons import Reason
+from approvals import certificates
 
 type Address = IPv4Address | IPv6Address
 type Network = IPv4Network | IPv6Network
@@ -154,7 +155,8 @@ class GuardedTransport(httpx2.BaseTransport):
         self._outside = outside
         self._connections = _Connections(seconds)
         # A connection is for one host: two names at one address do not share it.
-        self._inner = httpx2.HTTPTransport(trust_env=False, limits=httpx2.Limits(max_keepalive_connections=0))
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.HTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         address = self._outside.address_of(request.url)

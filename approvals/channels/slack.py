@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 import httpx2
 from pydantic import Field, ValidationInfo, model_validator
 
+from approvals import certificates
 from approvals.channels import credentials
 from approvals.channels.base import ChannelConfig, ChannelError, Message, is_personal
 
@@ -106,7 +107,12 @@ class SlackChannel:
         headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
         try:
             with (
-                httpx2.Client(timeout=self.answers_within_seconds, trust_env=False, follow_redirects=False) as client,
+                httpx2.Client(
+                    verify=certificates.trusted(),
+                    timeout=self.answers_within_seconds,
+                    trust_env=False,
+                    follow_redirects=False,
+                ) as client,
                 client.stream("POST", url, json=content, headers=headers) as response,
             ):
                 for part in response.iter_raw():
