@@ -24,49 +24,72 @@ _IBAN_CHARS = {
 }  # fmt: skip
 _AS_DIGITS = {ord(letter): str(10 + at) for at, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 _SPACES = " \u00a0\u2009\u202f"
-# Behind a line break that is written as in JSON begins a word, too.
-_BEHIND_BREAK = r"(?<=\\[nrt])"
+# In all of these: behind a line break that is written as in JSON begins a word, too.
 
 _PEM_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----")
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 _PEM_BODY = re.compile(r"[\w\s+/=\\:,-]*")
-_SECRETS = re.compile(
-    r"""
-      (?:(?<![\w-])|(?<=\\[nrt]))(?P<key>
-          sk[-_](?=[\w-]{0,60}\d)[A-Za-z0-9_-]{20,200}   # OpenAI, Anthropic, Stripe
-        | [rp]k_(?:live|test)_[A-Za-z0-9]{16,200}
-        | gh[pousr]_[A-Za-z0-9]{30,255} | github_pat_\w{50,255} | glpat-[\w-]{20,64} | npm_[A-Za-z0-9]{36}
-        | (?:AKIA|ASIA)[0-9A-Z]{16} | AIza[\w-]{35} | GOCSPX-[\w-]{20,64}
-        | xox[abeoprs]-[A-Za-z0-9-]{10,250} | SG\.[\w-]{16,64}\.[\w-]{16,64} | hf_[A-Za-z0-9]{30,64}
-        | eyJ[\w-]{8,4000}\.eyJ[\w-]{2,8000}\.[\w-]{8,2000}   # a signed JSON web token
-      )(?![\w-])
-    | (?:\b[Bb]earer[ ]{1,4})(?P<bearer>(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{20,2000}=*)
-    | (?:\b[Bb]asic[ ]{1,4})(?P<basic>(?=[A-Za-z0-9+/]{0,200}[\d=])[A-Za-z0-9+/]{8,2000}={0,2})(?!\w)
-    | (?:[?&;](?:password|passwd|pwd|secret|api_?key|apikey|access_token|refresh_token|auth_token|client_secret)=)
-      (?P<query>[^&\s"'<>#]{4,500})
-    | (?:(?<![A-Za-z])(?i:password|passwd|passphrase|api[-_]?key|(?:secret|private)[-_]key
-          | client[-_]secret | (?:access|refresh|auth)[-_]token)
-        (?:\\{0,3}["']|&quot;|&\#x27;)?[ ]{0,3}[:=][ ]{0,3}(?:\\{0,3}["']|&quot;|&\#x27;)?)
-      (?P<named>(?=[^\s"'<>&,;\\•]{0,200}[\d!$%^*])[^\s"'<>&,;\\•]{4,500})
-    | (?:\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@"'<>]{0,100}:)(?P<userinfo>[^\s/@"'<>]{3,200})(?=@)
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_SECRET_HINTS = (
-    "sk-", "sk_", "k_live_", "k_test_", "gh", "glpat-", "npm_", "AKIA", "ASIA", "AIza", "GOCSPX", "xox",
-    "SG.", "hf_", "eyJ", "earer ", "asic ", "=", ":",
+_NAMES = (
+    "password", "passwd", "passphrase", "apikey", "api-key", "api_key", "secret-key", "secret_key", "private-key",
+    "private_key", "client-secret", "client_secret", "access-token", "access_token", "refresh-token", "refresh_token",
+    "auth-token", "auth_token",
 )  # fmt: skip
 
-_EMAIL = re.compile(
-    r"(?:(?<![\w.%+-])|(?<=%[0-9A-Fa-f]{2}))\w(?:[\w.+-]|%2[Bb]){0,63}(?:@|%40)"
-    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}[^\W\d_]{2,24}(?![^\W_])"
-)
-_PHONE = re.compile(rf"(?<![\w+])\+[1-9](?:[{_SPACES}./()-]{{0,2}}\d){{7,14}}(?![\w])")
+
+def _shape(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.VERBOSE | re.DOTALL)
+
+
+# Each with texts of which one stands in whatever has the shape: a page is looked through for few of them. What is named
+# comes first, for all of it is secret; a key in it is a part of that.
+_SECRETS = (
+    (_NAMES, _shape(r"""
+        (?<![A-Za-z])(?i:password|passwd|passphrase|api[-_]?key|(?:secret|private)[-_]key
+            | client[-_]secret | (?:access|refresh|auth)[-_]token)
+        (?:\\{0,3}["']|&quot;|&\#x27;)?[ ]{0,3}[:=][ ]{0,3}(?:\\{0,3}["']|&quot;|&\#x27;)?
+        (?P<secret>(?=[^\s"'<>&,;\\•]{0,200}[\d!$%^*])[^\s"'<>&,;\\•]{4,500})
+    """)),
+    (("=",), _shape(r"""
+        [?&;](?:password|passwd|pwd|secret|api_?key|apikey|access_token|refresh_token|auth_token|client_secret)=
+        (?P<secret>[^&\s"'<>\#]{4,500})
+    """)),
+    (("://",), _shape(r"""://(?<=[A-Za-z0-9+.-]://)[^\s/:@"'<>]{0,100}:(?P<secret>[^\s/@"'<>]{3,200})(?=@)""")),
+    (("earer ",), _shape(r"\b[Bb]earer[ ]{1,4}(?P<secret>(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{20,2000}=*)")),
+    (("asic ",), _shape(r"""
+        \b[Bb]asic[ ]{1,4}(?P<secret>(?=[A-Za-z0-9+/]{0,200}[\d=])[A-Za-z0-9+/]{8,2000}={0,2})(?!\w)
+    """)),
+    # OpenAI, Anthropic, Stripe. As in "risk-high" it stands on every page: what is before it is asked behind it.
+    (("sk-", "sk_"), _shape(r"""
+        (?P<secret>sk[-_](?:(?<![\w-]sk[-_])|(?<=\\[nrt]sk[-_]))(?=[\w-]{0,60}\d)[A-Za-z0-9_-]{20,200})(?![\w-])
+    """)),
+    (
+        (
+            "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "AKIA",
+            "ASIA", "AIza", "GOCSPX-", "xox", "SG.", "hf_", "eyJ",
+        ),
+        _shape(r"""
+            (?:(?<![\w-])|(?<=\\[nrt]))(?P<secret>
+                [rp]k_(?:live|test)_[A-Za-z0-9]{16,200}
+              | gh[pousr]_[A-Za-z0-9]{30,255} | github_pat_\w{50,255} | glpat-[\w-]{20,64} | npm_[A-Za-z0-9]{36}
+              | (?:AKIA|ASIA)[0-9A-Z]{16} | AIza[\w-]{35} | GOCSPX-[\w-]{20,64}
+              | xox[abeoprs]-[A-Za-z0-9-]{10,250} | SG\.[\w-]{16,64}\.[\w-]{16,64} | hf_[A-Za-z0-9]{30,64}
+              | eyJ[\w-]{8,4000}\.eyJ[\w-]{2,8000}\.[\w-]{8,2000}   # a signed JSON web token
+            )(?![\w-])
+        """),
+    ),
+)  # fmt: skip
+
+_AT = re.compile("@|%40")
+_BEFORE_AT = re.compile(r"(?:(?<![\w.%+-])|(?<=%[0-9A-Fa-f]{2}))\w(?:[\w.+-]|%2[Bb]){0,63}(?:@|%40)")
+_MOST_BEFORE_AT = 1 + 3 * 63
+_BEHIND_AT = re.compile(r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,6}[^\W\d_]{2,24}(?![^\W_])")
+_PHONE = re.compile(rf"\+(?<![\w+]\+)[1-9](?:[{_SPACES}./()-]{{0,2}}\d){{7,14}}(?![\w])")
 _CARD = re.compile(
-    rf"(?:(?<![\w.+-])|{_BEHIND_BREAK})[2-6]\d{{3}}(?:(?P<gap>[{_SPACES}.-]?)\d{{4,6}})"
+    rf"[2-6](?:(?<![\w.+-].)|(?<=\\[nrt].))\d{{3}}(?:(?P<gap>[{_SPACES}.-]?)\d{{4,6}})"
     r"(?:(?P=gap)\d{4,5}){1,2}(?:(?P=gap)\d{1,3})?(?![\w-])"
 )
-_IBAN_HEAD = re.compile(rf"(?:(?<![\w-])|{_BEHIND_BREAK})[A-Za-z]{{2}}(?=\d\d)")
+# The two letters of its country stand before these digits.
+_IBAN_CHECK = re.compile(r"\d(?<=[A-Za-z]{2}.)(?:(?<![\w-]...)|(?<=\\[nrt]...))\d")
 _IBAN_OF = {
     chars: re.compile(rf"[A-Za-z0-9](?:[{_SPACES}]?[A-Za-z0-9]){{{chars - 1}}}(?![\w-])")
     for chars in set(_IBAN_CHARS.values())
@@ -77,15 +100,16 @@ def without_secrets(text: str, mask: str = MASK) -> str:
     """The text without what has the shape of a key, a token or a password."""
     if "-----BEGIN " in text:
         text = _without_private_keys(text, mask)
-    if not any(hint in text for hint in _SECRET_HINTS):
-        return text
-    return _SECRETS.sub(lambda found: _rest(found, mask), text)
+    folded = text.casefold()
+    for hints, shape in _SECRETS:
+        if any(hint in (folded if hints is _NAMES else text) for hint in hints):
+            text = shape.sub(lambda found: _rest(found, mask), text)
+    return text
 
 
 def without_personal(text: str, mask: str = MASK) -> str:
     """The text without addresses of mail, telephone numbers, payment cards and bank accounts."""
-    if "@" in text or "%40" in text:
-        text = _EMAIL.sub(mask, text)
+    text = _without_addresses(text, mask)
     if not any(character.isdigit() for character in text):
         return text
     if "+" in text:
@@ -153,14 +177,30 @@ def is_iban(text: str) -> bool:
     return int((plain[4:] + plain[:4]).translate(_AS_DIGITS)) % 97 == 1
 
 
+def _without_addresses(text: str, mask: str) -> str:
+    """Looked for at their signs, of which most texts have few. Between two of them nothing is looked through twice."""
+    kept, at, since = [], 0, 0
+    for sign in _AT.finditer(text):
+        domain = _BEHIND_AT.match(text, sign.end())
+        if domain is not None:
+            name = _BEFORE_AT.search(text, max(since, sign.start() - _MOST_BEFORE_AT), sign.end())
+            if name is not None:
+                kept += [text[at : name.start()], mask]
+                at = since = domain.end()
+                continue
+        since = max(since, sign.end())
+    return "".join([*kept, text[at:]]) if kept else text
+
+
 def _without_accounts(text: str, mask: str) -> str:
     """Words may stand behind an account: the country says where it ends."""
     kept, at = [], 0
-    for head in _IBAN_HEAD.finditer(text):
-        chars = _IBAN_CHARS.get(head[0].upper())
-        found = _IBAN_OF[chars].match(text, head.start()) if chars and head.start() >= at else None
+    for check in _IBAN_CHECK.finditer(text):
+        start = check.start() - 2
+        chars = _IBAN_CHARS.get(text[start : check.start()].upper())
+        found = _IBAN_OF[chars].match(text, start) if chars and start >= at else None
         if found is not None and is_iban(found[0]):
-            kept += [text[at : head.start()], mask]
+            kept += [text[at:start], mask]
             at = found.end()
     return "".join([*kept, text[at:]]) if kept else text
 
@@ -180,6 +220,5 @@ def _without_private_keys(text: str, mask: str) -> str:
 
 def _rest(found: re.Match[str], mask: str) -> str:
     """What stands before a secret tells what it was, and stays."""
-    kind = found.lastgroup or "key"
-    start, end = found.span(kind)
+    start, end = found.span("secret")
     return f"{found.string[found.start() : start]}{mask}{found.string[end : found.end()]}"
