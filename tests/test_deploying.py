@@ -36,10 +36,9 @@ BEFORE = {"agentapp": "0033_branches", "approvals": "0027_mocked_runs"}
 
 
 def page_commands() -> dict[str, str]:
-    """What the production page starts, by its program and first word."""
-    started = re.findall(
-        r"^((?:uvicorn|celery) .*?) > \S+ 2>&1 &$", (ROOT / "docs/production.md").read_text(), re.MULTILINE
-    )
+    """What the production page starts at first, by its program and first word."""
+    page, _, _ = (ROOT / "docs/production.md").read_text().partition("## The next release")
+    started = re.findall(r"^((?:uvicorn|celery) .*?) > \S+ 2>&1 &$", page, re.MULTILINE)
     names = {"agentapp.asgi:application": "web", "worker": "worker", "beat": "beat"}
     return {next(names[word] for word in command.split() if word in names): command for command in started}
 

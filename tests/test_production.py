@@ -131,6 +131,8 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
         "redis://127.0.0.1:6379/0": settings.REDIS_URL,
         "127.0.0.1:8000": f"127.0.0.1:{(port := free_port())}",
         "--port 8000": f"--port {port}",
+        "127.0.0.1:8001": f"127.0.0.1:{(port_of_next := free_port())}",
+        "--port 8001": f"--port {port_of_next}",
         **{command: AN_HOUR_LATER + command for command in ("pg_dump ", 'createdb --owner "$NAME" "${NAME}_copy"')},
     }
     (place / "tools/acme").mkdir(parents=True)
@@ -160,7 +162,14 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     assert "The checkpoints hold" in copied
     assert len((place / "data/checkpoints.jsonl").read_text().splitlines()) > 1  # one of them after the backup
 
-    assert "Application shutdown complete" in (place / "web.log").read_text()
-    assert "warm shutdown" in (place / "worker.log").read_text().lower()
+    following = said["The next release"]
+    assert "no issues" in following
+    assert '"problems": []' in following
+    assert "1 node online" in following
+    assert following.endswith("releases/1\n")
+
+    for release in ("", "-2"):
+        assert "Application shutdown complete" in (place / f"web{release}.log").read_text()
+        assert "warm shutdown" in (place / f"worker{release}.log").read_text().lower()
     assert (place / "environment").stat().st_mode & 0o077 == 0
     assert (place / "ledger.key").stat().st_mode & 0o077 == 0
