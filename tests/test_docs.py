@@ -30,6 +30,7 @@ from agentapp.script import check_script
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
 from tests.conftest import call, calls, says
+from tests.embedded import with_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -327,7 +328,7 @@ def test_the_commands_of_the_readme_lead_to_an_installation_on_one_machine(tmp_p
 
 
 def test_the_commands_of_the_readme_make_tokens_beside_the_demo(tmp_path: Path) -> None:
-    in_a_shell("DEBUG=true .venv/bin/python manage.py demo --no-serve", tmp_path)
+    in_a_shell("DEBUG=true .venv/bin/python manage.py demo --no-serve", with_tables(tmp_path))
     commands = readme_commands("create_token").partition("curl")[0]
     shop, desk = in_a_shell(f"{commands}\necho $SHOP $DESK", tmp_path).split()
     assert shop.startswith("cs_")

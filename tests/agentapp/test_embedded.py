@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings
 
 from agentapp import embedded
+from tests.embedded import with_tables
 
 pytestmark = pytest.mark.apart
 STARTS_WITHIN = 60
@@ -80,10 +81,7 @@ def ask(url: str) -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("embedded")
-    made = manage(folder, "migrate", "--verbosity", "0")
-    assert made.returncode == 0, made.stderr
-    return folder
+    return with_tables(tmp_path_factory.mktemp("embedded"))
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -155,7 +153,7 @@ def test_the_demo_is_refused_where_debug_is_off(folder):
 
 
 def test_the_demo_serves_and_goes_on_with_its_data(tmp_path):
-    with started(tmp_path, "demo") as (process, url):
+    with started(with_tables(tmp_path), "demo") as (process, url):
         said = "".join(iter(process.stdout.readline, "  Ctrl-C stops everything.\n"))
         for name in ("sam", "dana", "marco", "mia", "ada", "4 runs were started"):
             assert name in said

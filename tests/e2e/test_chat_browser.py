@@ -228,10 +228,12 @@ def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Brows
     Agent.objects.create(name="returns", description="Takes things back.", driver="scripted", input_schema=schema)
     page = live(browse(sam, "/runs/new/"))
     page.get_by_label("returns").check()
-    page.get_by_label("Order").fill("1042")
+    expect(page.get_by_label("Order")).to_be_visible()
     held: list[Route] = []
     page.route("**/runs/new/parts/", lambda route: held.append(route))
+    # Whatever takes the focus away from what was typed asks: the key, or the page that is still settling.
     with page.expect_request("**/runs/new/parts/") as asked:
+        page.get_by_label("Order").fill("1042")
         page.keyboard.press("Tab")
 
     page.get_by_role("button", name="Add one").click()

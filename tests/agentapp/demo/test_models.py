@@ -1,17 +1,23 @@
 """The damaged kettle, from start to refund, decided by models of three providers over their real wires."""
 
+import dataclasses
 import json
 import os
+import uuid
 from typing import Any
 
 import pytest
 
+from agentapp import actions, loop
+from agentapp.demo import opening
+from agentapp.demo.models import Refund
 from agentapp.demo.scenarios import DAMAGED_KETTLE
+from agentapp.models import Run
+from approvals.models import Approval, Rule
 from tests.agentapp.test_embedded import manage
 from tests.wire import DIALECTS, KEY, Answer, ProviderServer, Question, provider
 
 __all__ = ["provider"]
-pytestmark = pytest.mark.apart
 
 ROUNDS = [
     (reply["text"], [(call["id"], call["name"], call["arguments"]) for call in reply["tool_calls"]])
@@ -51,26 +57,75 @@ def chatting(dialect: Any) -> Any:
     return answer
 
 
-def play(tmp_path: Any, server: ProviderServer, dialect: Any, driver: str) -> str:
-    address = {dialect.url_variable: server.url + dialect.url_path, dialect.key_variable: KEY}
-    played = manage(tmp_path, "demo", "--check", "--model", dialect.model, "--driver", driver, **address)
+def address(server: ProviderServer, dialect: Any) -> dict[str, str]:
+    return {dialect.url_variable: server.url + dialect.url_path, dialect.key_variable: KEY}
+
+
+def play(dialect: Any, driver: str) -> Run:
+    """Start it, approve what is asked, and drive it to its end, here."""
+    people = opening.open_shop(dialect.model, driver)
+    # Time is not what this is about: decisions take effect at once.
+    Rule.objects.update(hold_seconds=0)
+    run = opening.start(dataclasses.replace(DAMAGED_KETTLE, script=None), people["sam"])
+    loop.drive(run.pk)
+    asked = Approval.objects.get(run_id=run.pk, state="pending")
+    assert not Refund.objects.exists()
+    new = actions.NewDecision(uuid.uuid4(), "approve", asked.version, asked.action_digest)
+    actions.decide(asked.pk, new, people["dana"])
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (run.state, Refund.objects.count()) == ("succeeded", 1)
+    return run
+
+
+def play_as_people_do(tmp_path: Any, server: ProviderServer, dialect: Any, driver: str) -> str:
+    """The same by the command of the demo, through its API and its worker."""
+    played = manage(
+        tmp_path, "demo", "--check", "--model", dialect.model, "--driver", driver, **address(server, dialect)
+    )
     assert played.returncode == 0, played.stderr
     return played.stdout
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_model_that_calls_functions_gets_the_refund_approved_and_made(provider, tmp_path, name):
-    provider.answer_with = calling(DIALECTS[name])
-    said = play(tmp_path, provider, DIALECTS[name], "tool_calling")
-    assert "refunded once, succeeded after 5 steps" in said
-    assert f"asking {DIALECTS[name].model}" in said
+@pytest.fixture
+def asked(provider: ProviderServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The dialect of a provider that is asked where its variables say."""
+    dialect = DIALECTS[request.param]
+    for name, value in address(provider, dialect).items():
+        monkeypatch.setenv(name, value)
+    return dialect
+
+
+EACH = pytest.mark.parametrize("asked", DIALECTS, indirect=True)
+
+
+@EACH
+@pytest.mark.django_db(transaction=True)
+def test_a_model_that_calls_functions_gets_the_refund_approved_and_made(provider, asked):
+    provider.answer_with = calling(asked)
+    assert play(asked, "tool_calling").step_count == 5
     assert len(provider.questions) == 5
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_model_that_only_chats_gets_the_refund_approved_and_made(provider, tmp_path, name):
-    provider.answer_with = chatting(DIALECTS[name])
-    said = play(tmp_path, provider, DIALECTS[name], "react")
+@EACH
+@pytest.mark.django_db(transaction=True)
+def test_a_model_that_only_chats_gets_the_refund_approved_and_made(provider, asked):
+    provider.answer_with = chatting(asked)
+    assert play(asked, "react").step_count == len(CALLS) + 1
+
+
+@pytest.mark.apart
+def test_the_demo_plays_with_a_model_that_calls_functions(provider, tmp_path):
+    provider.answer_with = calling(DIALECTS["openai"])
+    said = play_as_people_do(tmp_path, provider, DIALECTS["openai"], "tool_calling")
+    assert "refunded once, succeeded after 5 steps" in said
+    assert f"asking {DIALECTS['openai'].model}" in said
+
+
+@pytest.mark.apart
+def test_the_demo_plays_with_a_model_that_only_chats(provider, tmp_path):
+    provider.answer_with = chatting(DIALECTS["anthropic"])
+    said = play_as_people_do(tmp_path, provider, DIALECTS["anthropic"], "react")
     assert f"refunded once, succeeded after {len(CALLS) + 1} steps" in said
 
 
@@ -81,7 +136,7 @@ def test_the_same_through_real_workers_on_the_real_stack(provider, tmp_path):
     variables = {name: os.environ.get(name, "") for name in ("DATABASE_URL", "REDIS_URL")}
     if not all(variables.values()):
         pytest.skip("DATABASE_URL and REDIS_URL are not set")
-    address = {dialect.url_variable: provider.url + dialect.url_path, dialect.key_variable: KEY}
-    said = manage(tmp_path, "demo", "--check", "--model", dialect.model, "--driver", "react", **address, **variables)
+    told = {**address(provider, dialect), **variables}
+    said = manage(tmp_path, "demo", "--check", "--model", dialect.model, "--driver", "react", **told)
     assert said.returncode == 0, said.stderr
     assert "on postgresql and Redis" in said.stdout

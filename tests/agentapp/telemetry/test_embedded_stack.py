@@ -17,6 +17,7 @@ from django.conf import settings
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.embedded import with_tables
 from tests.processes import until
 from tests.webhook_receiver import Receiver
 
@@ -63,8 +64,7 @@ def manage(folder: Path, *arguments: str) -> str:
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> tuple[Path, str]:
     """A folder with a database, and the secret of a token."""
-    folder = tmp_path_factory.mktemp("telemetry")
-    manage(folder, "migrate", "--verbosity", "0")
+    folder = with_tables(tmp_path_factory.mktemp("telemetry"))
     manage(folder, "sync_tools")
     return folder, manage(folder, "shell", "-c", PREPARE).partition("secret:")[2].split()[0]
 
