@@ -24,6 +24,7 @@ from agentapp import (
     points,
     recheck,
     runs,
+    standstill,
     steering,
     subagents,
     switches,
@@ -74,8 +75,8 @@ def settle(state: RunState) -> Settled:
             _start_late_reads(state, late)
         elif running:
             _run_reads(state, running)
-        elif (switch := waiting.switch_before(state, first)) is not None:
-            if waiting.park_for_switch(state, switch):
+        elif (switch := standstill.stopping(state, first)) is not None:
+            if standstill.park(state, switch):
                 return Settled(parked=True)
         elif subagents.is_asking(first):
             if not subagents.collect(state, rows) and waiting.let_go(state, rows, Run.WaitingFor.SUBAGENT):
@@ -108,7 +109,7 @@ def _leading_reads(state: RunState, rows: StepRows) -> list[ToolExecution]:
     for execution in rows.open:
         if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
             break
-        if waiting.switch_before(state, execution) is not None:
+        if standstill.stopping(state, execution) is not None:
             break
         found.append(execution)
     return found
@@ -125,7 +126,7 @@ def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
             assert read.tool is not None
             text = cards.proposed_text(read, read.tool)
             tool = state.configuration.tools.get(read.name, read.tool)
-            if waiting.switch_before(state, read) is not None:
+            if standstill.stopping(state, read) is not None:
                 break
             ruling = ruling_for(state.situation, tool, parse(text), again=read, begins=True)
             refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
@@ -219,7 +220,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is None and asks and not planned and not grant_use.find(state.configuration, wanted):
             executions.set_aside(execution, f"A person decides now: {ruling.reason}")
             return
-        if waiting.switch_before(state, execution) is not None:
+        if standstill.stopping(state, execution) is not None:
             return
         key = recheck.key_of(execution, tool, text)
         done = key.taken_by
@@ -278,7 +279,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if run.is_told_to_stop:
             return
         state.refresh_configuration(always=True)
-        if waiting.switch_before(state, execution) is not None:
+        if standstill.stopping(state, execution) is not None:
             return  # the approval stands; the run waits for the switch
         if waiting.approval_of(execution).version != approval.version:
             return  # undone, or decided otherwise, before the run was locked: nothing of it has become stale

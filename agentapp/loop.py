@@ -26,8 +26,8 @@ from agentapp import (
     progress,
     rehearsing,
     runs,
+    standstill,
     steering,
-    waiting,
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
 from agentapp.drivers.base import ModelError
@@ -144,7 +144,7 @@ def _go(state: RunState) -> Again | None:
         state.refresh_configuration()
         switch = state.configuration.switch_of(state.run)
         if switch is not None:
-            if waiting.park_for_switch(state, switch):
+            if standstill.park(state, switch):
                 return None
             continue
         if state.steps and state.steps[-1].open:

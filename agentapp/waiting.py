@@ -21,12 +21,11 @@ from agentapp import (
     runs,
     second_look,
     subagents,
-    switches,
     weighing,
 )
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult, Usage
-from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
+from agentapp.models import Agent, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.reasons import Reason, StopReason
 from agentapp.second_look import SecondLook
@@ -326,29 +325,6 @@ def _stop_due(rows: StepRows) -> datetime | None:
         decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
     return held.order_by("runs_at").values_list("runs_at", flat=True).first()
-
-
-def switch_before(state: RunState, execution: ToolExecution) -> KillSwitch | None:
-    """The kill switch that stops a call that would run now. People can go on deciding about one that waits for them."""
-    switch = state.configuration.switch_of(state.run) or state.configuration.switch_of_tool(execution.name)
-    if switch is None or execution.state in (State.PROPOSED, State.OUTCOME_UNKNOWN):
-        return None
-    if execution.state == State.WAITING:
-        approval = approval_of(execution)
-        is_due = approval.runs_at is not None and approval.runs_at <= runs.clock(state.run)
-        return switch if approval.state == Approval.State.APPROVED and is_due else None
-    return switch
-
-
-def park_for_switch(state: RunState, switch: KillSwitch) -> bool:
-    """Let go of the run until a kill switch is released. False: it was, while we were looking."""
-    with ledger.transaction():
-        run = state.locked()
-        state.refresh_configuration()
-        if run.is_told_to_stop or not switches.still_engaged(switch):
-            return False
-        runs.park(run, state.token, Run.WaitingFor.SWITCH)
-    return True
 
 
 def asks_again(approval: Approval) -> bool:
