@@ -24,7 +24,7 @@ NOT_INHERITED = (
     "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
     "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 REDIS = os.environ.get("TEST_REDIS_URL", "")
@@ -67,7 +67,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
     has_services = Services.found() if {"services", "stack"} & set(wanted) else Services()
     every = [
         *checks(folder),
-        embedded(folder),
+        embedded(folder, once="services" in wanted and not has_services.lacks),
         peers(folder),
         spreadsheet(folder),
         services(has_services),
@@ -113,9 +113,11 @@ def checks(folder: Path) -> list[Step]:
     ]
 
 
-def embedded(folder: Path) -> Step:
+def embedded(folder: Path, once: bool) -> Step:
+    """`once`: what stands on pages is left to PostgreSQL, which has it all. What asks for no database is not."""
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
     marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
+    marks += " and (apart or not pages)" if once else ""
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
 
 

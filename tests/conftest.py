@@ -69,10 +69,21 @@ LONG = (
 STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
 
 
+# What pages show and to whom: on either database, but for those that ask for what each says in its own way. Every page
+# is opened on both, and Chromium has them all on SQLite.
+PAGES = ("tests/agentapp/console/", "tests/agentapp/admin/", "tests/privacy/", "tests/security/")
+ON_BOTH = tuple(
+    f"tests/agentapp/console/test_{name}"
+    for name in ("every_page", "search", "audit", "inbox", "runs", "run_list_filters", "filters", "insights", "focus")
+)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What asks for no database says the same whichever there is, so that once is enough. Of tests that start
     processes only they themselves can tell.
     """
+    if item.nodeid.startswith(PAGES) and not item.nodeid.startswith(ON_BOTH):
+        item.add_marker("pages")
     used = {"db", "transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
     named = any(item.get_closest_marker(name) for name in ("django_db", "postgresql", "redis"))
     if not used and not named and not item.nodeid.startswith(STARTING_PROCESSES):
@@ -159,10 +170,11 @@ def _tables() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables_are_emptied_quickly() -> Iterator[None]:
-    original = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]
-    TransactionTestCase._fixture_teardown = lambda self: empty_tables()  # type: ignore[attr-defined]
-    yield
-    TransactionTestCase._fixture_teardown = original  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: empty_tables())
+        # The next test goes on with the connection: another one would have to learn every table anew.
+        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda self: False)
+        yield
 
 
 @pytest.fixture
@@ -189,11 +201,12 @@ def roles(db: None) -> dict[str, Group]:
         groups = {group.name: group for group in Group.objects.all()}
         _permissions_of.update({name: [row.pk for row in group.permissions.all()] for name, group in groups.items()})
         return groups
-    groups = {group.name: group for group in Group.objects.bulk_create([Group(name=name) for name in _permissions_of])}
-    given = Group.permissions.through
-    given.objects.bulk_create(
-        given(group_id=groups[name].pk, permission_id=pk) for name, pks in _permissions_of.items() for pk in pks
-    )
+    with transaction.atomic(), connection.cursor() as cursor:
+        made = Group.objects.bulk_create([Group(name=name) for name in _permissions_of])
+        groups = {group.name: group for group in made}
+        given = [f"({groups[name].pk}, {pk})" for name, pks in _permissions_of.items() for pk in pks]
+        # As many rows as there are take Django longer than most tests.
+        cursor.execute(f"INSERT INTO auth_group_permissions (group_id, permission_id) VALUES {', '.join(given)}")
     return groups
 
 
@@ -312,11 +325,15 @@ class Clerk:
 def install_tools(module: str) -> dict[str, Tool]:
     """Rows for the tools of a module, with the safety each declares."""
     source, _ = ToolSource.objects.get_or_create(name=module.replace(".", "-"), location=module)
-    rows = {}
-    for declared in python_source.modules()[module]:
-        columns = contracts.first_safety_columns(declared) | contracts.contract_columns(declared)
-        rows[declared.name] = Tool.objects.create(source=source, name=declared.name, **columns)
-    return rows
+    rows = [
+        Tool(
+            source=source,
+            name=declared.name,
+            **contracts.first_safety_columns(declared) | contracts.contract_columns(declared),
+        )
+        for declared in python_source.modules()[module]
+    ]
+    return {row.name: row for row in Tool.objects.bulk_create(rows)}
 
 
 @pytest.fixture
@@ -326,8 +343,11 @@ def clerk(transactional_db: None, settings: Any, sam: User) -> Clerk:
     settings.TOOL_MODULES = ["tests.clerk_tools"]
     settings.ALLOW_SCRIPTED_RUNS = True
     settings.UNDO_HOLD_SECONDS = 0
-    agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted", max_iterations=50)
-    agent.tools.set(install_tools("tests.clerk_tools").values())
+    with transaction.atomic():
+        agent = Agent.objects.create(name="clerk", instructions="Be exact.", driver="scripted", max_iterations=50)
+        tools = install_tools("tests.clerk_tools").values()
+        through = Agent.tools.through
+        through.objects.bulk_create(through(agent_id=agent.pk, tool_id=tool.pk) for tool in tools)
     return Clerk(agent, sam)
 
 

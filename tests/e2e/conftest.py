@@ -21,7 +21,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from agentapp import asgi, live
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# The first is the same engine without the windows, tabs and services of a browser that somebody uses.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
