@@ -364,7 +364,10 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
     with ledger.transaction():
         run = state.locked()
         execution.refresh_from_db()
-        if execution.state != State.EXECUTING:  # it answered, late
+        if execution.state != State.EXECUTING or run.is_told_to_stop:  # it answered, late, or nobody wants it any more
+            return
+        state.refresh_configuration(always=True)
+        if standstill.stopping(state, execution) is not None:
             return
         if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
             executions.lose(execution, budgets.cost_of(execution))

@@ -5,14 +5,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, loop, runs, tasks
+from agentapp import actions, executor, loop, runs, tasks
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import KillSwitch, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
 from tests.agentapp.stopping import configured
-from tests.clerk_tools import effects_of
+from tests.clerk_tools import WorkerDies, effects_of
 from tests.conftest import call, calls, says
 
 LOOK = calls(call("a", "look_up", what="x"))
@@ -309,3 +309,33 @@ def test_a_parked_run_is_left_alone_by_a_second_nudge(clerk, stop):
     assert loop.drive(run.pk) is None
     assert Event.objects.filter(run_id=run.pk).count() == events
     assert Tool.objects.filter(name="pay", enabled=True).exists()
+
+
+@pytest.mark.parametrize("by", ["switch", "cancel"])
+def test_a_call_is_not_repeated_that_is_stopped_while_its_next_worker_looks_at_it(
+    clerk, dana, sam, stop, release, monkeypatch, by
+):
+    Rule.objects.create(name="syncs", tool="sync", verdict="allow")
+    run = clerk.start(calls(call("a", "sync", text="x")), says("done"))
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "_run_begun", lambda *_: (_ for _ in ()).throw(WorkerDies))
+        with pytest.raises(WorkerDies):
+            clerk.drive(run)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    done, real = [], executor._recover
+
+    def looked_at(state, execution):
+        if not done:
+            done.append(stop("tool", "sync") if by == "switch" else actions.cancel_run(run.pk, sam))
+        real(state, execution)
+
+    monkeypatch.setattr(executor, "_recover", looked_at)
+    run = clerk.drive(run)
+    assert effects_of("sync") == []
+    if by == "cancel":
+        assert (run.state, clerk.execution(run, "a").state) == ("cancelled", "outcome_unknown")
+        return
+    assert (run.state, run.waiting_for) == ("waiting", "switch")
+    release(done[0])
+    assert clerk.drive(run).state == "succeeded"
+    assert {effect["text"] for effect in effects_of("sync")} == {"x"}
