@@ -6,7 +6,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,12 +17,13 @@ from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from agentapp import asgi, live
 
-# The first is the same engine without the windows, tabs and services of a browser that somebody uses.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# The same engine without the windows, tabs and services of a browser that somebody uses: a third less work.
+HEADLESS = "chromium-headless-shell"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
@@ -40,22 +41,34 @@ def not_run(why: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        not_run(f"the browser tests need one of {', '.join(BROWSERS)}")
+def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=PATIENCE_MS)
     # Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-            yield browser
-            browser.close()
+        with sync_playwright() as started:
+            yield started
     finally:
         if before is None:
             os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE")
+
+
+@contextlib.contextmanager
+def launched(playwright: Playwright, names: Sequence[str]) -> Iterator[Browser]:
+    """The first of these browsers that is here."""
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    if path is None:
+        not_run(f"this test needs one of {', '.join(names)}")
+    browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def chromium(playwright: Playwright) -> Iterator[Browser]:
+    with launched(playwright, (HEADLESS, *BROWSERS)) as browser:
+        yield browser
 
 
 class _Server(uvicorn.Server):

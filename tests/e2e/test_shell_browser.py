@@ -259,4 +259,5 @@ def test_the_tab_one_is_on_is_in_sight_on_a_phone(browse: Browse, sam: User, dan
     page = browse(dana, "/settings/absence/", 390, 844)
     expect(page.locator(".sections [aria-current]")).to_be_in_viewport(ratio=1)
     page.goto("/inbox/?view=decided")
-    expect(page.locator("#tabs [aria-current]")).to_be_in_viewport(ratio=1)
+    # Some scroll by whole pixels, and tabs have fractions of them.
+    expect(page.locator("#tabs [aria-current]")).to_be_in_viewport(ratio=0.99)

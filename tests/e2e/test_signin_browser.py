@@ -216,14 +216,3 @@ def test_signing_in_and_settings_work_without_script(browse: Browse, dana: User,
     page.get_by_label("Until").fill(f"{timezone.localtime() + timedelta(days=2):%Y-%m-%dT%H:%M}")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("looks after your queue")).to_be_visible()
-
-
-def test_a_test_notification_says_of_mail_and_browser_what_became_of_it(browse: Browse, dana: User) -> None:
-    page = browse(dana, "/settings/notifications/")
-    page.get_by_role("button", name="Send a test").click()
-    said = page.locator("[data-tested]")
-    expect(said).to_contain_text("the mail server took it for dana@example.test")
-    expect(said).to_contain_text("Browser: not shown.")
-    page.context.grant_permissions(["notifications"])
-    page.get_by_role("button", name="Send a test").click()
-    expect(said).to_contain_text("Browser: shown")
