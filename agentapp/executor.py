@@ -19,6 +19,7 @@ from agentapp import (
     foresight,
     grant_use,
     late,
+    leading_reads,
     logs,
     plan_use,
     points,
@@ -68,11 +69,11 @@ def settle(state: RunState) -> Settled:
         if acted is not None:
             return acted
         first = rows.open[0]
-        reads = _leading_reads(state, rows)
+        reads = leading_reads.find(state, rows)
         late = [read for read in reads if read.state == State.READY]
         running = [read for read in reads if not subagents.is_asking(read)]
         if late:
-            _start_late_reads(state, late)
+            leading_reads.start_late(state, late)
         elif running:
             _run_reads(state, running)
         elif (switch := standstill.stopping(state, first)) is not None:
@@ -103,51 +104,11 @@ def settle(state: RunState) -> Settled:
 # --- Reads -------------------------------------------------------------------------------------
 
 
-def _leading_reads(state: RunState, rows: StepRows) -> list[ToolExecution]:
-    """The reads that may run now: those before the first open call that is not one, or that a switch stops."""
-    found = []
-    for execution in rows.open:
-        if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
-            break
-        if standstill.stopping(state, execution) is not None:
-            break
-        found.append(execution)
-    return found
-
-
-def _start_late_reads(state: RunState, reads: list[ToolExecution]) -> None:
-    """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
-    with ledger.transaction():
-        run = state.locked()
-        if run.is_told_to_stop:
-            return
-        state.refresh_configuration(always=True)
-        for read in reads:
-            assert read.tool is not None
-            text = cards.proposed_text(read, read.tool)
-            tool = state.configuration.tools.get(read.name, read.tool)
-            if standstill.stopping(state, read) is not None:
-                break
-            ruling = ruling_for(state.situation, tool, parse(text), again=read, begins=True)
-            refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
-            if refusal is None and ruling.verdict == Verdict.ALLOW and not tool.consequential:
-                refusal = recheck.circuit_open(state, tool)
-            if refusal is not None:
-                executions.finish([Outcome(read, refusal)])
-            elif ruling.verdict == Verdict.ASK:
-                executions.reclassify(read, tool)
-                executions.set_aside(read, f"A person decides now: {ruling.reason}")
-            elif tool.consequential:
-                executions.reclassify(read, tool)
-            else:
-                subagents.begin(state, read, text, None, allowed_by=grant_use.allowed_by(ruling))
-
-
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     """Run reads together and store their results at once. The same read twice is run once."""
-    changed = [read for read in reads if _is_a_write_now(state, read)]
+    changed = [read for read in reads if leading_reads.is_a_write_now(state, read)]
     if changed:
-        _refuse_changed(state, changed)
+        leading_reads.refuse_changed(state, changed)
         return
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
@@ -164,21 +125,6 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
             breakers.note_call(run, read.tool, results[key].result, read)
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
-
-
-def _is_a_write_now(state: RunState, read: ToolExecution) -> bool:
-    """Whether a read that was begun belongs to a tool of which an admin says by now that it changes something."""
-    tool = state.configuration.tools.get(read.name, read.tool)
-    return tool is not None and tool.consequential
-
-
-def _refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
-    """What was begun as a read, and by a worker that is gone, is not run as a write: proposed again, it asks."""
-    with ledger.transaction():
-        runs.mark_tool_error(state.locked())
-        for read in reads:
-            message = f"{read.name} may change something now. Propose the call again if it is still needed."
-            executions.finish([Outcome(read, recheck.refusal(Reason.ACTION_CHANGED, message))])
 
 
 def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Decimal) -> Outcome:

@@ -1,0 +1,69 @@
+"""Which reads of a step may run now, and that they still are reads: nothing is called here."""
+
+from agentapp import cards, executions, grant_use, recheck, runs, standstill, subagents
+from agentapp.executions import Outcome
+from agentapp.models import ToolExecution
+from agentapp.proposals import ruling_for
+from agentapp.reasons import Reason
+from agentapp.state import RunState
+from agentapp.transcript import StepRows
+from approvals import ledger
+from approvals.digest import parse
+from approvals.models import Verdict
+
+State = ToolExecution.State
+
+
+def find(state: RunState, rows: StepRows) -> list[ToolExecution]:
+    """The reads that may run now: those before the first open call that is not one, or that a switch stops."""
+    found = []
+    for execution in rows.open:
+        if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
+            break
+        if standstill.stopping(state, execution) is not None:
+            break
+        found.append(execution)
+    return found
+
+
+def start_late(state: RunState, reads: list[ToolExecution]) -> None:
+    """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
+    with ledger.transaction():
+        run = state.locked()
+        if run.is_told_to_stop:
+            return
+        state.refresh_configuration(always=True)
+        for read in reads:
+            assert read.tool is not None
+            text = cards.proposed_text(read, read.tool)
+            tool = state.configuration.tools.get(read.name, read.tool)
+            if standstill.stopping(state, read) is not None:
+                break
+            ruling = ruling_for(state.situation, tool, parse(text), again=read, begins=True)
+            refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
+            if refusal is None and ruling.verdict == Verdict.ALLOW and not tool.consequential:
+                refusal = recheck.circuit_open(state, tool)
+            if refusal is not None:
+                executions.finish([Outcome(read, refusal)])
+            elif ruling.verdict == Verdict.ASK:
+                executions.reclassify(read, tool)
+                executions.set_aside(read, f"A person decides now: {ruling.reason}")
+            elif tool.consequential:
+                executions.reclassify(read, tool)
+            else:
+                subagents.begin(state, read, text, None, allowed_by=grant_use.allowed_by(ruling))
+
+
+def is_a_write_now(state: RunState, read: ToolExecution) -> bool:
+    """Whether a read that was begun belongs to a tool of which an admin says by now that it changes something."""
+    tool = state.configuration.tools.get(read.name, read.tool)
+    return tool is not None and tool.consequential
+
+
+def refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
+    """What was begun as a read, and by a worker that is gone, is not run as a write: proposed again, it asks."""
+    with ledger.transaction():
+        runs.mark_tool_error(state.locked())
+        for read in reads:
+            message = f"{read.name} may change something now. Propose the call again if it is still needed."
+            executions.finish([Outcome(read, recheck.refusal(Reason.ACTION_CHANGED, message))])
