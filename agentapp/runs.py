@@ -4,10 +4,9 @@ A function returns whether it changed a row; False means somebody else got there
 normal. Functions that take a lease token raise LeaseLost when the run is no longer held by it.
 """
 
-import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -45,7 +44,7 @@ from agentapp.trace_context import new_trace_id
 from approvals import ledger
 from approvals.clock import Now, heard
 from approvals.detectors import without_secrets
-from approvals.digest import MalformedJSON, parse, storable, storable_json
+from approvals.digest import storable, storable_json, storable_up_to
 from approvals.sealed import ERASED, GONE, sealed
 
 MAX_CONTEXT_CHARS = 16 * 1024
@@ -344,7 +343,8 @@ def finish(
     if changed:
         data = {"reason": signal.reason, "message": sealed(without_secrets(storable(signal.message)), run.salt)}
         if signal.source:
-            data |= {"source": storable(signal.source)[:120], "context": _plain(signal.context)}
+            context = storable_up_to(MAX_CONTEXT_CHARS, dict(signal.context))
+            data |= {"source": storable(signal.source)[:120], "context": context}
         ledger.record(ledger.run_chain(run.pk), f"run.{state}", data, actor)
         if run.parent_id is not None:
             _wake_parent(run.parent_id)
@@ -389,14 +389,6 @@ def erase(run: Run, by: str) -> None:
     gone = {"metadata": {}, "script": None, "mocks": {} if run.is_mocked else None} | without_words(run)
     Run.objects.filter(pk=run.pk).update(**said, **gone, erased_at=Now(), erased_by=by[:200])
     run.steps.update(text="", reasoning="", provider_parts=None)
-
-
-def _plain(context: Mapping[str, Any]) -> Any:
-    """What a tool or a hook gave along with its stop, as the ledger can keep it."""
-    try:
-        return parse(json.dumps(storable_json(dict(context)), allow_nan=False, default=str)[:MAX_CONTEXT_CHARS])
-    except (ValueError, MalformedJSON, RecursionError):
-        return {"unreadable": True}
 
 
 def _in(seconds: float) -> Any:

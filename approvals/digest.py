@@ -98,6 +98,14 @@ def storable_json(value: Any) -> Any:
     return storable(str(value))
 
 
+def storable_up_to(most_chars: int, value: Any) -> Any:
+    """The same, and `{"unreadable": true}` for what would be longer, or is nested too deeply."""
+    try:
+        return parse(json.dumps(storable_json(value), allow_nan=False, default=str)[:most_chars])
+    except (ValueError, MalformedJSON, RecursionError):
+        return {"unreadable": True}
+
+
 def _is_too_large(text: str) -> bool:
     return len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES
 

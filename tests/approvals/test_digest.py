@@ -15,6 +15,7 @@ from approvals.digest import (
     parse,
     storable,
     storable_json,
+    storable_up_to,
 )
 
 NESTED_LISTS = "[" * MAX_DEPTH + "]" * MAX_DEPTH
@@ -316,3 +317,11 @@ def test_storable_json_keeps_json_and_writes_out_the_rest():
         "5": "?",
         "fine": [1, 2.5, None, True, string.digits],
     }
+
+
+def test_what_is_too_long_or_nested_too_deeply_is_said_to_be_unreadable() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert storable_up_to(100, {"why": "too\x00 dear", "by": {1}}) == {"why": "too\u2400 dear", "by": "{1}"}
+    assert storable_up_to(100, {"why": "x" * 100}) == storable_up_to(100, deep) == {"unreadable": True}
