@@ -28,6 +28,12 @@ KEY = "sk-proj-abcdEFGH1234567890abcdXYZ"
         ('{"api_key": "abcd1234"}', f'{{"api_key": "{MASK}"}}'),
         ("API_KEY=abcd1234", f"API_KEY={MASK}"),
         ("Authorization: Basic Ym9iOmh1bnRlcjI=", f"Authorization: Basic {MASK}"),
+        (f"password=abc.{KEY}.def1 and more", f"password={MASK} and more"),
+        (f"&token=1&secret=a://b:c1@d.{KEY}&page=2", f"&token=1&secret={MASK}&page=2"),
+        (f"{KEY}-password: hunter2", f"{MASK}: {MASK}"),
+        ("Basic password=hunter22", f"Basic {MASK}{MASK}"),
+        ("HTTPS://bob:hunter2@db.example", f"HTTPS://bob:{MASK}@db.example"),
+        ("PA\u017fSWORD: hunter2", f"PA\u017fSWORD: {MASK}"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", MASK),
     ],
 )
@@ -40,6 +46,9 @@ def test_a_secret_is_taken_out_and_what_stands_around_it_stays(text: str, shown:
     [
         ("write to jane.doe+x@mail.example.", f"write to {MASK}."),
         ("?q=jane%40mail.example&x=1", f"?q={MASK}&x=1"),
+        ("@dana: jane@mail.example, @ and jim%40mail.example@", f"@dana: {MASK}, @ and {MASK}@"),
+        ("a@b@mail.example", f"a@{MASK}"),
+        (f"{'x' * 70}@mail.example", f"{'x' * 70}@mail.example"),
         ("by _dana@example.com_ today", f"by {MASK}_ today"),
         ("?q=a%20dana@example.com", f"?q=a%20{MASK}"),
         ("info@m\u00fcller.de", MASK),
