@@ -51,9 +51,8 @@ def test_units_start_what_the_production_page_starts():
 
 
 def test_units_see_the_python_that_the_production_page_brings():
-    [brought] = re.findall(
-        r"^export UV_PYTHON_INSTALL_DIR=(.*)$", (ROOT / "docs/production.md").read_text(), re.MULTILINE
-    )
+    page = (ROOT / "docs/production.md").read_text()
+    [brought] = set(re.findall(r"^export UV_PYTHON_INSTALL_DIR=(.*)$", page, re.MULTILINE))
     for unit in UNITS.values():
         [home] = re.findall(r"^WorkingDirectory=(.*)/app$", unit, re.MULTILINE)
         assert "ProtectHome=true" in unit
