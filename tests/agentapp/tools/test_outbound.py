@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpcore2
 import httpx2
 import pytest
 
-from agentapp.tools import outbound
+from agentapp.tools import mcp_http, outbound
 from agentapp.tools.outbound import OutboundRefused, Outside, client, fetch, is_public, post
+from approvals import certificates
 from tests.absent import refusing
 from tests.processes import until
 
@@ -328,3 +330,13 @@ def test_a_body_that_is_sent_arrives_at_the_host_that_was_named(serve: Any) -> N
     with client(Outside(networks=HERE), 5.0) as asking:
         assert asking.get(f"{server.url}/x", params={"a": "ü"}).text == "hello"
     assert server.asked == [("/x?a=%C3%BC", f"127.0.0.1:{server.port}")]
+
+
+def test_no_client_reads_the_authorities_of_the_machine_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_again(**_: Any) -> None:
+        raise AssertionError("read again")
+
+    certificates.trusted()
+    monkeypatch.setattr(httpcore2, "default_ssl_context", read_again)
+    client(Outside(), 1).close()
+    mcp_http.GuardedTransport(Outside())
