@@ -1,0 +1,68 @@
+"""Statements that are sent apart from their values."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+
+import pytest
+from django.db import connection
+
+from agentapp.postgresql.base import DatabaseWrapper, NumberedCursor, numbered
+
+
+@pytest.mark.parametrize(
+    ("statement", "sent"),
+    [
+        ("SELECT 1", b"SELECT 1"),
+        ("SELECT %s, %s", b"SELECT $1, $2"),
+        ("SELECT %s LIKE '50%%' AND %s", b"SELECT $1 LIKE '50%' AND $2"),
+        ("SELECT '%%s', %s", b"SELECT '%s', $1"),
+        ("SELECT 'ä', %s", "SELECT 'ä', $1".encode()),
+        (", ".join(["%s"] * 11), ", ".join(f"${n}" for n in range(1, 12)).encode()),
+    ],
+)
+def test_each_place_of_a_value_has_its_number(statement: str, sent: bytes) -> None:
+    assert numbered(statement) == sent
+
+
+@pytest.fixture
+def preparing() -> Iterator[DatabaseWrapper]:
+    """A connection as in a process that prepares statements, to the tests' database."""
+    told = deepcopy(connection.settings_dict)
+    told["OPTIONS"] = {"server_side_binding": True, "prepare_threshold": 2}
+    made = DatabaseWrapper(told, alias="preparing")
+    yield made
+    made.close()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+class TestAConnectionThatPrepares:
+    def test_numbers_the_places_itself(self, preparing: DatabaseWrapper) -> None:
+        with preparing.cursor() as cursor:
+            assert isinstance(cursor.cursor, NumberedCursor)
+
+    @pytest.mark.parametrize("time", range(4))
+    def test_has_values_arrive_where_they_belong(self, preparing: DatabaseWrapper, time: int) -> None:
+        with preparing.cursor() as cursor:
+            for _ in range(time):
+                cursor.execute("SELECT %s::text, %s::int, '100%%'", ["%s", time])
+            cursor.execute("SELECT %s::text, %s::int, '100%%'", ["50%", time])
+            assert cursor.fetchall() == [("50%", time, "100%")]
+
+    def test_takes_a_statement_without_values_as_it_is(self, preparing: DatabaseWrapper) -> None:
+        with preparing.cursor() as cursor:
+            cursor.execute("SELECT 'a%', '%s'")
+            assert cursor.fetchall() == [("a%", "%s")]
+
+    def test_writes_many_rows(self, preparing: DatabaseWrapper) -> None:
+        with preparing.cursor() as cursor:
+            cursor.execute("CREATE TEMP TABLE many (n int, name text)")
+            cursor.executemany("INSERT INTO many VALUES (%s, %s)", [(1, "a"), (2, "%"), (3, "c")])
+            cursor.execute("SELECT n, name FROM many ORDER BY n")
+            assert cursor.fetchall() == [(1, "a"), (2, "%"), (3, "c")]
+
+    def test_reads_in_parts(self, preparing: DatabaseWrapper) -> None:
+        with preparing.chunked_cursor() as cursor:
+            cursor.execute("SELECT n FROM generate_series(1, %s) AS n", [5])
+            assert cursor.fetchmany(3) == [(1,), (2,), (3,)]
+            assert cursor.fetchmany(3) == [(4,), (5,)]
