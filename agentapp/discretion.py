@@ -27,7 +27,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_only_middleware
 
-from agentapp.marked import Values
+from agentapp.marked_values import Values
 from agentapp.models import Tool
 from approvals import lens
 from approvals.blots import blotting

@@ -15,8 +15,8 @@ from agentapp.considered import GUIDED
 from agentapp.deadline import let_go_of_database
 from agentapp.drivers import get_driver
 from agentapp.drivers.base import Driver, StepRequest
+from agentapp.guidance_facts import known_to
 from agentapp.hooks import HookFailed
-from agentapp.known import known_to
 from agentapp.llm import ModelError
 from agentapp.messages import Reply, StopRun, ToolCall, Usage
 from agentapp.models import Tool

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Q, UUIDField
 
-from agentapp import agent_tools, kept, switches
+from agentapp import agent_tools, configuration_cache, switches
 from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
@@ -97,9 +97,9 @@ def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
     """
     subagents = _subagents(run)
     names = frozenset([*run.agent_snapshot["tools"], *subagents])
-    tools = kept.at(hash, names, lambda: _tools(names))
-    rules, watching = kept.at(hash, "rules", shadows.read)
-    switches_on = kept.at(hash, "switches", _switches)
+    tools = configuration_cache.at(hash, names, lambda: _tools(names))
+    rules, watching = configuration_cache.at(hash, "rules", shadows.read)
+    switches_on = configuration_cache.at(hash, "switches", _switches)
     if run.is_mocked:
         rules = supposing.suppose(rules, run.agent_snapshot.get("rules", {}))
         # The same rules and tools. What the world is like today, what people have granted, and whom to tell is real.
@@ -111,9 +111,9 @@ def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
         tools=tools,
         rules=rules,
         shadows=watching,
-        channels=kept.at(hash, "channels", _channels),
+        channels=configuration_cache.at(hash, "channels", _channels),
         subagents=subagents,
-        breakers=kept.at(hash, "breakers", _breakers),
+        breakers=configuration_cache.at(hash, "breakers", _breakers),
         switches=switches_on,
         agent=run.agent_snapshot["name"],
     )

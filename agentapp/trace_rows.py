@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from agentapp import waits
+from agentapp import request_words
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.timescale import Axis, Kind, Span
@@ -137,7 +137,7 @@ class Call:
         self.subrun = subruns.get(call.subrun_id) if call.subrun_id else None
         self.failed = call.result_status in _FAILED or call.state == State.OUTCOME_UNKNOWN
         self.waits = [
-            Span("people", approval.created_at, waits.ended(approval, after, call.finished_at, end))
+            Span("people", approval.created_at, request_words.ended(approval, after, call.finished_at, end))
             for approval, after in zip(approvals, [*approvals[1:], None], strict=False)
         ]
         self.work = list(self._work(*seen)) if call.started_at else []
@@ -180,7 +180,7 @@ class Call:
             yield Row(
                 "approval",
                 step,
-                f"{approval.reference}, {waits.became(approval)}",
+                f"{approval.reference}, {request_words.became(approval)}",
                 call=call.place,
                 bars=_bars([wait], axis),
                 seconds=wait.seconds,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentapp.marked import Values
+from agentapp.marked_values import Values
 from agentapp.models import Run, ToolExecution
 from agentapp.telemetry.spans import Called, Span, Taken, Value
 from agentapp.trace_context import span_id

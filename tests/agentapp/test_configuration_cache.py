@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from agentapp import kept, loop
+from agentapp import configuration_cache, loop
 from agentapp.models import Run, Tool
 from approvals import configuration
 from approvals.clock import Now
@@ -87,7 +87,7 @@ def test_what_is_changed_by_hand_is_noticed_when_the_time_is_over(
     clerk: Clerk, rule: Rule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = [1000.0]
-    monkeypatch.setattr(kept.time, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(configuration_cache.time, "monotonic", lambda: moment[0])
     drive(clerk.start(PAYING, says("done")))
     Rule.objects.update(verdict="deny")
     moment[0] += 59
@@ -104,10 +104,10 @@ def test_what_is_changed_by_hand_is_noticed_when_the_time_is_over(
 @pytest.mark.parametrize(("hash", "seconds", "reads"), [("a", 60, 1), ("", 60, 2), ("a", 0, 2)])
 def test_nothing_is_kept_without_a_chain_or_without_time(settings, hash: str, seconds: int, reads: int) -> None:
     settings.CONFIGURATION_KEPT_SECONDS = seconds
-    kept.at("another", "part", lambda: 0)
+    configuration_cache.at("another", "part", lambda: 0)
     read: list[int] = []
 
     for _ in range(2):
-        kept.at(hash, "part", lambda: read.append(1))
+        configuration_cache.at(hash, "part", lambda: read.append(1))
 
     assert len(read) == reads

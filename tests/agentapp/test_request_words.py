@@ -3,7 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group, User
 
-from agentapp.waits import became
+from agentapp.request_words import became
 from approvals.models import Approval
 from tests.conftest import make_user
 from tests.rows import a_request, read, take
