@@ -12,7 +12,7 @@ from typing import Any
 
 from agentapp import grant_use, isolation
 from agentapp.cancellation import Cancellation
-from agentapp.messages import Note, ToolResult
+from agentapp.messages import FAILED, Note, ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.state import RunState
@@ -62,7 +62,7 @@ def until_answered(
     for number in numbers:
         result = call(number)
         notes += result.notes
-        if result.status in ("retryable_error", "fatal_error"):
+        if result.status in FAILED:
             failures.append(_failure(number, result))
         if number == numbers[-1] or not again(result):
             break

@@ -64,7 +64,7 @@ def digest_for(run: Run, text: str) -> str:
 
 def told(done: ToolExecution) -> str:
     """What the model reads in place of a second call: that the act was done. `answers` adds what came of it."""
-    if done.state == State.OUTCOME_UNKNOWN or done.was_left_unknown:
+    if done.is_in_doubt:
         return "It was called before, and nobody knows yet whether it happened. It did not run again."
     if not done.is_answered:
         return "The same is being done right now by another call. It did not run again."

@@ -9,7 +9,7 @@ from agentapp.models import Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.arguments import misfit
 from agentapp.tools.schema import InvalidSchema, check_arguments
-from approvals.digest import MalformedJSON, canonical, parse
+from approvals.digest import MAX_BYTES, MalformedJSON, canonical, parse
 
 
 class CallRefused(Exception):
@@ -28,6 +28,7 @@ class CallRefused(Exception):
 
 
 def refusal(reason: Reason, message: str, control: Mapping[str, Any] = MappingProxyType({})) -> ToolResult:
+    """The answer to a call that does not run."""
     return ToolResult(status="refused", reason=reason, message=message, trust="trusted_system", control=dict(control))
 
 
@@ -42,6 +43,14 @@ def well_formed(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise CallRefused(Reason.MALFORMED_ARGUMENTS, "Arguments are one JSON object.")
     return arguments
+
+
+def written_out(arguments: dict[str, Any]) -> str:
+    """The canonical text of arguments with their defaults: what the call is bound to."""
+    text = canonical(arguments)
+    if len(text.encode()) > MAX_BYTES:
+        raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+    return text
 
 
 def fits(tool: Tool, arguments: dict[str, Any]) -> None:

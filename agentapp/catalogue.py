@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agentapp import auth
 from agentapp.breakers import Thing, of_tool
+from agentapp.messages import FAILED
 from agentapp.models import Breaker, KillSwitch, SourceHealth, Tool, ToolExecution
 from agentapp.tools import sample
 from agentapp.tools.schema import InvalidSchema, check_arguments
@@ -25,7 +26,6 @@ COUNTED = timedelta(days=14)
 COUNTED_FOR_SECONDS = 60
 # Of a contract's versions, as many are compared.
 MAX_VERSIONS = 10
-_ERRORS = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
 # Columns of a contract that read better as text than as JSON.
 _TEMPLATES = {
     "description": "Description",
@@ -108,7 +108,7 @@ def _counted(keys: Sequence[Any]) -> dict[Any, Calls]:
     found: dict[Any, Calls] = {}
     for tool, status, number in recent.order_by().values_list("tool", "result_status").annotate(number=Count("*")):
         before = found.get(tool, Calls())
-        found[tool] = Calls(before.calls + number, before.errors + (number if status in _ERRORS else 0))
+        found[tool] = Calls(before.calls + number, before.errors + (number if status in FAILED else 0))
     return found
 
 

@@ -7,29 +7,9 @@ from django.conf import settings
 from django.db import transaction
 
 from agentapp import nudges, runs
-from agentapp.evals import people
 from agentapp.refused import Refused
 from approvals import decisions, ledger, standing
 from approvals.models import Approval
-
-
-def take_mocked(
-    approval: Approval, type: str, message: str = "", *, edited_text: str = "", stop_run: bool = False
-) -> decisions.Taken:
-    """Let an eval decide about a call of a mocked run, as whoever is asked would. Raises Refused, as for a person.
-
-    No worker is nudged: whoever runs the eval drives the run.
-    """
-    taken = people.take(approval, type, message, edited_text=edited_text, stop_run=stop_run)
-    if isinstance(taken, standing.Refusal):
-        approval.refresh_from_db()
-        raise Refused(taken.code, taken.message, approval=approval)
-    return taken
-
-
-def expire_mocked(approval: Approval) -> bool:
-    """Let the time of a request of a mocked run be up. False: it is none, or has been decided."""
-    return people.expire(approval)
 
 
 def take(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentapp import call_limits
-from agentapp.messages import StopSignal
+from agentapp.messages import FAILED, StopSignal
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import StopReason
 
@@ -54,8 +54,7 @@ def strictly(run: Run, final: str, signal: StopSignal) -> tuple[str, StopSignal]
 
 
 def _failed(execution: ToolExecution) -> bool:
-    errors = (_STATUS.RETRYABLE_ERROR, _STATUS.FATAL_ERROR)
-    return execution.state == _STATE.FINISHED and execution.result_status in errors
+    return execution.state == _STATE.FINISHED and execution.result_status in FAILED
 
 
 def _is_answer(execution: ToolExecution) -> bool:

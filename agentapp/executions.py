@@ -18,7 +18,7 @@ from agentapp.call_events import arguments_facts, change_facts, record_failures,
 from agentapp.call_events import record as record
 from agentapp.call_events import record_subagent as record_subagent
 from agentapp.erased_calls import ERASED_FIELDS, erase_words
-from agentapp.messages import DecisionFailure, ToolCall, ToolResult
+from agentapp.messages import FAILED, DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.tools.control import checked_control
@@ -36,8 +36,6 @@ TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it a
 
 State = ToolExecution.State
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
-# What is loud when a person had approved it.
-FAILED = ("retryable_error", "fatal_error")
 
 
 class KeyTaken(Exception):
@@ -108,7 +106,7 @@ def propose(
 def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> ToolExecution:
     """Show a step that decided nothing as one failed call in the place of those it did not make.
 
-    No model asked for it, so it is no proposal, and `transcript` renders no call of it.
+    No model asked for it, so it is no proposal, and `compilers` leaves it out.
     """
     call = ToolCall(id=failure.reason, name=failure.reason, arguments_text="{}")
     result = ToolResult(status="fatal_error", reason=failure.reason, message=failure.message, trust="trusted_system")
@@ -187,6 +185,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         record_failures(outcome.execution, outcome.failures)
         take_notes(outcome)
         record(outcome.execution, "completed", result_facts(outcome.execution))
+    # It is loud where a person had approved it.
     if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
 

@@ -70,10 +70,10 @@ def settle(state: RunState) -> Settled:
             return acted
         first = rows.open[0]
         reads = leading_reads.find(state, rows)
-        late = [read for read in reads if read.state == State.READY]
+        not_begun = [read for read in reads if read.state == State.READY]
         running = [read for read in reads if not subagents.is_asking(read)]
-        if late:
-            leading_reads.start_late(state, late)
+        if not_begun:
+            leading_reads.start_late(state, not_begun)
         elif running:
             _run_reads(state, running)
         elif (switch := standstill.stopping(state, first)) is not None:

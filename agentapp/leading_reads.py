@@ -1,6 +1,7 @@
 """Which reads of a step may run now, and that they still are reads: nothing is called here."""
 
 from agentapp import cards, executions, grant_use, recheck, runs, standstill, subagents
+from agentapp.call_checks import refusal
 from agentapp.executions import Outcome
 from agentapp.models import ToolExecution
 from agentapp.proposals import ruling_for
@@ -66,4 +67,4 @@ def refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
         runs.mark_tool_error(state.locked())
         for read in reads:
             message = f"{read.name} may change something now. Propose the call again if it is still needed."
-            executions.finish([Outcome(read, recheck.refusal(Reason.ACTION_CHANGED, message))])
+            executions.finish([Outcome(read, refusal(Reason.ACTION_CHANGED, message))])

@@ -134,6 +134,10 @@ class ToolMessage:
 ChatMessage = UserMessage | AssistantMessage | ToolMessage
 
 
+FAILED = ("retryable_error", "fatal_error")
+"""Statuses of a call that was to be done and could not be."""
+
+
 @dataclass(frozen=True)
 class ToolResult:
     """The envelope of every result. `metadata`, `control` and `artifact` are never shown to the model."""

@@ -27,7 +27,7 @@ from agentapp import (
     runs,
     weighing,
 )
-from agentapp.call_checks import CallRefused, fits, refusal, well_formed
+from agentapp.call_checks import CallRefused, fits, refusal, well_formed, written_out
 from agentapp.compilers import Earlier
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall
@@ -39,7 +39,7 @@ from agentapp.toolset import Configuration
 from agentapp.totals import KeptCalls
 from agentapp.transcript import StepRows
 from approvals import moments, policy, shadows, totals
-from approvals.digest import MAX_BYTES, canonical, sha256
+from approvals.digest import sha256
 from approvals.granted import Wanted
 from approvals.models import Verdict
 from approvals.policy import Ruling
@@ -207,9 +207,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         tool = _disclosed(situation, call.name)
         arguments = effective(tool, arguments)
         fits(tool, arguments)
-        text = canonical(arguments)
-        if len(text.encode()) > MAX_BYTES:
-            raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+        text = written_out(arguments)
         repeating.is_new(situation.steps, situation.earlier, tool, sha256(text), before)
         repeating.is_one_act(situation.run, tool, arguments, before)
         _not_too_deep(situation.run, tool)
@@ -271,9 +269,7 @@ def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution)
         tool = _disclosed(situation, call.name)
         arguments = effective(tool, arguments)
         fits(tool, arguments)
-        text = canonical(arguments)
-        if len(text.encode()) > MAX_BYTES:
-            raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+        text = written_out(arguments)
         repeating.is_new(situation.steps, situation.earlier, tool, sha256(text), [])
         repeating.is_one_act(situation.run, tool, arguments, [])
         _can_be_planned(situation, tool, arguments, [])

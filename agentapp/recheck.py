@@ -7,6 +7,7 @@ from django.db.models import IntegerField, TextField, UUIDField
 
 from agentapp import breakers, business_keys, provenance
 from agentapp.business_keys import Key
+from agentapp.call_checks import refusal
 from agentapp.messages import ToolResult
 from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import ruling_for, stopped_by_breaker
@@ -16,7 +17,7 @@ from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
 from approvals import signatures, standing, step_up
 from approvals.digest import parse
-from approvals.models import Approval, Risk, Verdict
+from approvals.models import HIGH_RISKS, Approval, Verdict
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
 
@@ -88,7 +89,7 @@ def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) ->
     """Whether people must allow what the customer has confirmed: by the rules of now, or as it was proposed."""
     asked = (Ruling.from_json(execution.ruling), ruling)
     shows = step_up.needed("", approval.risk, approval.effect_class)
-    weighty = approval.risk in (Risk.HIGH, Risk.CRITICAL) or bool(shows)
+    weighty = approval.risk in HIGH_RISKS or bool(shows)
     return approval.asks_customer and (weighty or any(one.verdict == Verdict.ASK and one.people for one in asked))
 
 
@@ -134,8 +135,3 @@ def denied(ruling: Ruling) -> ToolResult | None:
     if ruling.verdict != Verdict.DENY:
         return None
     return refusal(Reason.POLICY_CHANGED, f"The rules forbid this call by now: {ruling.reason}")
-
-
-def refusal(reason: Reason, message: str) -> ToolResult:
-    """The answer to a call that does not run."""
-    return ToolResult(status="refused", reason=reason, message=message, trust="trusted_system")

@@ -2,6 +2,64 @@
 
 from approvals.models import Approval
 
+_FORBIDDEN = (
+    "customer_decides",
+    "editor",
+    "forbidden",
+    "lender_barred",
+    "needs_person",
+    "not_the_customer",
+    "not_yours",
+    "reauthenticate",
+    "signature",
+    "starter",
+    "took_over",
+)
+_CONFLICTS = (
+    "action_changed",
+    "already_answered",
+    "already_asked",
+    "already_decided",
+    "already_engaged",
+    "already_resolved",
+    "already_revoked",
+    "already_summarised",
+    "cannot_try",
+    "cannot_undo",
+    "changed",
+    "claimed",
+    "conversation_changed",
+    "conversation_exists",
+    "decided_by_you",
+    "decided_for_you",
+    "erased",
+    "expired",
+    "mocked",
+    "not_claimed",
+    "not_covered",
+    "not_ended",
+    "not_paused",
+    "not_signed",
+    "not_taken_over",
+    "not_under_way",
+    "not_waiting",
+    "part_of_a_run",
+    "run_ended",
+    "taken_over",
+    "too_late",
+)
+_STATUS = {
+    **dict.fromkeys(_FORBIDDEN, 403),
+    "not_found": 404,
+    **dict.fromkeys(_CONFLICTS, 409),
+    "too_many_messages": 429,
+}
+
+
+def status_of(code: str) -> int:
+    """The status of HTTP, on pages as over the API. 422: something in the input is at fault."""
+    return _STATUS.get(code, 422)
+
 
 class Refused(Exception):
     """An action that was not done. Nothing has changed. `field` names the input at fault, if one is.
@@ -15,3 +73,7 @@ class Refused(Exception):
         super().__init__(message)
         self.code, self.message, self.field, self.approval = code, message, field, approval
         self.version = version
+
+    @property
+    def status(self) -> int:
+        return status_of(self.code)

@@ -3,7 +3,6 @@
 Everything passes the same gate as in any run. Nobody is asked, and nothing happens.
 """
 
-import uuid
 from datetime import timedelta
 
 from django.conf import settings
@@ -68,12 +67,9 @@ def _take(state: RunState, approval: Approval, decided: Decided) -> str:
         if decided.type == EXPIRE:
             decisions.lapse(approval.pk)
             return ""
-        verdict = decisions.Verdict(
-            id=uuid.uuid4(), type=decided.type, user=None, version=approval.version,
-            action_digest=approval.final_digest or approval.action_digest, message=decided.message,
-            stop_run=decided.stop_run, via=RECORD, edited_text=decided.arguments_text,
-            edited_title=approval.title if decided.arguments_text else "", mocked=True,
-        )  # fmt: skip
+        said = {"message": decided.message, "stop_run": decided.stop_run, "edited_text": decided.arguments_text}
+        title = approval.title if decided.arguments_text else ""
+        verdict = decisions.Verdict.in_place_of_people(approval, decided.type, RECORD, edited_title=title, **said)
         taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
     return taken.message if isinstance(taken, Refusal) else ""
 

@@ -50,8 +50,7 @@ def is_new(
 
 
 def _counts_as_done(execution: ToolExecution) -> bool:
-    unknown = execution.was_left_unknown or execution.state == ToolExecution.State.OUTCOME_UNKNOWN
-    return execution.took_effect or unknown
+    return execution.took_effect or execution.is_in_doubt
 
 
 def _digests(execution: ToolExecution) -> set[str]:

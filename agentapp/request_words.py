@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.models import Approval, Decision, DecisionType
+from approvals.standing import approving
 
 
 def ended(approval: Approval, after: Approval | None, answered_at: datetime | None, end: datetime) -> datetime:
@@ -48,12 +49,7 @@ _DECIDED = {Approval.State.REJECTED: (DecisionType.REJECT,), Approval.State.RESP
 def _so_far(approval: Approval, given: Sequence[Decision]) -> str:
     """How far a request has come that needs more people."""
     against = sum(decision.type == DecisionType.REJECT for decision in given)
-    # Whoever changed a call of high risk is none of those who approve it.
-    changed = approval.risk in (Risk.HIGH, Risk.CRITICAL)
-    approved = sum(
-        decision.type == DecisionType.APPROVE or (decision.type == DecisionType.EDIT and not changed)
-        for decision in given
-    )
+    approved = len(approving(approval, given))
     if not approval.terms:
         return f"{approved} of {approval.approvals_needed} approved"
     said = [f"{approved} approved"] if approved else []

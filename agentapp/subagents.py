@@ -99,10 +99,7 @@ def answer_of(child: Run) -> ToolResult:
     if child.state == Run.State.CANCELLED:
         return ToolResult(status="refused", reason=Reason.CANCELLED, message=why, metadata=metadata)
     if child.stop_reason in _REFUSED:
-        reason = (
-            Reason.APPROVAL_REJECTED if child.stop_reason == StopReason.APPROVAL_DENIED else Reason.APPROVAL_EXPIRED
-        )
-        return ToolResult(status="refused", reason=reason, message=why, metadata=metadata)
+        return ToolResult(status="refused", reason=_REFUSED[child.stop_reason], message=why, metadata=metadata)
     return ToolResult(status="fatal_error", reason=Reason.TOOL_FAILURE, message=why, metadata=metadata)
 
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal, NamedTuple
 
 from agentapp import request_words
+from agentapp.messages import FAILED
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.timescale import Axis, Kind, Span
@@ -22,7 +23,6 @@ type Group = Literal["whole", "folded", "opened"]
 type Hue = Literal["", "ok", "wait", "bad", "info"]
 
 State = ToolExecution.State
-_FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
 _REFUSED_IN_WORDS: dict[str, str] = {
     Reason.APPROVAL_REJECTED: "Rejected",
     Reason.APPROVAL_EXPIRED: "Expired",
@@ -135,7 +135,7 @@ class Call:
     ) -> None:
         self.call, self.approvals, self.end = call, approvals, end
         self.subrun = subruns.get(call.subrun_id) if call.subrun_id else None
-        self.failed = call.result_status in _FAILED or call.state == State.OUTCOME_UNKNOWN
+        self.failed = call.result_status in FAILED or call.state == State.OUTCOME_UNKNOWN
         self.waits = [
             Span("people", approval.created_at, request_words.ended(approval, after, call.finished_at, end))
             for approval, after in zip(approvals, [*approvals[1:], None], strict=False)
@@ -219,7 +219,7 @@ class Call:
             return Mark("Done before")
         if call.result_status == ToolExecution.ResultStatus.REFUSED:
             return Mark(_REFUSED_IN_WORDS.get(call.reason, "Refused"), "bad")
-        if call.result_status in _FAILED:
+        if call.result_status in FAILED:
             return Mark(f"Failed, attempt {call.attempts}" if call.attempts > 1 else "Failed", "bad")
         if call.attempts > 1:
             return Mark(f"Attempt {call.attempts}", "bad")

@@ -79,7 +79,7 @@ def load_done(run: Run) -> list[ToolExecution]:
     if run.branch != Run.Branch.FORK or run.is_mocked:
         return []
     acts = _family_of(_forked_from(run)).filter(consequential=True, idempotency_key__isnull=False)
-    return [act for act in acts.exclude(TAKEN_BACK).select_related("tool") if act.took_effect or _is_unknown(act)]
+    return [act for act in acts.exclude(TAKEN_BACK).select_related("tool") if act.took_effect or act.is_in_doubt]
 
 
 def _forked_from(run: Run) -> list[Run]:
@@ -101,10 +101,6 @@ def _family_of(runs: Iterable[Run]) -> QuerySet[ToolExecution]:
         level = list(Run.objects.filter(parent__in=level).values_list("pk", flat=True))
         known.update(level)
     return ToolExecution.objects.filter(run__in=known)
-
-
-def _is_unknown(act: ToolExecution) -> bool:
-    return act.state == ToolExecution.State.OUTCOME_UNKNOWN or act.was_left_unknown
 
 
 def _kept_of(steps: list[StepRows], later: Run) -> list[StepRows]:

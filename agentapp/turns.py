@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from agentapp import conversations, executions, runs
+from agentapp import conversations, runs, subagents
 from agentapp.messages import StopSignal
 from agentapp.models import Agent, Conversation, Run, ToolExecution
 from agentapp.reasons import StopReason
-from approvals import decisions, ledger
+from approvals import ledger
 from approvals.models import Approval
 
 State = ToolExecution.State
@@ -97,10 +97,4 @@ def _is_acting(run: Run) -> bool:
 def _replace(run: Run, by: Run, actor: str) -> None:
     """End a run in favour of another: at once when it waits, else before its next model or tool call."""
     message = f"A new message came in; {by.reference} answers it."
-    if run.state == Run.State.RUNNING:
-        runs.request_cancel(run, actor, StopReason.SUPERSEDED, message)
-        return
-    executions.cancel_open(run, message)
-    decisions.withdraw(run.pk, message)
-    signal = StopSignal(StopReason.SUPERSEDED, message, source=by.reference)
-    runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
+    subagents.cancel(run, StopSignal(StopReason.SUPERSEDED, message, source=by.reference), actor)

@@ -23,6 +23,7 @@ from agentapp import (
     subagents,
     weighing,
 )
+from agentapp.call_checks import refusal
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult, Usage
 from agentapp.models import Agent, Run, Tool, ToolExecution
@@ -362,7 +363,7 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     decision = given[-1] if given else None
     stop: StopSignal | None = None
     if approval.state == Approval.State.EXPIRED:
-        result = recheck.refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
+        result = refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
         if approval.on_expiry == "stop":
             why = "The call was approved and could not run" if approval.decided_at else "No one decided"
             stop = StopSignal(StopReason.APPROVAL_EXPIRED, f"{why} in time, and the rule stops the run.")
@@ -372,11 +373,11 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
             trust="trusted_system",
         )  # fmt: skip
     elif approval.asks_customer:
-        result = recheck.refusal(Reason.APPROVAL_REJECTED, DECLINED)
+        result = refusal(Reason.APPROVAL_REJECTED, DECLINED)
     else:
         against = [one for one in given if one.type == DecisionType.REJECT]
         words = " ".join(one.message for one in against)
-        result = recheck.refusal(
+        result = refusal(
             Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
         )
         stops = state.run.agent_snapshot["on_reject"] == Agent.OnReject.STOP

@@ -17,7 +17,7 @@ from agentapp.provenance.paths import leaves
 from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
 from approvals import risk, step_up
-from approvals.models import Approval, Risk
+from approvals.models import HIGH_RISKS, Approval
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
 
@@ -97,7 +97,7 @@ def weigh(
         for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
             given = risk.higher(given, was)
     shows = step_up.needed(terms.assurance, given, tool.effect_class)
-    people = terms.people or given in (Risk.HIGH, Risk.CRITICAL) or bool(shows)
+    people = terms.people or given in HIGH_RISKS or bool(shows)
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
 

@@ -29,13 +29,12 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce, Concat, NullIf, StrIndex, Trim
 
 from approvals.clock import Now
-from approvals.models import Approval, Decision, Delegation, Risk
+from approvals.models import HIGH_RISKS, Approval, Decision, Delegation
 from approvals.policy import RISK_ORDER
 from approvals.prepared import Given, Prepared
 
 # With several ways to sign in, Django wants to be told which of them knows permissions.
 _RIGHTS = "django.contrib.auth.backends.ModelBackend"
-_EDITED_BY_ANOTHER = (Risk.HIGH, Risk.CRITICAL)
 
 type Person = int | Given
 """Somebody's id, or where it goes in a statement that is put together once and asked for everybody."""
@@ -140,7 +139,7 @@ def barred(approval: Approval) -> set[int]:
     found = set(approval.excluded)
     if approval.starter_excluded and approval.starter_id is not None:
         found.add(approval.starter_id)
-    if approval.risk in _EDITED_BY_ANOTHER:
+    if approval.risk in HIGH_RISKS:
         found |= editors(approval)
     return found
 

@@ -15,7 +15,7 @@ from django.core.exceptions import ValidationError
 from approvals import conditions, step_up, thresholds, totals
 from approvals.escalation import Step, steps_of_all
 from approvals.looked_at import looked_at
-from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
+from approvals.models import HIGH_RISKS, AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
 
 # What a condition may look at.
 NAMES = ("args", "tool", "agent", "run", "customer", "provenance", "now", "environment", totals.NAME)
@@ -284,7 +284,7 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         # Where one of them counts every hour, the time is over sooner.
         business_hours=all(rule.business_hours for rule in rules),
         # A customer shows nothing of who they are.
-        people=bool(of_people) or call.always_ask or bool(assurance) or risk in (Risk.HIGH, Risk.CRITICAL),
+        people=bool(of_people) or call.always_ask or bool(assurance) or risk in HIGH_RISKS,
         customer=asks_customer,
         # Also a rule whose condition could not be evaluated is among them: its answer is for people. As are thresholds.
         grants_allowed=all(one.grants_allowed and not one.rule.thresholds for one in found) and not call.always_ask,

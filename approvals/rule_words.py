@@ -6,7 +6,7 @@ from django.core.exceptions import ValidationError
 
 from approvals import step_up, thresholds
 from approvals.escalation import Step, steps_of
-from approvals.models import AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict
+from approvals.models import HIGH_RISKS, AnsweredBy, DecisionType, EffectClass, Rule, Verdict
 
 _EFFECTS: dict[str, str] = {
     EffectClass.READ: "that only reads",
@@ -99,7 +99,7 @@ def _thresholds(rule: Rule) -> str:
 
 def _customer(rule: Rule, groups: Sequence[str]) -> str:
     people = _who(rule, groups).removeprefix("waits for ").removesuffix(".")
-    if rule.risk in (Risk.HIGH, Risk.CRITICAL) or rule.assurance:
+    if rule.risk in HIGH_RISKS or rule.assurance:
         return f"waits for the customer of the conversation, then for {people}; without such a customer for them alone."
     return f"waits for the customer of the conversation, or where there is none to ask for {people}."
 

@@ -12,7 +12,7 @@ from approvals import counting, entitlement, step_up, thresholds
 from approvals.cards import digest_of
 from approvals.clock import Now
 from approvals.entitlement import deciders
-from approvals.models import Approval, ApprovalKind, Decision, DecisionType, Risk
+from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Decision, DecisionType, Risk
 from approvals.policy import RISK_ORDER, Ruling
 from approvals.prepared import Given, Prepared
 from approvals.thresholds import Count, Terms
@@ -263,6 +263,11 @@ def is_rejected(approval: Approval) -> bool:
     return not approval.terms or progress(approval).is_denied
 
 
+def approving(approval: Approval, given: Sequence[Decision]) -> list[Decision]:
+    """Of decisions that stand, those that count as approvals of the call as it waits."""
+    return _counting(approval, approval.risk, given)
+
+
 def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[Decision]:
     """Of decisions that stand, those that approve the call as it would run now."""
     counts = [
@@ -277,7 +282,7 @@ def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[
     if approval.assurance_needed:
         enough = step_up.enough_for(approval.assurance_needed)
         counts = [each for each in counts if each.assurance in enough]
-    if risk not in (Risk.HIGH, Risk.CRITICAL):
+    if risk not in HIGH_RISKS:
         return counts
     editors = entitlement.editors(approval)
     return [

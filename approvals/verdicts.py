@@ -3,14 +3,14 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, Q, UUIDField
 
 from approvals import entitlement, ledger, step_up
 from approvals.cards import digest_of
-from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType
 from approvals.prepared import Given, Prepared
 from approvals.sealed import ERASED
 from approvals.signatures import Assertion, statement_of, verify
@@ -55,6 +55,12 @@ class Verdict:
     """How a customer's answer came, for the record."""
     mocked: bool = False
     """An eval answers, in the place of whoever would be asked."""
+
+    @classmethod
+    def in_place_of_people(cls, approval: Approval, type: str, via: str, **said: Any) -> Self:
+        """The answer to a request of a mocked run, as whoever is asked would give it, to the call as it waits."""
+        digest = approval.final_digest or approval.action_digest
+        return cls(uuid.uuid4(), type, None, approval.version, digest, via=via, mocked=True, **said)
 
     @property
     def actor(self) -> str:
@@ -111,7 +117,7 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     if verdict.approves and (unsure := _unsure(approval, verdict)):
         return unsure
     changed_by_them = verdict.user.pk in entitlement.editors(approval) and verdict.type == DecisionType.APPROVE
-    if changed_by_them and approval.risk in (Risk.HIGH, Risk.CRITICAL):
+    if changed_by_them and approval.risk in HIGH_RISKS:
         who = "You changed these arguments" if approval.editor_id == verdict.user.pk else "These were changed for you"
         return Refusal("editor", f"{who}, so somebody else approves them.")
     earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)

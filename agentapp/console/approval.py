@@ -25,29 +25,6 @@ from approvals.step_up import NEEDS, SIGNED
 
 VIEWS = ("form", "diff", "json")
 DIALOGS = ("reject", "respond", "ask", "approve")
-STATUS = {
-    "not_found": 404,
-    "forbidden": 403,
-    "starter": 403,
-    "took_over": 403,
-    "lender_barred": 403,
-    "editor": 403,
-    "not_yours": 403,
-    "already_decided": 409,
-    "changed": 409,
-    "action_changed": 409,
-    "expired": 409,
-    "decided_by_you": 409,
-    "decided_for_you": 409,
-    "decision_id_reused": 409,
-    "too_late": 409,
-    "run_ended": 409,
-    "reauthenticate": 403,
-    "needs_person": 403,
-    "signature": 403,
-    "already_asked": 409,
-    "already_answered": 409,
-}
 
 
 @require_safe
@@ -132,7 +109,7 @@ def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
     try:
         asked = signing.options(request, found, _answer(request, found, user, _draft(request, found)), user)
     except actions.Refused as refused:
-        return JsonResponse({"code": refused.code, "message": refused.message}, status=STATUS.get(refused.code, 422))
+        return JsonResponse({"code": refused.code, "message": refused.message}, status=refused.status)
     return JsonResponse({"request_options": asked})
 
 
@@ -238,13 +215,13 @@ def refused_page(request: HttpRequest, found: Approval, refused: actions.Refused
     """The page as it stands now, and why something other than a decision was not done."""
     found = card_rows.visible_or_404(signed_in(request), found.pk)
     context = {**context_of(request, found), "refused": refused, "undecided": True, **more}
-    return render(request, "console/approval.html", context, status=STATUS.get(refused.code, 422))
+    return render(request, "console/approval.html", context, status=refused.status)
 
 
 def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, refused: actions.Refused) -> HttpResponse:
     """The page as it stands now, why the decision was not taken, and nothing typed lost."""
     found = card_rows.visible_or_404(signed_in(request), found.pk)
-    status = STATUS.get(refused.code, 422)
+    status = refused.status
     if typed is not None and refused.code in ("changed", "action_changed"):
         # Shown anew, so the next decision is about what is on the screen now.
         mine = card.carried_over(found, typed)

@@ -20,7 +20,6 @@ from approvals.models import Absence, Approval
 
 # A list to choose from, not a directory.
 PEOPLE = 100
-STATUS = {"not_found": 404, "forbidden": 403, "starter": 403, "claimed": 409, "not_waiting": 409, "not_claimed": 409}
 
 
 @require_POST
@@ -133,7 +132,7 @@ def _page(
         context["presets"] = _presets(approval)
     if request.htmx and dialog and not posted:  # type: ignore[attr-defined]
         return render(request, f"console/attention.html#{dialog}", context)
-    status = STATUS.get(refused.code, 422) if refused else 200
+    status = refused.status if refused else 200
     return render(request, "console/attention.html", context, status=status)
 
 

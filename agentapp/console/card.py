@@ -22,12 +22,11 @@ from approvals import lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.models import Approval, Claim, Decision, DecisionType, Question, Risk
-from approvals.standing import progress
+from approvals.standing import approving, progress
 
 MAX_LABEL = 60
 MAX_OFFERED = 6
 OTHER = "Other"
-REASONS_FOR_RISK = (Risk.HIGH, Risk.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _asked(approval: Approval, standing: str, questions: list[Question], user: U
 def _how_far(approval: Approval, user: User, given: list[Decision], lender: User | None) -> dict[str, Any]:
     """How many have approved of how many, as it stands for this person, and what the thresholds are, if it has any."""
     if not approval.terms:
-        return {"approvals_given": edits.counted(approval, given), "approvals_needed": approval.approvals_needed}
+        return {"approvals_given": len(approving(approval, given)), "approvals_needed": approval.approvals_needed}
     count = progress(approval, [(user.pk, lender.pk if lender is not None else None)])
     approved, needed = count.next_for(count.people.get(user.pk))
     return {

@@ -19,7 +19,6 @@ from approvals.digest import storable
 from approvals.masking import STILL_MASKED, with_masks
 
 _CONFLICTS = ("conversation_changed", "not_taken_over", "taken_over")
-_STATUS = {"forbidden": 403, "not_found": 404, **dict.fromkeys(_CONFLICTS, 409)}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -107,7 +106,7 @@ def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
         run = _find(user, run.pk)
         context = _context(request, run, talk.of(run, user, seen=seen if refused.code in _CONFLICTS else None))
         context |= {"refused": refused, "text": text, "conflict": refused.code in _CONFLICTS}
-        return render(request, "console/chat.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/chat.html", context, status=refused.status)
     return redirect(reverse("run_chat", args=[said_in]) + "#say-text")
 
 

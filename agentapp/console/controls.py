@@ -12,8 +12,6 @@ from agentapp import actions, auth, switches
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 
-_STATUS = {"forbidden": 403, "already_engaged": 409, "not_found": 404}
-
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def controls(request: HttpRequest) -> HttpResponse:
@@ -69,7 +67,7 @@ def _refused(request: HttpRequest, refused: actions.Refused, **about: Any) -> Ht
     if refused.code == "forbidden":
         raise Forbidden(refused.message, "agentapp.engage_killswitch")
     chosen = {"refused": refused, "target": request.POST.get("target", ""), "reason": request.POST.get("reason", "")}
-    return render(request, "console/switches.html", _context() | chosen | about, status=_STATUS.get(refused.code, 422))
+    return render(request, "console/switches.html", _context() | chosen | about, status=refused.status)
 
 
 def _context() -> dict[str, Any]:

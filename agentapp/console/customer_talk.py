@@ -24,14 +24,6 @@ from agentapp.models import CustomerLink, Run
 from approvals.digest import storable
 from approvals.models import Approval
 
-_STATUS = {
-    "not_found": 404,
-    "forbidden": 403,
-    "not_the_customer": 403,
-    "too_many_messages": 429,
-    "invalid": 422,
-    "nothing_said": 422,
-}
 # What a customer reads where the sentence for staff would not help them.
 _WORDS = {
     "forbidden": "This conversation cannot go on here. Please get in touch with us another way.",
@@ -160,7 +152,7 @@ def _page(request: HttpRequest, signed: str, access: Access, refused: actions.Re
     template = (
         "console/customer_talk.html#moving" if request.GET.get("part") == "moving" else "console/customer_talk.html"
     )
-    return render(request, template, context, status=_STATUS.get(refused.code, 409) if refused else 200)
+    return render(request, template, context, status=refused.status if refused else 200)
 
 
 def _not_here(access: Access, view: customer_view.View) -> set[str]:

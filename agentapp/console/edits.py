@@ -7,12 +7,11 @@ from agentapp.console.fields import Field
 from agentapp.console.schema_form import SchemaForm
 from approvals.digest import parse
 from approvals.masking import MASK, changed_secrets
-from approvals.models import Approval, Decision, DecisionType, Risk
+from approvals.models import Approval, Decision, DecisionType
 
 MAX_NAMED = 4
 MAX_CHARS = 80
 ANOTHER = "another value"
-_BY_ANOTHER = (Risk.HIGH, Risk.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,6 @@ def _secrets(approval: Approval, form: SchemaForm) -> list[str]:
     labels = {(each.name,): each.label for each in form.fixed} | {item.path: item.label for item in form.all_fields}
     was, now = parse(approval.arguments_text), parse(approval.final_arguments_text)
     return [labels.get(path, ".".join(path)) for path in changed_secrets(now, was, approval.secret_fields)]
-
-
-def counted(approval: Approval, given: Sequence[Decision]) -> int:
-    """How many approvals count of the call as it waits: at high risk, not that of whoever changed it."""
-    approving = [each for each in given if each.type in (DecisionType.APPROVE, DecisionType.EDIT)]
-    if approval.risk in _BY_ANOTHER:
-        approving = [each for each in approving if each.type != DecisionType.EDIT]
-    return len(approving)
 
 
 def _was(item: Field) -> str:

@@ -26,7 +26,6 @@ from approvals.masking import MASK, STILL_MASKED
 
 START_RIGHT = "agentapp.start_run"
 START = "start"
-_STATUS = {"forbidden": 403, "not_ended": 409, "idempotency_key_reused": 409}
 # What is written in the form as text, by the name it has in the agent's configuration.
 _TEXTS = ("input", "instructions", "model", "model_settings")
 
@@ -38,8 +37,6 @@ class Acts:
     kept: Sequence[ToolExecution]
     stays: Sequence[ToolExecution]
     """Done later: the fork is not told, and the same is not done again."""
-    in_doubt: bool
-    """Of some that are kept nobody knows whether they happened, or they were taken back since."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -77,7 +74,7 @@ def run_fork(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         started = actions.fork_run(run_id, _fork(found, step, execution, filled, request.POST), user, _key(request))
     except actions.Refused as refused:
         context |= {"refused": refused.message, "refused_field": refused.field}
-        return render(request, "console/run_fork.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/run_fork.html", context, status=refused.status)
     messages.success(request, f"This is a fork of {found.reference}.")
     return redirect("run", run_id=started.pk)
 
@@ -96,7 +93,7 @@ def run_replay(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         started = actions.replay_run(run_id, user, _key(request))
     except actions.Refused as refused:
         context |= {"refused": refused.message}
-        return render(request, "console/run_replay.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/run_replay.html", context, status=refused.status)
     return redirect(f"{reverse('runs_compare')}?a={found.pk}&b={started.pk}")
 
 
@@ -167,12 +164,11 @@ def _acts(own: Sequence[StepRows], kept: Sequence[StepRows], step: int, call: To
         elif rows.step.number >= step:
             later += rows.executions
     done, after = [a for a in before if _acted(a)], [a for a in later if _acted(a)]
-    return Acts(done, after, any(act.taken_back or not act.took_effect for act in done))
+    return Acts(done, after)
 
 
 def _acted(call: ToolExecution) -> bool:
-    unknown = call.state == ToolExecution.State.OUTCOME_UNKNOWN or call.was_left_unknown
-    return call.consequential and call.idempotency_key is not None and (call.took_effect or unknown)
+    return call.consequential and call.idempotency_key is not None and (call.took_effect or call.is_in_doubt)
 
 
 def _fork(

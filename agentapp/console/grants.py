@@ -19,6 +19,7 @@ from agentapp.console import card, card_rows
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.granting import Asked, covered, terms_of, why_not
 from agentapp.models import Tool, ToolExecution
+from agentapp.refused import status_of
 from approvals import granted, lens
 from approvals.digest import canonical
 from approvals.grants import MAX_REASON, RIGHT
@@ -27,7 +28,6 @@ from approvals.models import Approval, Grant, GrantLimit
 
 PAGE = 50
 DEFAULT_DAYS = 7
-_STATUS = {"forbidden": 403, "starter": 403, "took_over": 403, "not_found": 404, "already_revoked": 409}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def revoke(request: HttpRequest, grant_id: uuid.UUID) -> HttpResponse:
         revoked = actions.revoke_grant(grant_id, why, user)
     except actions.Refused as refused:
         context = {**_one(request, grant_id), "refused": refused, "reason": why}
-        return render(request, "console/grant.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/grant.html", context, status=refused.status)
     messages.success(request, f"{revoked.reference} is revoked. Calls like these ask again.")
     return redirect("grant", grant_id)
 
@@ -116,7 +116,7 @@ def grant_new(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     asked = Asked.read(found, card.execution_of(found))
     if refusal := why_not(asked, user):
         context = {"approval": found, "impossible": refusal.message}
-        return render(request, "console/grant_new.html", context, status=_STATUS.get(refusal.code, 422))
+        return render(request, "console/grant_new.html", context, status=status_of(refusal.code))
     if request.method != "POST":
         return render(request, "console/grant_new.html", _form(asked, user, None))
     refused = None
@@ -129,7 +129,7 @@ def grant_new(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
             messages.success(request, f"{made.reference} is made. The request it came from is still yours to decide.")
             return redirect("grant", made.pk)
     context = _form(asked, user, request.POST, refused)
-    status = _STATUS.get(refused.code, 422) if refused is not None else 200
+    status = refused.status if refused is not None else 200
     if request.htmx:  # type: ignore[attr-defined]
         return render(request, "console/grant_new.html#meaning", context)
     return render(request, "console/grant_new.html", context, status=status)

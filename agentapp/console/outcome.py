@@ -11,8 +11,6 @@ from agentapp import actions, auth
 from agentapp.console.shell import signed_in
 from agentapp.models import ToolExecution
 
-_STATUS = {"not_found": 404, "forbidden": 403, "already_resolved": 409}
-
 
 def visible_or_404(user: object, execution_id: uuid.UUID) -> ToolExecution:
     """A call of a run this person may see, that was unknown at some time."""
@@ -41,5 +39,5 @@ def resolve(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
     except actions.Refused as refused:
         execution.refresh_from_db()
         context.update(refused=refused, note=note, answer=answer)
-        return render(request, "console/outcome.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/outcome.html", context, status=refused.status)
     return redirect(reverse("inbox"))

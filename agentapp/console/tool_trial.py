@@ -25,7 +25,6 @@ from approvals.step_up import NEEDS
 
 TRY_RIGHT = "agentapp.try_tool"
 DRY, REAL = "dry", "real"
-_STATUS = {"cannot_try": 409, "idempotency_key_reused": 409}
 _WRITTEN = ("why", "customer", "as")
 
 
@@ -89,7 +88,7 @@ def _propose(request: HttpRequest, call: Trial, user: User, context: dict[str, A
     except actions.Refused as refused:
         # What was begun with the key stands; the next press is about what the form says now.
         context |= {"refused": refused.message, "refused_field": refused.field, "request_key": uuid.uuid4()}
-        return render(request, "console/tool_try.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/tool_try.html", context, status=refused.status)
     return redirect("run", run_id=run.pk)
 
 

@@ -14,8 +14,6 @@ from agentapp.console.shell import signed_in
 from agentapp.models import Run, ToolExecution
 from approvals.masking import masked
 
-_STATUS = {"not_found": 404, "forbidden": 403, "already_asked": 409, "cannot_undo": 409}
-
 
 @dataclass(frozen=True)
 class Undoing:
@@ -60,5 +58,5 @@ def undo_call(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
         run = actions.undo_call(execution_id, why, user)
     except actions.Refused as refused:
         context |= {"refused": refused, "undoing": of(execution, user)}
-        return render(request, "console/undo_call.html", context, status=_STATUS.get(refused.code, 422))
+        return render(request, "console/undo_call.html", context, status=refused.status)
     return redirect(reverse("run", args=[run.pk]))

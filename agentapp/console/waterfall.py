@@ -7,14 +7,13 @@ from datetime import datetime
 
 from django.db.models import F
 
+from agentapp.messages import FAILED
 from agentapp.models import Run, ToolExecution
 from agentapp.timescale import Axis, Span, partition
 
 # Of a longer run the end is drawn: that is what somebody who looks wants to know of.
 LAST_STEPS = 24
 WIDTH = 120
-
-_FAILED = ("retryable_error", "fatal_error")
 
 
 def waterfalls(runs: Sequence[Run], now: datetime) -> dict[uuid.UUID, list[tuple[str, str]]]:
@@ -30,7 +29,7 @@ def waterfalls(runs: Sequence[Run], now: datetime) -> dict[uuid.UUID, list[tuple
     )
     what = ("run_id", "started_at", "finished_at", "result_status")
     for key, start, finished, status in calls.order_by().values_list(*what):
-        spans[key].append(Span("failed" if status in _FAILED else "tool", start, finished or ends[key]))
+        spans[key].append(Span("failed" if status in FAILED else "tool", start, finished or ends[key]))
     for run in runs:
         if run.state == Run.State.WAITING and spans[run.pk]:
             spans[run.pk].append(Span("people", max(span.end for span in spans[run.pk]), ends[run.pk]))

@@ -264,12 +264,6 @@ def load_shop() -> int:
     return shop.stock(groups)
 
 
-def reset_shop() -> int:
-    """Empty the shop and fill it again."""
-    shop.clear()
-    return load_shop()
-
-
 def _customer(number: str, name: str, email: str, address: str, days: int, *, today: date) -> Customer:
     return Customer(number=number, name=name, email=email, address=address, since=today - timedelta(days=days))
 

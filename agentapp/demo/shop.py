@@ -16,7 +16,6 @@ from agentapp.demo.models import (
     Customer,
     Email,
     Order,
-    OrderItem,
     Payment,
     Refund,
     Ticket,
@@ -199,13 +198,6 @@ def stock(groups: Sequence[Sequence[models.Model]]) -> int:
             for row in rows:
                 row.save(force_insert=True)
     return len(missing)
-
-
-def clear() -> None:
-    """Empty the shop."""
-    with transaction.atomic():
-        for model in (Email, AddressChange, Credit, Refund, Ticket, Payment, OrderItem, Order, Customer):
-            model._default_manager.all().delete()
 
 
 def _order(number: str) -> Order:

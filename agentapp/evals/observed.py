@@ -6,6 +6,7 @@ Kept with a result without any argument of a call: only a digest says whether tw
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from agentapp.messages import FAILED
 from agentapp.reasons import Reason
 
 # Why a call was refused, where its arguments were not what the tool takes.
@@ -14,7 +15,6 @@ INVALID = frozenset({Reason.MALFORMED_ARGUMENTS, Reason.MISSING_ARGUMENTS, Reaso
 UNAUTHORIZED = frozenset(
     {Reason.TOOL_NOT_DISCLOSED, Reason.TOOL_DISABLED, Reason.PERMISSION_DENIED, Reason.POLICY_DENIED}
 )
-FAILED = ("retryable_error", "fatal_error")
 
 
 @dataclass(frozen=True)

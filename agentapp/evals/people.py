@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 
@@ -52,18 +53,8 @@ def take(
 ) -> decisions.Taken | standing.Refusal:
     """Decide about a call of a mocked run, as whoever is asked would. No worker is told: whoever runs it drives it."""
     approval.refresh_from_db()
-    verdict = decisions.Verdict(
-        id=uuid.uuid4(),
-        type=type,
-        user=None,
-        version=approval.version,
-        action_digest=approval.final_digest or approval.action_digest,
-        message=message,
-        stop_run=stop_run,
-        via="eval",
-        edited_text=edited_text,
-        mocked=True,
-    )
+    said: dict[str, Any] = {"message": message, "stop_run": stop_run, "edited_text": edited_text}
+    verdict = decisions.Verdict.in_place_of_people(approval, type, "eval", **said)
     with ledger.transaction():
         run = runs.lock(approval.run_id)
         taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))

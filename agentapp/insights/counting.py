@@ -11,14 +11,14 @@ from django.db.models import Case, Count, Exists, F, OuterRef, Q, QuerySet, Sum,
 from django.db.models.fields import BooleanField
 from django.db.models.functions import Coalesce, TruncHour
 
+from agentapp.messages import FAILED
 from agentapp.models import CallFigures, ModelFigures, ModelUse, RequestFigures, Span, Step, ToolExecution
-from approvals.models import Approval, ApprovalKind, Decision, DecisionType, Risk
+from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Decision, DecisionType
 
 HOUR = timedelta(hours=1)
 # A decision about high risk that comes sooner than this can hardly have looked.
 FAST = timedelta(seconds=3)
 ALL_TEAMS = 0
-FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
 NOTHING = Decimal(0)
 
 By = RequestFigures.By
@@ -191,7 +191,7 @@ def _count_decision(tally: _Tally, decision: Decision, teams: Sequence[int]) -> 
                 row.waits[took(approval, decision.decided_at)] += 1
             if since_claim is not None:
                 row.claimed[since_claim] += 1
-            if fast is not None and approval.risk in (Risk.HIGH, Risk.CRITICAL):
+            if fast is not None and approval.risk in HIGH_RISKS:
                 row.high_seen += 1
                 row.high_fast += fast
             if fast is not None and approves:

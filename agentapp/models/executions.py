@@ -224,6 +224,11 @@ class ToolExecution(Noted, models.Model):
         return self.is_answered and self.attempts > 0 and not tried_again and not self.took_effect
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether nobody knows if it happened: it is to be found out, or never was."""
+        return self.state == self.State.OUTCOME_UNKNOWN or self.was_left_unknown
+
+    @property
     def args(self) -> Any:
         """The arguments that ran; for a call that did not run, as proposed. None: they cannot be read."""
         try:
@@ -234,11 +239,6 @@ class ToolExecution(Noted, models.Model):
     @property
     def has_error(self) -> bool:
         return self.is_answered and self.result_status != self.ResultStatus.OK
-
-    @property
-    def error_message(self) -> str:
-        """Why there is no value; empty for a call that went well."""
-        return (self.message or self.reason) if self.has_error else ""
 
     @property
     def value(self) -> Any:

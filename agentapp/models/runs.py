@@ -1,4 +1,4 @@
-"""Runs, their steps and their tool executions. Written by `runs`."""
+"""Runs, their steps, and what models took outside of a step."""
 
 from decimal import Decimal
 

@@ -1,4 +1,4 @@
-"""Tools and where they come from. Written by `configuration` and `sync_tools`.
+"""Tools and where they come from. Written by `configuration`; what a tool promises, by `contracts`.
 
 A tool's contract comes from its source and is overwritten when that is read again; its safety settings belong to
 admins, and no source makes them weaker.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from agentapp.messages import FAILED
 from agentapp.models import Run, Step, ToolExecution
 from agentapp.trace_context import linked, span_id
 from approvals.models import Approval, DecisionType
@@ -20,7 +21,6 @@ MAX_NAME_CHARS = 120
 _SCRIPTED = "scripted"
 # Providers as the conventions call them.
 _PROVIDERS = {"google": "gcp.gemini", _SCRIPTED: "countersign"}
-_FAILED = (ToolExecution.ResultStatus.RETRYABLE_ERROR, ToolExecution.ResultStatus.FATAL_ERROR)
 _DECIDED = {Approval.State.REJECTED: DecisionType.REJECT, Approval.State.RESPONDED: DecisionType.RESPOND}
 
 
@@ -179,7 +179,7 @@ def _call(run: Run, parent: str, called: Called, now: datetime) -> Span:
     execution = called.execution
     assert execution.started_at is not None
     unknown = execution.state == ToolExecution.State.OUTCOME_UNKNOWN
-    failed = unknown or execution.result_status in _FAILED
+    failed = unknown or execution.result_status in FAILED
     error = (execution.reason or execution.result_status) if failed else ""
     attributes: dict[str, Value] = {
         "gen_ai.operation.name": "execute_tool",

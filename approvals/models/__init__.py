@@ -6,6 +6,7 @@ What the database can refuse, it refuses: each constraint says in a sentence wha
 from approvals.models.approvals import Approval
 from approvals.models.attention import Absence, Claim, Snooze, Viewer
 from approvals.models.choices import (
+    HIGH_RISKS,
     AnsweredBy,
     ApprovalKind,
     Assurance,
@@ -26,6 +27,7 @@ from approvals.models.proof import Anchor, ChainHead, Checkpoint, CheckpointLeaf
 from approvals.models.rules import Rule, RuleVersion
 
 __all__ = [
+    "HIGH_RISKS",
     "Absence",
     "Anchor",
     "AnsweredBy",

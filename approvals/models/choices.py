@@ -17,6 +17,10 @@ class Risk(models.TextChoices):
     CRITICAL = "critical", "Critical"
 
 
+HIGH_RISKS = (Risk.HIGH, Risk.CRITICAL)
+"""Where one careless approval would cost much: more is asked of who approves."""
+
+
 class Verdict(models.TextChoices):
     ALLOW = "allow", "Allow: runs without a person"
     ASK = "ask", "Ask: waits for a person"

@@ -66,18 +66,3 @@ def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
     if index < half:
         return [*path(leaves[:half], index), root_of(leaves[half:])]
     return [*path(leaves[half:], index - half), root_of(leaves[:half])]
-
-
-def climbed(hashed: bytes, index: int, size: int, steps: Sequence[bytes]) -> bytes | None:
-    """The root that a leaf and its path lead to. None: this is no path of that place in a tree of that size."""
-    last, left = size - 1, list(steps)
-    if not 0 <= index < size:
-        return None
-    while last > 0:
-        if index % 2 or index < last:
-            if not left:
-                return None
-            beside = left.pop(0)
-            hashed = node(beside, hashed) if index % 2 else node(hashed, beside)
-        index, last = index // 2, last // 2
-    return None if left else hashed

@@ -71,7 +71,6 @@ def test_a_text_is_shown_as_it_is_and_everything_else_as_json_with_its_letters(c
     assert shown == text
     assert answer(execution).ok
     assert (execution.args, execution.value, execution.has_error) == ({"what": what}, VALUES[what], False)
-    assert execution.error_message == ""
 
 
 def test_text_from_outside_stands_in_a_fence_that_names_tool_and_evidence(clerk, offer):
@@ -185,7 +184,7 @@ def test_a_read_that_is_too_slow_may_be_tried_again(clerk):
     clerk_tools.GATES["never"].set()
     assert text.startswith("Error (retryable_error, tool_timeout): ")
     assert (execution.attempts, execution.has_error) == (1, True)
-    assert execution.error_message == "hang did not answer in 1 s."
+    assert execution.message == "hang did not answer in 1 s."
 
 
 def test_a_call_whose_outcome_is_unknown_may_have_had_its_effect(clerk):

@@ -7,7 +7,8 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agentapp import actions, deciding, hooks, isolation, observe
+from agentapp import actions, hooks, isolation, observe
+from agentapp.evals import people
 from agentapp.insights.counting import count
 from agentapp.mocks import MocksError, check_mocks
 from agentapp.models import Agent, Breaker, Conversation, Run, Spending, Tool, ToolExecution, ToolSource
@@ -313,7 +314,7 @@ def test_no_code_beside_a_tool_runs_for_a_mocked_run(evaluated, offer):
     made = run(evaluated, calls(call("a", "do", text="x")), says("done"), mocks=answers(do={"result": "done"}))
     approval = Approval.objects.get(run_id=made.pk)
     assert (made.waiting_for, approval.title) == ("approval", "Do x as [seen]")
-    deciding.take_mocked(approval, "approve")
+    people.take(approval, "approve")
     assert evaluated.drive(made).state == "succeeded"
     assert EFFECTS == []
     # The same for real does touch the world, so that the test above can fail.
@@ -350,12 +351,12 @@ def test_a_state_that_changes_before_the_call_runs_asks_again(evaluated):
         }
     }
     made = run(evaluated, calls(call("a", "pay", account="ana", amount=5)), says("done"), mocks=mocks)
-    deciding.take_mocked(Approval.objects.get(run_id=made.pk), "approve")
+    people.take(Approval.objects.get(run_id=made.pk), "approve")
     made = evaluated.drive(made)
     first, second = Approval.objects.filter(run_id=made.pk).order_by("created_at")
     assert (first.state, second.state) == ("superseded", "pending")
     assert second.difference == [{"name": "balance", "was": 1, "now": 2}]
-    deciding.take_mocked(second, "approve")
+    people.take(second, "approve")
     assert evaluated.drive(made).state == "succeeded"
     assert EFFECTS == []
 
@@ -402,7 +403,7 @@ def test_a_read_behind_a_write_that_waits_is_mocked_when_its_turn_comes(evaluate
     mocks = answers(send={"result": "sent"}, look_up={"result": "late"})
     made = run(evaluated, calls(call("a", "send", to="ann"), call("b", "look_up", what="x")), says("done"), mocks=mocks)
     assert evaluated.execution(made, "b").state == "ready"
-    deciding.take_mocked(Approval.objects.get(run_id=made.pk), "approve")
+    people.take(Approval.objects.get(run_id=made.pk), "approve")
     made = evaluated.drive(made)
     assert (made.state, evaluated.execution(made, "b").value) == ("succeeded", "late")
     assert EFFECTS == []
@@ -513,7 +514,7 @@ def test_a_mocked_run_is_in_no_figure(evaluated):
         {"text": "done", "usage": {"input_tokens": 1, "output_tokens": 1, "cost": 5}},
         mocks=answers(look_up={"result": 1}, send={"result": 1}),
     )
-    deciding.take_mocked(Approval.objects.get(run_id=made.pk), "approve")
+    people.take(Approval.objects.get(run_id=made.pk), "approve")
     assert evaluated.drive(made).state == "succeeded"
     found = count(begin, timezone.now() + timedelta(hours=1))
     assert (found.requests, found.calls, found.models) == ([], [], [])
@@ -527,7 +528,7 @@ def test_a_plan_is_proposed_approved_and_carried_out_with_mocks_alone(evaluated,
     made = run(evaluated, *script, mocks=mocks)
     [plan] = Approval.objects.filter(run_id=made.pk)
     assert (plan.kind, plan.mocked) == ("plan", True)
-    deciding.take_mocked(plan, "approve")
+    people.take(plan, "approve")
     made = evaluated.drive(made)
     assert (made.state, result_of(made, "a"), result_of(made, "b")) == ("succeeded", ("ok", ""), ("ok", ""))
     assert evaluated.execution(made, "a").allowed_by == f"plan:{plan.reference}"
@@ -559,10 +560,10 @@ def test_no_person_decides_about_a_mocked_run_and_no_eval_about_a_real_one(evalu
     assert refused.value.code == "mocked"
     real = evaluated.run(calls(call("a", "send", to="ann")), says("done"))
     approval = Approval.objects.get(run_id=real.pk)
-    with pytest.raises(Refused) as refused:
-        deciding.take_mocked(approval, "approve")
-    assert refused.value.code == "mocked"
-    assert not deciding.expire_mocked(approval)
+    refusal = people.take(approval, "approve")
+    assert isinstance(refusal, standing.Refusal)
+    assert refusal.code == "mocked"
+    assert not people.expire(approval)
     approval.refresh_from_db()
     assert (approval.state, Decision.objects.count()) == ("pending", 0)
 
@@ -584,7 +585,7 @@ def test_an_evals_decision_stands_for_all_that_is_asked_and_is_recorded_as_its_o
         name="critical", tool="send", verdict="ask", order=1, risk="critical", approvals_needed=2, assurance="signed"
     )
     made = run(evaluated, calls(call("a", "send", to="ann")), says("done"), mocks=answers(send={"result": 1}))
-    deciding.take_mocked(Approval.objects.get(run_id=made.pk), "approve")
+    people.take(Approval.objects.get(run_id=made.pk), "approve")
     made = evaluated.drive(made)
     assert (made.state, result_of(made)) == ("succeeded", ("ok", ""))
     decision = Decision.objects.get()
@@ -600,9 +601,9 @@ def test_an_eval_rejects_answers_and_lets_time_run_out(evaluated, type, reason):
     made = run(evaluated, calls(call("a", "send", to="ann")), says("done"), mocks=answers(send={"result": 1}))
     approval = Approval.objects.get(run_id=made.pk)
     if type == "expire":
-        assert deciding.expire_mocked(approval)
+        assert people.expire(approval)
     else:
-        deciding.take_mocked(approval, type, "Because.")
+        people.take(approval, type, "Because.")
     made = evaluated.drive(made)
     execution = evaluated.execution(made, "a")
     assert (made.state, execution.reason, execution.started_at) == ("succeeded", reason, None)
@@ -614,7 +615,7 @@ def test_the_customer_of_a_mocked_run_can_be_asked_and_the_eval_answers(evaluate
     made = run(evaluated, calls(call("a", "label", text="x")), says("done"), mocks=mocks, customer="cus_1")
     approval = Approval.objects.get(run_id=made.pk)
     assert approval.kind == "confirmation"
-    deciding.take_mocked(approval, "approve")
+    people.take(approval, "approve")
     assert evaluated.drive(made).state == "succeeded"
 
 

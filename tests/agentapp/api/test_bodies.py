@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from agentapp import actions, asking, commenting, deciding
 from agentapp.api.errors import CODES, TYPE_PREFIX
 from agentapp.models import Agent, Run
-from approvals import decisions, verdicts
+from approvals import decisions, standing, verdicts
 
 NEW = {"agent": "support", "input": "Please refund the kettle."}
 
@@ -108,15 +108,17 @@ def test_a_failure_of_ours_tells_the_log_and_not_the_caller(
     assert "hunter2" in caplog.text
 
 
-def test_every_code_that_an_action_can_refuse_with_has_a_status() -> None:
-    files = [Path(actions.__file__), *Path(decisions.__file__).parent.glob("*.py")]
-    files += [Path(module.__file__) for module in (asking, commenting, deciding, verdicts)]
-    # What the API never asks for, and what only a page does.
-    pages_only = {"reauthenticate", "signature", "already_answered"}
-    sources = [file.read_text() for file in files]
+def test_every_code_that_an_action_can_refuse_with_has_a_title() -> None:
+    names = "actions asking asking_again commenting controls conversing customer_links customers deciding forking"
+    names += " granting replaying starting takeover undoing"
+    of_actions = [Path(settings.BASE_DIR, f"agentapp/{name}.py") for name in names.split()]
+    of_actions += [Path(str(module.__file__)) for module in (standing, verdicts)]
+    of_actions += Path(decisions.__file__).parent.glob("*.py")
+    of_pages = {"already_answered", "limits", "not_grantable", "reauthenticate", "signature"}
+    sources = [file.read_text() for file in of_actions]
     codes = {code for text in sources for code in re.findall(r'(?:Refused|Refusal)\(\s*"(\w+)"', text)}
-    assert len(codes) > 10
-    assert codes - pages_only <= set(CODES)
+    assert len(codes) > 30
+    assert codes - of_pages <= set(CODES)
 
 
 def test_a_problem_says_what_kind_it_is(anonymous: Any) -> None:

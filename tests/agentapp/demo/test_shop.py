@@ -21,13 +21,6 @@ def test_loading_the_shop_twice_changes_nothing(kettles):
     assert Order.objects.get(pk="58177").delivery_address.startswith("1 Canal Park")
 
 
-def test_a_reset_shop_is_as_new(kettles):
-    shop.refund("58213", 10, "changed_mind", "Hi", "key-1")
-    data.reset_shop()
-    assert not Refund.objects.exists()
-    assert Order.objects.get(pk="58213").payment.amount == Decimal("214.50")
-
-
 def test_what_was_paid_is_the_items_and_the_shipping(kettles):
     for order in Order.objects.all():
         items = sum(item.quantity * item.unit_price for item in order.items.all())

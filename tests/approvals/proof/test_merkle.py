@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from approvals.proof import merkle
+from approvals.proof.verify_proof import climb
 
 # The vectors that implementations of Certificate Transparency share.
 INPUTS = [bytes.fromhex(text) for text in (
@@ -33,17 +34,31 @@ def test_a_tree_of_nothing_has_the_root_of_nothing():
 
 @given(st.integers(1, 70), st.data())
 def test_every_leaf_has_a_path_to_the_root_that_holds_for_no_other_leaf_or_place(size, data):
-    leaves = [merkle.leaf(bytes([number])) for number in range(size)]
-    root, index = merkle.root_of(leaves), data.draw(st.integers(0, size - 1))
-    steps = merkle.path(leaves, index)
-    assert merkle.climbed(leaves[index], index, size, steps) == root
-    assert merkle.climbed(merkle.leaf(b"other"), index, size, steps) != root
+    contents = [bytes([number]) for number in range(size)]
+    leaves = [merkle.leaf(content) for content in contents]
+    root, index = merkle.root_of(leaves).hex(), data.draw(st.integers(0, size - 1))
+    steps = [step.hex() for step in merkle.path(leaves, index)]
+    assert climb(contents[index], index, size, steps) == root
+    assert climb(b"other", index, size, steps) != root
     if size > 1:
         elsewhere = data.draw(st.integers(0, size - 1).filter(lambda place: place != index))
-        assert merkle.climbed(leaves[index], elsewhere, size, steps) != root
-        assert merkle.climbed(leaves[index], index, size, steps[:-1]) != root
-    assert merkle.climbed(leaves[index], index, size, [*steps, root]) is None
-    assert merkle.climbed(leaves[index], size, size, steps) is None
+        assert leads_elsewhere(contents[index], elsewhere, size, steps)
+        with pytest.raises(ValueError, match="too short"):
+            climb(contents[index], index, size, steps[:-1])
+    with pytest.raises(ValueError, match="too long"):
+        climb(contents[index], index, size, [*steps, root])
+    with pytest.raises(ValueError, match="no place"):
+        climb(contents[index], size, size, steps)
+
+
+def leads_elsewhere(content: bytes, index: int, size: int, steps: list[str]) -> bool:
+    """Whether a path is none of that place: it leads to another root, or is too long or too short."""
+    try:
+        return (
+            climb(content, index, size, steps) != merkle.root_of([merkle.leaf(bytes([n])) for n in range(size)]).hex()
+        )
+    except ValueError:
+        return True
 
 
 @given(st.lists(st.binary(max_size=4), max_size=70), st.data())
