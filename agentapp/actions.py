@@ -190,7 +190,8 @@ def resolve_outcome(
         raise Refused("not_found", "There is no such call.")
     if not auth.may_resolve(user, execution.run):
         raise Refused(
-            "forbidden", "Resolving this needs the right to resolve outcomes, and not to have started the run."
+            "forbidden",
+            "Resolving this needs the right to resolve outcomes, and not to have started the run or taken it over.",
         )
     if outcome not in ("happened", "did_not_happen", "retry"):
         raise Refused("invalid", "An outcome is happened, did_not_happen or retry.", "outcome")

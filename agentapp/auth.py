@@ -235,13 +235,18 @@ def name_of(user: User) -> str:
 
 
 def may_raise_budget(user: User, run: Run) -> bool:
-    """Who may let a run cost more: not the one who started it."""
-    return user.is_active and user.has_perm("agentapp.raise_budget") and run.starter_id != user.pk
+    """Who may let a run cost more: not the one who started it, nor who had a hand in it."""
+    return user.is_active and user.has_perm("agentapp.raise_budget") and not _is_part_of(user, run)
 
 
 def may_resolve(user: User, run: Run) -> bool:
-    """Who may say what became of an unknown call: not the one who started the run."""
-    return user.is_active and user.has_perm("agentapp.resolve_outcome") and run.starter_id != user.pk
+    """Who may say what became of an unknown call: not the one who started the run, nor who had a hand in it."""
+    return user.is_active and user.has_perm("agentapp.resolve_outcome") and not _is_part_of(user, run)
+
+
+def _is_part_of(user: User, run: Run) -> bool:
+    """Whether somebody started a run, took it over, or made the token that another one started it with."""
+    return user.pk == run.starter_id or user.pk in run.takers
 
 
 def may_see_grants(user: User) -> bool:

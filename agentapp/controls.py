@@ -123,7 +123,9 @@ def raise_budget(run_id: uuid.UUID, amount: Decimal, user: User) -> Run:
     if not amount.is_finite() or not 0 < amount <= MAX_BUDGET_RAISE:
         raise Refused("invalid", f"Give an amount above 0, up to ${MAX_BUDGET_RAISE}.", "amount")
     with ledger.transaction():
-        needed = "Raising this budget needs the right to raise budgets, and not to have started the run."
+        needed = (
+            "Raising this budget needs the right to raise budgets, and not to have started the run or taken it over."
+        )
         run = _run_to_change(run_id, user, auth.may_raise_budget, needed)
         runs.raise_budget(run, amount, ledger.actor_of(user))
         if run.waiting_for == Run.WaitingFor.BUDGET:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import F, Max
+from django.db.models import Exists, F, Max, OuterRef
 
 from agentapp.models import Agent, Conversation, Message, Run
 from approvals import ledger
@@ -250,13 +250,16 @@ def erase_said(runs: Iterable[Run]) -> int:
     """Take away what was said in some runs. Returns how many messages that were.
 
     A conversation in which it was said is locked first: a fork that copies from there is then made before, or after.
-    One that was made before is there once its lock is ours, and locked as well, until no more come.
+    One that was made before is there once its lock is ours, and locked as well, until no more come. A summary of what
+    was said goes with it: the next one is made of what is left.
     """
     said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
     locked: set[uuid.UUID] = set()
     while more := set(said.order_by().values_list("conversation", flat=True).distinct()) - locked:
         in_them = Conversation.objects.filter(pk__in=more).order_by("pk")
         locked.update(in_them.select_for_update().values_list("pk", flat=True))
+    summed_up = said.filter(conversation=OuterRef("pk"), seq__lte=OuterRef("summary_until"))
+    Conversation.objects.filter(Exists(summed_up), pk__in=locked).update(summary="", summary_until=0)
     return said.update(content=ERASED)
 
 

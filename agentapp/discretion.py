@@ -45,7 +45,6 @@ _OWN = (
     "/accounts/",
     "/talk/",
     "/admin/auth/",
-    "/api/v1/customer",
     "/api/v1/openapi",
     "/api/v1/docs",
 )

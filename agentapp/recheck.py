@@ -1,11 +1,12 @@
 """What is looked at again when a call that was proposed earlier is about to run."""
 
+from dataclasses import replace
 from functools import partial
 
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, business_keys, provenance
+from agentapp import breakers, business_keys, provenance, weighing
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
 from agentapp.messages import ToolResult
@@ -20,6 +21,7 @@ from approvals.digest import parse
 from approvals.models import HIGH_RISKS, Approval, Verdict
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
+from approvals.risk import higher
 
 _ACTIVE = Prepared(
     lambda: User.objects.filter(pk=Given("user", IntegerField()), is_active=True).values_list("pk", flat=True)
@@ -74,15 +76,24 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     if not standing.deciders_still_allowed(approval, given):
         return "Somebody who approved may no longer decide."
     if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling, given):
+        if approval.is_edited and higher(ruling.risk, approval.risk) != approval.risk:
+            return f"As it was changed, its risk is {ruling.risk} and no longer {approval.risk}."
         return f"The rules have become stricter: {ruling.reason}"
     return ""
 
 
 def ruling_of(state: RunState, execution: ToolExecution, approval: Approval, tool: Tool, text: str) -> Ruling:
-    """What the rules say now about the call people were asked about: its values came from where they saw they did."""
-    was = parse(approval.arguments_text)
-    origins = partial(provenance.after_edit, approval.provenance, was, parse(text)) if approval.provenance else None
-    return ruling_for(state.situation, tool, parse(text), again=execution, begins=True, origins=origins)
+    """What the rules say now about the call people were asked about: its values came from where they saw they did.
+
+    A call that somebody changed is weighed anew: the risk on its card is that of what the agent proposed.
+    """
+    was, now = parse(approval.arguments_text), parse(text)
+    origins = partial(provenance.after_edit, approval.provenance, was, now) if approval.provenance else None
+    ruling = ruling_for(state.situation, tool, now, again=execution, begins=True, origins=origins)
+    if not approval.is_edited or ruling.verdict != Verdict.ASK:
+        return ruling
+    known = origins() if origins is not None else []
+    return replace(ruling, risk=weighing.risk_of(state.run, tool, ruling.risk, now, known, execution))
 
 
 def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) -> bool:

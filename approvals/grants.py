@@ -15,12 +15,12 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import F, Q, QuerySet
 
-from approvals import ledger, lens
+from approvals import entitlement, ledger, lens
 from approvals.clock import Now
 from approvals.digest import canonical, storable, storable_json
 from approvals.granted import ANY, AT_MOST, IS, Wanted, covers, number_of, takes
 from approvals.masking import masked
-from approvals.models import Approval, ApprovalKind, Grant, GrantLimit, Risk
+from approvals.models import HIGH_RISKS, Approval, ApprovalKind, DecisionType, Grant, GrantLimit, Risk
 from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, right_of
 
@@ -73,6 +73,8 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
         return right
     if right.lender is not None:
         return Refusal("forbidden", "You decide about this for somebody else. Only they can allow it ahead.")
+    if approval.risk in HIGH_RISKS and user.pk in _editors(approval):
+        return Refusal("editor", "You changed these arguments, so somebody else allows calls like this one.")
     if approval.kind != ApprovalKind.AUTHORIZATION or approval.approvals_needed > 1:
         return Refusal("not_grantable", "What several people decide, or the customer, one person cannot allow ahead.")
     if approval.effect_class not in Grant.EFFECT_CLASSES:
@@ -84,6 +86,16 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
     if approval.state not in _STATES:
         return Refusal("not_grantable", "This request came to nothing, so nothing like it is allowed ahead.")
     return None
+
+
+def _editors(approval: Approval) -> set[int | None]:
+    """Whoever made a request's arguments, on it or on the one it replaces, and whose right they used."""
+    found: set[int | None] = {*entitlement.editors(approval)}
+    if approval.is_edited:
+        edits = approval.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True)
+        for pair in edits.values_list("user", "on_behalf_of"):
+            found.update(pair)
+    return found
 
 
 def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:

@@ -270,7 +270,7 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         rule_version=first.version,
         rule_digest=first.terms_digest,
         risk=risk,
-        groups=by.may_decide if by else _groups_of_all(rules),
+        groups=by.may_decide if by else thresholds.in_common(thresholds.groups_named(rules)),
         approvals_needed=by.fewest if by else max(rule.approvals_needed for rule in rules),
         terms=tuple(by.as_json()),
         about={"run": call.run, "customer": call.customer} if by.looks else {},
@@ -286,8 +286,9 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         # A customer shows nothing of who they are.
         people=bool(of_people) or call.always_ask or bool(assurance) or risk in HIGH_RISKS,
         customer=asks_customer,
-        # Also a rule whose condition could not be evaluated is among them: its answer is for people. As are thresholds.
-        grants_allowed=all(one.grants_allowed and not one.rule.thresholds for one in found) and not call.always_ask,
+        # Also a rule whose condition could not be evaluated is among them: its answer is for people. As is what asks
+        # for several of them.
+        grants_allowed=all(one.grants_allowed for one in found) and not by and not call.always_ask,
         assurance=assurance,
         **_condition(first, call),
     )
@@ -314,13 +315,6 @@ def _of_all(strictest: Callable[[list[int]], int], named: Iterable[int | None], 
         return None
     asked = [otherwise if one is None else one for one in every]
     return strictest([one for one in asked if one is not None])
-
-
-def _groups_of_all(rules: list[Rule]) -> tuple[int, ...]:
-    """The groups every rule accepts; when they have none in common, those of the first that names any."""
-    named = [ids for rule in rules if (ids := [group.pk for group in rule.groups.all()])]
-    shared = tuple(pk for pk in named[0] if all(pk in ids for ids in named)) if named else ()
-    return shared or (tuple(named[0]) if named else ())
 
 
 def _allowed_by_all(rules: list[Rule]) -> tuple[str, ...]:

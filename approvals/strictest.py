@@ -6,6 +6,7 @@ from dataclasses import replace
 from approvals import step_up
 from approvals.models import DecisionType, Rule, Verdict
 from approvals.policy import RISK_ORDER, Ruling, hold, target, time_to_decide
+from approvals.thresholds import in_common
 
 APART = "The calls are decided by different people, so no one of them can decide the plan. Plan them apart."
 # A list is approved or rejected as it stands.
@@ -23,7 +24,7 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         return denied
     first = max(calls, key=lambda one: RISK_ORDER.index(one.risk), default=own)
     named = [one.groups for one in every if one.groups]
-    shared = tuple(pk for pk in named[0] if all(pk in groups for groups in named)) if named else ()
+    shared = in_common(named)
     if named and not shared:
         return replace(first, verdict=Verdict.DENY, reason=APART)
     asking = [one for one in every if one.allowed_decisions]

@@ -178,10 +178,24 @@ class Count:
 
 
 def of_rules(rules: Sequence[Rule]) -> Terms:
-    """The terms of rules that ask, with `groups` prefetched. Empty where each only says how many of which groups."""
-    if not any(rule.thresholds for rule in rules):
+    """The terms of rules that ask, with `groups` prefetched.
+
+    Empty where each only says how many of which groups, and some groups are named by all that name any.
+    """
+    named = groups_named(rules)
+    if not any(rule.thresholds for rule in rules) and (not named or in_common(named)):
         return Terms()
     return Terms(tuple(_of(rule) for rule in rules))
+
+
+def groups_named(rules: Sequence[Rule]) -> list[tuple[int, ...]]:
+    """The groups of each rule that names any."""
+    return [ids for rule in rules if (ids := tuple(group.pk for group in rule.groups.all()))]
+
+
+def in_common(named: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The groups that stand in each of these lists, as the first has them."""
+    return tuple(pk for pk in named[0] if all(pk in ids for ids in named)) if named else ()
 
 
 def floor(terms: Terms, risk: str, two_can: bool) -> Terms:

@@ -19,7 +19,7 @@ from agentapp.api.errors import not_found, problems
 from agentapp.api.repeats import REPLAY_HEADER
 from agentapp.api.runs import MAX_VERSION, Key
 from agentapp.customers import Access
-from approvals import ledger
+from approvals import ledger, lens
 
 router = Router(tags=["Customers"])
 
@@ -245,6 +245,8 @@ def revoke_customer_link(request: ApiRequest, conversation_id: uuid.UUID, link_i
 
 
 def shown(view: customer_view.View) -> CustomerConversation:
+    """The conversation as its customer has it, over REST and in the stream alike: what is personal in it is theirs."""
+    lens.show()
     conversation = view.conversation
     return CustomerConversation(
         id=conversation.pk,

@@ -61,6 +61,15 @@ def test_who_started_the_run_cannot_allow_it_more(waiting, sam):
     assert waiting.budget_extra == 0
 
 
+def test_who_had_a_hand_in_the_run_cannot_allow_it_more(waiting, mia):
+    """Who took it over, and who made the token that somebody else started it with."""
+    Run.objects.filter(pk=waiting.pk).update(takers=[mia.pk])
+    with pytest.raises(Refused, match="taken it over"):
+        actions.raise_budget(waiting.pk, Decimal(1), mia)
+    waiting.refresh_from_db()
+    assert waiting.budget_extra == 0
+
+
 def test_without_the_right_nobody_allows_more(waiting, dana):
     with pytest.raises(Refused, match="right to raise budgets"):
         actions.raise_budget(waiting.pk, Decimal(1), dana)

@@ -83,6 +83,28 @@ def test_nothing_of_a_run_is_left_and_the_ledger_holds(clerk, dana, ada):
     assert Event.objects.get(type="run.erased").data["calls"] == 1
 
 
+def test_a_summary_of_what_was_said_in_it_goes_with_a_run(clerk, dana, ada):
+    run = ended(clerk, dana, conversation="ticket-1")
+    conversation = run.conversation
+    last = conversation.messages.latest("seq").seq
+    conversations.summarise(conversation, f"{NAME} was paid.", last)
+    forked = conversations.fork(conversation, last, "ticket-1b")
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    for each in (conversation, forked):
+        each.refresh_from_db()
+        assert (each.summary, each.summary_until) == ("", 0)
+
+
+def test_a_summary_of_what_was_said_before_it_stays(clerk, dana, ada):
+    conversation = clerk.run(says("Hello."), conversation="ticket-1", input="Hello").conversation
+    conversations.summarise(conversation, "They greeted each other.", 2)
+    run = ended(clerk, dana, conversation="ticket-1")
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    conversation.refresh_from_db()
+    assert (conversation.summary, conversation.summary_until) == ("They greeted each other.", 2)
+
+
 def test_no_event_ever_held_what_people_said(clerk, dana):
     ended(clerk, dana)
     assert not Event.objects.filter(body__contains=NAME).exists()

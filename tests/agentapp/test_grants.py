@@ -370,6 +370,37 @@ def test_two_workers_at_the_last_hit_run_one_call(clerk, dana):
         assert (sorted(map(str, results)), grant.hits) == (["False", "True"], tries())
 
 
+class TestWhoChangedTheCall:
+    """At high risk a change is approved by another, and so is it allowed ahead."""
+
+    @pytest.fixture
+    def changed(self, clerk, dana):
+        """A request that dana has changed and nobody has approved."""
+        rule = Rule.objects.create(name="sends", tool="send", verdict="ask", risk="high", grants_allowed=True)
+        rule.groups.set(dana.groups.all())
+        [approval] = clerk.open(clerk.run(calls(SEND), says("done")))
+        clerk.decide(approval, dana, "edit", arguments_text='{"to": "eve"}')
+        approval.refresh_from_db()
+        assert (approval.state, approval.is_edited) == ("pending", True)
+        return approval
+
+    def test_allows_no_calls_like_it(self, clerk, dana, changed):
+        with pytest.raises(actions.Refused) as refused:
+            grant_from(changed, dana)
+        assert (refused.value.code, Grant.objects.count()) == ("editor", 0)
+        assert clerk.run(calls(call("s", "send", to="eve")), says("done")).waiting_for == "approval"
+
+    def test_is_one_whom_somebody_else_can_follow(self, clerk, marco, changed):
+        grant_from(changed, marco)
+        assert clerk.run(calls(call("s", "send", to="eve")), says("done")).state == "succeeded"
+
+    def test_is_who_changed_it_no_more_once_that_is_taken_back(self, clerk, dana, changed):
+        actions.undo_decision(changed.pk, dana)
+        changed.refresh_from_db()
+        grant_from(changed, dana)
+        assert clerk.run(calls(SEND), says("done")).state == "succeeded"
+
+
 class TestLimits:
     @pytest.fixture
     def credit(self, offer):

@@ -6,10 +6,11 @@ import pytest
 from django.utils import timezone
 
 from agentapp.models import Tool, ToolExecution
+from agentapp.refused import Refused
 from agentapp.tools.base import tool
 from agentapp.weighing import Before, facts_of
 from approvals.cards import Card, view_digest
-from approvals.models import Approval, Rule
+from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.agentapp.customers_at_work import access_to, confirm, customer_rule
 from tests.conftest import Clerk, call, calls, says
@@ -85,17 +86,54 @@ def test_no_customer_alone_allows_what_an_outsider_put_into_a_call(clerk: Clerk,
     assert len(clerk_tools.effects_of("pay")) == 1
 
 
-def test_a_call_is_compared_with_those_of_its_tool_before(clerk: Clerk, offer: Any) -> None:
+KNOWN, NEW = "NL91ABNA0417164300", "DE89370400440532013000"
+
+
+@pytest.fixture
+def sent(clerk: Clerk, offer: Any) -> list[Any]:
+    """What `wire` has sent: ten times about 100 to one account, before a rule asked about it."""
+    sent: list[Any] = []
+
     @tool(effect="reversible", repeatable=True)
     def wire(iban: str, amount: float) -> str:
         """Send money."""
+        sent.append((iban, amount))
         return "sent"
 
     offer(wire)
     rule = Rule.objects.create(name="wires", tool="wire", verdict="allow")
     for n in range(10):
-        clerk.run(calls(call("w", "wire", iban="NL91ABNA0417164300", amount=100 + n)), says("done"))
+        clerk.run(calls(call("w", "wire", iban=KNOWN, amount=100 + n)), says("done"))
     rule.delete()
+    sent.clear()
+    return sent
+
+
+def test_what_a_person_changes_is_weighed_anew(clerk: Clerk, sent: list[Any], dana: Any, marco: Any) -> None:
+    """Else who changes a call lends it the risk of another, and approves alone what two people were to see."""
+    run = clerk.run(calls(call("w", "wire", iban=KNOWN, amount=105)), says("done"))
+    [approval] = clerk.open(run)
+    assert approval.risk == "low"
+    clerk.decide(approval, dana, "edit", arguments_text=f'{{"iban": "{NEW}", "amount": 1000000}}')
+    run = clerk.drive(run)
+    assert (run.waiting_for, sent) == ("approval", [])
+    [again] = clerk.open(run)
+    assert (again.risk, again.editor, again.arguments) == ("high", dana, {"amount": 1_000_000, "iban": NEW})
+    why = Event.objects.get(type="approval.superseded", approval_id=approval.pk).data["reason"]
+    assert why == "As it was changed, its risk is high and no longer low."
+    with pytest.raises(Refused, match="You changed these arguments"):
+        clerk.decide(again, dana)
+    clerk.decide(again, marco)
+    assert (clerk.drive(run).state, sent) == ("succeeded", [(NEW, 1_000_000)])
+
+
+def test_a_change_that_raises_no_risk_is_asked_about_once(clerk: Clerk, sent: list[Any], dana: Any) -> None:
+    run = clerk.run(calls(call("w", "wire", iban=KNOWN, amount=105)), says("done"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text=f'{{"iban": "{KNOWN}", "amount": 104}}')
+    assert (clerk.drive(run).state, sent) == ("succeeded", [(KNOWN, 104)])
+
+
+def test_a_call_is_compared_with_those_of_its_tool_before(clerk: Clerk, sent: list[Any]) -> None:
     approval = asked(clerk, calls(call("w", "wire", iban="DE89370400440532013000", amount=500)))
     assert {"new_recipient", "amount"} <= {factor["name"] for factor in approval.risk_factors}
     approval = asked(clerk, calls(call("w", "wire", iban="NL91 ABNA 0417 1643 00", amount=105)))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from approvals.models import EffectClass, Risk, Rule
 from approvals.policy import Call, Ruling, evaluate, validate_allowed_decisions, validate_condition
+from approvals.thresholds import Count, Reviewer, Terms
 
 LAX_TO_STRICT = ["allow", "ask", "deny"]
 
@@ -18,7 +19,7 @@ LAX_TO_STRICT = ["allow", "ask", "deny"]
 def rule(verdict: str, groups: tuple[int, ...] = (), **fields: Any) -> Rule:
     """A rule as a query with its groups prefetched gives it: judging needs no database."""
     made = Rule(verdict=verdict, **{"name": f"{verdict}-rule"} | fields)
-    made._prefetched_objects_cache = {"groups": [Group(pk=pk) for pk in groups]}
+    made._prefetched_objects_cache = {"groups": [Group(pk=pk, name=f"group-{pk}") for pk in groups]}
     return made
 
 
@@ -303,11 +304,20 @@ def test_an_installation_without_a_target_brings_none_into_the_comparison(settin
         ([(), (2,)], (2,)),
         ([(1, 2), (2, 3)], (2,)),
         ([(2, 3), (1, 2)], (2,)),
-        ([(1,), (2,)], (1,)),  # nothing in common: the first rule names the terms
     ],
 )
 def test_only_groups_that_every_rule_accepts_may_decide(groups, who):
-    assert evaluate([rule("ask", groups=ids) for ids in groups], call()).groups == who
+    ruling = evaluate([rule("ask", groups=ids) for ids in groups], call())
+    assert (ruling.groups, ruling.terms) == (who, ())
+
+
+def test_rules_that_name_other_groups_each_want_their_own():
+    """Else a rule that is added, and asks, could replace those whom another asks."""
+    ruling = evaluate([rule("ask", groups=ids, grants_allowed=True) for ids in [(1, 2), (2, 3), (3, 1)]], call())
+    assert set(ruling.groups) == {1, 2, 3}
+    assert not ruling.grants_allowed
+    assert not approves(ruling, [person(1)])
+    assert approves(ruling, [person(1), person(2)])
 
 
 def test_a_ruling_survives_being_stored():
@@ -345,6 +355,21 @@ calls = st.builds(
 )
 
 
+def person(*groups: int) -> Reviewer:
+    return Reviewer(sum(2**group for group in groups), f"person-{groups}", {group: str(group) for group in groups})
+
+
+PEOPLE = [person(*groups) for groups in [(), (1,), (2,), (3,), (1, 2), (2, 3), (1, 2, 3)]]
+
+
+def approves(ruling: Ruling, people: list[Reviewer]) -> bool:
+    """Whether these people are enough."""
+    if ruling.terms:
+        return Count(Terms.from_json(ruling.terms), ruling.about, people).is_enough
+    counted = [one for one in people if not ruling.groups or set(ruling.groups) & set(one.groups)]
+    return len(counted) >= ruling.approvals_needed
+
+
 def strictness(verdict: str) -> int:
     return LAX_TO_STRICT.index(verdict)
 
@@ -363,6 +388,8 @@ def test_adding_a_rule_that_denies_or_asks_never_makes_a_ruling_laxer(existing, 
         assert before.expires_seconds is None or after.expires_seconds <= before.expires_seconds
         assert set(after.allowed_decisions) <= {*before.allowed_decisions, "reject"}
         assert not before.groups or after.groups
+        people = data.draw(st.lists(st.sampled_from(PEOPLE), max_size=4, unique_by=lambda one: one.pk))
+        assert not approves(after, people) or approves(before, people)
 
 
 @given(st.lists(rules, max_size=6), calls, st.data())

@@ -116,7 +116,13 @@ def test_a_rule_with_thresholds_and_one_without_are_both_to_be_satisfied():
 
 
 def test_rules_without_thresholds_keep_the_simple_form():
-    assert not thresholds.of_rules([with_groups("Legal", approvals_needed=2), with_groups("Payments")])
+    legal = with_groups("Legal", approvals_needed=2)
+    assert not thresholds.of_rules([legal, with_groups("Payments", "Legal"), with_groups()])
+
+
+def test_rules_of_groups_apart_are_each_to_be_satisfied():
+    terms = thresholds.of_rules([with_groups("Legal", approvals_needed=2), with_groups("Payments")])
+    assert terms.words == "Two of Legal; and one of Payments"
 
 
 def test_a_condition_says_for_which_reviewers_and_calls_a_threshold_counts():

@@ -69,6 +69,17 @@ def test_the_customer_writes_and_reads_the_answer_and_nothing_internal(shop: Any
     assert not [word for word in INTERNAL if word in str(read.data)]
 
 
+def test_what_is_personal_in_their_conversation_is_shown_to_the_customer(shop: Any, chat: str, clerk: Clerk) -> None:
+    """As their page and their stream do, also where whoever carries it for them may see no personal data."""
+    script(clerk, says("I write to ana.maria@mail.example then."))
+    wrote = shop.post(f"{chat}/messages", {"text": "I am ana.maria@mail.example."}, **{"Idempotency-Key": "k"})
+    drive(clerk)
+    read = shop.get(f"{chat}/customer")
+    assert [said["text"] for said in (*wrote.data["messages"], *read.data["messages"][1:])] == [
+        "I am ana.maria@mail.example.", "I write to ana.maria@mail.example then.",
+    ]  # fmt: skip
+
+
 def test_a_version_that_is_behind_sends_nothing(shop: Any, chat: str) -> None:
     assert shop.post(f"{chat}/messages", {"text": "One", "conversation_version": 0}).status == 201
     refused = shop.post(f"{chat}/messages", {"text": "Two", "conversation_version": 0})
