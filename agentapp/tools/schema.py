@@ -12,9 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from agentapp.tools import docstrings
+from agentapp.tools import docstrings, schema_effort
 
 MAX_PROBLEMS = 10
+TOO_MUCH = (
+    "It is nested too deeply to be held against a schema whose alternatives contain themselves: send less at once."
+)
 # With one of these a schema names arguments elsewhere than in its properties.
 _OPEN = ("patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref")
 
@@ -164,7 +167,11 @@ def unknown_names(schema: dict[str, Any], names: Collection[str]) -> list[str]:
 
 def problems_of(schema: dict[str, Any], value: Any) -> list[ArgumentProblem]:
     """What is wrong with any value, by a schema. Raises InvalidSchema."""
-    return [_problem(error) for error in validator(schema).iter_errors(value)]
+    text = json.dumps(schema, sort_keys=True)
+    compiled = _compiled(text)
+    if schema_effort.is_too_much(text, value):
+        return [ArgumentProblem("invalid", "", TOO_MUCH)]
+    return [_problem(error) for error in compiled.iter_errors(value)]
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
