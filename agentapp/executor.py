@@ -5,6 +5,7 @@ nothing overtakes an earlier write of its step, whether it runs or waits. What n
 put on cards, all of a step at once, and the run lets go of its worker.
 """
 
+import logging
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -39,10 +40,10 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.proposals import planned_as, ruling_for, wanted_of
 from agentapp.reasons import Reason
 from agentapp.state import RunState
-from agentapp.tools.context import Cancelled
+from agentapp.tools.context import Cancelled, OutcomeUnknown
 from agentapp.tools.counting import LimitReached
-from agentapp.tools.results import checked
-from agentapp.tools.sources import implementation_of
+from agentapp.tools.results import ToolError, checked
+from agentapp.tools.sources import implementation_of, is_of_this_code
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -50,6 +51,11 @@ from approvals.digest import parse
 from approvals.models import Approval, Verdict
 
 State = ToolExecution.State
+log = logging.getLogger(__name__)
+
+
+class OtherCode(Exception):
+    """The code of this process is not what people were asked about: a process that has it makes the call."""
 
 
 def settle(state: RunState) -> Settled:
@@ -110,6 +116,8 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     if changed:
         leading_reads.refuse_changed(state, changed)
         return
+    for read in reads:
+        _have_its_code(read)
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
     called = {read.pk for read in distinct.values()}
@@ -174,6 +182,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
+        _have_its_code(execution, tool)
         grant = grant_use.use(state.configuration, wanted, execution) if asks and not planned else None
         why = plan_use.use(planned_as(state.situation, tool, text, ruling), execution, snapshot) if planned else ""
         if asks and (why or not (planned or grant)):
@@ -251,6 +260,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             decisions.supersede(approval, refusal.message)
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
+        _have_its_code(execution, tool)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
@@ -319,6 +329,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))
             return
+        _have_its_code(execution, tool)
         executions.repeat(execution)
     _run_begun(state, execution, tool)
 
@@ -348,5 +359,18 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
         except StopRun as stop:
             result = points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
         except Exception as error:  # a tool's own code may fail in any way
+            if not isinstance(error, ToolError | OutcomeUnknown):
+                log.warning("%s broke", tool.name, exc_info=True)
             result = attempts.failed(tool, error)
     return attempts.with_counts(result, context.counter)
+
+
+def _have_its_code(execution: ToolExecution, tool: Tool | None = None) -> None:
+    """Raises OtherCode where the code of this process is of another contract than the one on record.
+
+    `tool`: its row as it is by now.
+    """
+    tool = tool or execution.tool
+    assert tool is not None
+    if not execution.mocked and not is_of_this_code(tool):
+        raise OtherCode(f"the code of {tool.name} here is of another version than the one on record")

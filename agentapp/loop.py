@@ -31,7 +31,7 @@ from agentapp import (
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
 from agentapp.drivers.base import ModelError
-from agentapp.executor import settle
+from agentapp.executor import OtherCode, settle
 from agentapp.history import BrokenHistory
 from agentapp.hooks import HookFailed
 from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
@@ -48,6 +48,8 @@ from approvals.database import AWAY
 log = logging.getLogger(__name__)
 
 MAX_BACKOFF_SECONDS = 60
+OTHER_CODE_SECONDS = 30
+"""After so long somebody looks again who has the code of a tool, as while a release goes out."""
 MAX_RETRY_AFTER_SECONDS = 900  # Longer than this nobody waits for a provider, whatever it asks for.
 
 # Who asked for a cancellation, by the reason that stands on the row.
@@ -105,6 +107,9 @@ def _unbroken(state: RunState) -> Again | None:
     except executions.Overtaken as overtaken:
         runs.release(state.run, state.token, str(overtaken))
         return Again()
+    except OtherCode as other:
+        log.error("A call of %s waits for another process: %s. Restart this one.", state.run.pk, other)
+        return _come_back(state, str(other), OTHER_CODE_SECONDS, failed=False)
     except (runs.LeaseLost, *AWAY):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:

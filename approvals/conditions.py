@@ -15,12 +15,18 @@ import cel  # noqa: E402
 
 # The name a macro binds, as `item` in args.items.exists(item, item > 3).
 _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
+# A loop begins, a bracket opens or closes, a list is looked through, or lists are put together.
+_PARTS = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(|[()]|\bin\b|\+")
+_TEXTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
 _SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
 _TOKEN = re.compile(r"'(.*)'")
 
 # What is longer can be a chain that ends the process where it is read or evaluated, by a signal that nothing catches.
 # Brackets the reader counts itself; of chains, no more fits in here than a thread's stack carries many times over.
 MAX_CHARS = 2000
+# Loops within loops go so often round for one condition at most: nothing interrupts them, and nothing else of the
+# process goes on meanwhile.
+MOST_ROUNDS = 1_000_000
 
 Context = cel.Context
 """What a condition is evaluated with: names and their values."""
@@ -52,10 +58,14 @@ def names_in(text: str) -> frozenset[str]:
 def is_true(text: str, names: Mapping[str, Any] | Context, functions: Functions = _NONE) -> bool:
     """Whether a condition holds; an empty one does. Raises whatever stops it from being evaluated.
 
-    A context that was made once does for many conditions; functions are added to names only.
+    A context that was made once does for many conditions, without loops in loops; functions are added to names only.
     """
     if not text.strip():
         return True
+    if (depth := depth_of(text)) > 1:
+        if isinstance(names, Context):
+            raise TypeError("loops within loops are given the names themselves, which are looked at first")
+        _must_end(text, depth, names)
     context = names if isinstance(names, Context) else Context(variables=dict(names))
     for name, function in functions.items():
         context.add_function(name, function)
@@ -63,6 +73,32 @@ def is_true(text: str, names: Mapping[str, Any] | Context, functions: Functions 
     if not isinstance(value, bool):
         raise TypeError(f"it gave {type(value).__name__}, not true or false")
     return value
+
+
+@functools.lru_cache(maxsize=1024)
+def depth_of(text: str) -> int:
+    """How many loops of a condition stand within each other: of its macros, and of `in`, which looks through a list."""
+    deepest, opened = 0, [0]
+    for part in _PARTS.findall(_TEXTS.sub("", text)):
+        if part.endswith("("):
+            opened.append(opened[-1] + (part != "("))
+        elif part == ")":
+            opened = opened[:-1] or [0]
+        deepest = max(deepest, opened[-1] + (part == "in" and opened[-1] > 0))
+    return deepest
+
+
+def _must_end(text: str, depth: int, names: Mapping[str, Any]) -> None:
+    """Raises ValueError where loops within loops would go round too often."""
+    longest, left = 0, list(names.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, Mapping | list | tuple):
+            longest = max(longest, len(value))
+            left += value.values() if isinstance(value, Mapping) else value
+    put_together = 1 + text.count("+")
+    if (longest * put_together) ** depth > MOST_ROUNDS:
+        raise ValueError(f"its loops would go round {longest:,} to the power of {depth} times")
 
 
 def _why(error: str) -> str:

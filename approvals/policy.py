@@ -158,6 +158,8 @@ class Matching:
     reason: str
     asks: str
     grants_allowed: bool = False
+    broke: bool = False
+    """Its condition could not be evaluated: what it would have said is not known."""
 
 
 def risks_from(least: str) -> list[str]:
@@ -177,7 +179,7 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         except Exception as error:  # a condition can fail in any way its author did not foresee
             # Its kind alone: what it says can quote the arguments, secret ones and text from outside among them.
             why = f"the condition of {rule.name} could not be evaluated: {type(error).__name__}"
-            matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE)))
+            matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE, broke=True)))
         else:
             why = rule.description or rule.name
             matching.append((rule.verdict, Matching(rule, why, rule.answered_by, rule.grants_allowed)))
@@ -260,7 +262,9 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
     asks_customer = len(of_people) < len(found)
     assurance = step_up.strictest(one.rule.assurance for one in found)
     terms = of_people or found
-    first, reason = terms[0].rule, terms[0].reason
+    first = terms[0].rule
+    # A rule that says nothing, since its condition breaks, may have been to forbid the call: people read of it.
+    reason = "; ".join([terms[0].reason, *(one.reason for one in found if one.broke and one is not terms[0])])
     rules = [one.rule for one in terms]
     by = thresholds.of_rules(rules)
     return Ruling(
@@ -339,7 +343,8 @@ def holds(condition: str, call: Call) -> bool:
     """Whether a condition is true of a call. Raises whatever stops it from being evaluated."""
     wanted = conditions.names_in(condition)
     if not totals.is_asked(condition):
-        return conditions.is_true(condition, call.context(wanted))
+        looks = call.context(wanted) if conditions.depth_of(condition) < 2 else call.names(wanted)
+        return conditions.is_true(condition, looks)
     names = {**call.names(wanted), "args": totals.with_decimals(call.arguments), totals.NAME: {}}
     return conditions.is_true(condition, names, totals.functions(call.history))
 

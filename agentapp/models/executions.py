@@ -224,6 +224,13 @@ class ToolExecution(Noted, models.Model):
         return self.is_answered and self.attempts > 0 and not tried_again and not self.took_effect
 
     @property
+    def broke_with(self) -> str:
+        """What its tool said when it broke, where nobody knows what it had done by then. Empty: it said nothing."""
+        last = self.failures[-1] if self.failures else {}
+        lost = last.get("attempt") == self.attempts and last.get("reason") == "outcome_unknown"
+        return str(last.get("message", "")) if lost else ""
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether nobody knows if it happened: it is to be found out, or never was."""
         return self.state == self.State.OUTCOME_UNKNOWN or self.was_left_unknown

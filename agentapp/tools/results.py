@@ -28,13 +28,18 @@ IT_RAN = "The call ran, and its effect has happened; do not call it again to get
 class ToolError(Exception):
     """A tool could not do what it was asked. The message is read by the model, so say what to do next.
 
-    `retryable` says that the same call may work later. A tool that raises anything else, or this, has
-    not had its effect: one that cannot know raises OutcomeUnknown.
+    `retryable` says that the same call may work later; `refused` that the call is at fault and not the tool, so that no
+    breaker counts it. A tool that raises anything else, or this, has not had its effect: one that cannot know raises
+    OutcomeUnknown.
     """
 
-    def __init__(self, message: str = "", *, retryable: bool = False, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, retryable: bool = False, retry_after: float | None = None, refused: bool = False
+    ) -> None:
+        if refused and retryable:
+            raise ValueError("A call that is refused is not tried again as it is.")
         super().__init__(message)
-        self.retryable, self.retry_after = retryable, retry_after
+        self.retryable, self.retry_after, self.refused = retryable, retry_after, refused
 
 
 class InvalidArguments(ToolError):
@@ -72,6 +77,8 @@ def of_error(error: ToolError, message: str | None = None) -> ToolResult:
     message = str(error) if message is None else message
     if isinstance(error, InvalidArguments):
         return ToolResult("refused", message=message, reason=Reason.INVALID_ARGUMENTS)
+    if error.refused:
+        return ToolResult("refused", message=message, reason=Reason.TOOL_FAILURE)
     status: ResultStatus = "retryable_error" if error.retryable else "fatal_error"
     return ToolResult(status, message=message, reason=Reason.TOOL_FAILURE, retry_after=_seconds(error.retry_after))
 

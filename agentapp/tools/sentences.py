@@ -1,7 +1,8 @@
 """What people read about a call: made from the tool's own templates and the checked arguments.
 
 A template is text with {names}: an argument, or `snapshot.name` for the state the tool looked up.
-`{amount:money}` formats money. Nothing a model says can reach a sentence except as a value in it.
+`{amount:money}` formats money, in the currency that its schema says (`x-currency`), or an argument or a snapshot named
+`currency`. Nothing a model says can reach a sentence except as a value in it.
 """
 
 import string
@@ -21,6 +22,7 @@ class Described(Protocol):
     """A tool's row: the templates of its contract."""
 
     name: str
+    input_schema: Any
     title_template: str
     sentence_template: str
     effects_template: Any
@@ -32,7 +34,7 @@ def title(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) 
     """One line that names the act and its object."""
     if not tool.title_template:
         return f"Call {tool.name}"
-    return _text(tool.title_template, arguments, snapshot)[:300]
+    return _text(tool, tool.title_template, arguments, snapshot)[:300]
 
 
 def sentence(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
@@ -43,7 +45,7 @@ def sentence(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any
             {"text": tool.name, "value": True},
             {"text": " with the arguments below. This tool has no description of its effect.", "value": False},
         ]
-    return _pieces(tool.sentence_template, arguments, snapshot)
+    return _pieces(tool, tool.sentence_template, arguments, snapshot)
 
 
 def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, str]]:
@@ -51,8 +53,8 @@ def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]
     return [
         {
             "icon": line.get("icon", "zap"),
-            "title": _text(line.get("title", ""), arguments, snapshot),
-            "detail": _text(line.get("detail", ""), arguments, snapshot),
+            "title": _text(tool, line.get("title", ""), arguments, snapshot),
+            "detail": _text(tool, line.get("detail", ""), arguments, snapshot),
         }
         for line in tool.effects_template
     ]
@@ -60,12 +62,12 @@ def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]
 
 def button(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
     """The size of the effect, as it stands on the button: "$214.50". Empty when the tool names none."""
-    return _text(tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
+    return _text(tool, tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
 
 
 def target(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
     """What the call is done to, as a person types it: "40117". Empty when none is named, or nobody could type it."""
-    text = _text(tool.confirm_template, arguments, snapshot).strip()
+    text = _text(tool, tool.confirm_template, arguments, snapshot).strip()
     is_typed = len(text) <= MAX_TYPED_CHARS and text.isprintable() and MISSING not in text and MASK not in text
     return text if is_typed else ""
 
@@ -121,19 +123,29 @@ def _templates(tool: Described) -> list[str]:
     return [tool.title_template, tool.sentence_template, *lines]
 
 
-def _text(template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
-    return "".join(piece["text"] for piece in _pieces(template, arguments, snapshot))
+def _text(tool: Described, template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
+    return "".join(piece["text"] for piece in _pieces(tool, template, arguments, snapshot))
 
 
-def _pieces(template: str, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+def _pieces(
+    tool: Described, template: str, arguments: dict[str, Any], snapshot: dict[str, Any]
+) -> list[dict[str, Any]]:
     names = {**arguments, "snapshot": snapshot}
     pieces: list[dict[str, Any]] = []
     for literal, name, form, _ in string.Formatter().parse(template):
         if literal:
             pieces.append({"text": literal, "value": False})
         if name is not None:
-            pieces.append({"text": _shown(_look_up(names, name), form or "", names), "value": True})
+            value = _look_up(names, name)
+            shown = money(value, _currency(tool, name, names)) if form == "money" and value is not None else None
+            pieces.append({"text": _shown(value, form or "") if shown is None else shown, "value": True})
     return pieces
+
+
+def _currency(tool: Described, name: str, names: dict[str, Any]) -> str:
+    """The currency of an amount: what its schema says, else the call, else what the tool looked up."""
+    described = _look_up(tool.input_schema, f"properties.{name}.x-currency") if "." not in name else None
+    return str(described or _look_up(names, "currency") or _look_up(names, "snapshot.currency") or "USD")
 
 
 def _look_up(names: dict[str, Any], path: str) -> Any:
@@ -144,11 +156,9 @@ def _look_up(names: dict[str, Any], path: str) -> Any:
     return value
 
 
-def _shown(value: Any, form: str, names: dict[str, Any]) -> str:
+def _shown(value: Any, form: str) -> str:
     if value is None:
         return MISSING
-    if form == "money":
-        return money(value, str(_look_up(names, "currency") or _look_up(names, "snapshot.currency") or "USD"))
     if form == "words":
         return str(value).replace("_", " ")
     if isinstance(value, bool):

@@ -42,6 +42,7 @@ class Row(Protocol):
     wire: Any
     idempotency: str
     timeout_seconds: int
+    version: str
 
     @property
     def source(self) -> Source: ...
@@ -62,3 +63,14 @@ def implementation_of(row: Row) -> Tool | None:
         return None
     make: Callable[[Row], Tool | None] = import_string(path)
     return make(row)
+
+
+def is_of_this_code(row: Row) -> bool:
+    """Whether what would be run here is what the row promises.
+
+    Python code is as it was when its process began, and its row as it was last synced: by a newer process, perhaps.
+    """
+    if row.source.kind != "python":
+        return True
+    implementation = implementation_of(row)
+    return implementation is None or implementation.version == row.version

@@ -9,6 +9,7 @@ from agentapp import actions, breakers, loop
 from agentapp.answers import answer
 from agentapp.breakers import Thing
 from agentapp.models import Agent, Breaker, Run, Tool
+from agentapp.tools.base import ToolError
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
 from tests import stopping_tools
@@ -64,6 +65,16 @@ def test_a_call_of_an_open_tool_is_refused_and_the_model_is_told_to_go_on(desk):
 def test_a_refusal_is_no_failure(desk):
     for number in range(4):
         desk.run(calls(call("a", "ask", wrong=number)), says("done"))
+    assert not Breaker.objects.filter(scope="tool").exists()
+
+
+def test_a_call_that_its_tool_finds_at_fault_is_no_failure_of_the_tool(desk):
+    stopping_tools.BROKEN["ask"] = ToolError("There is no such order; look it up first.", refused=True)
+    for number in range(4):
+        run = desk.run(calls(call("a", "ask", about=f"order {number}")), says("done"))
+    execution = desk.execution(run, "a")
+    assert (execution.result_status, execution.reason) == ("refused", "tool_failure")
+    assert "look it up first" in answer(execution).text
     assert not Breaker.objects.filter(scope="tool").exists()
 
 

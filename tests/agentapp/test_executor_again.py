@@ -1,6 +1,7 @@
 """What is looked at again: calls that waited, cards that replace cards, endings in the middle of a call."""
 
 import json
+import sys
 from datetime import timedelta
 
 import pytest
@@ -8,15 +9,16 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, concluding, executions, loop, runs, waiting
+from agentapp import actions, cards, concluding, contracts, executions, loop, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
+from agentapp.tools import python_source
 from agentapp.tools.base import tool
 from approvals import configuration, decisions, delegations, ledger, standing
-from approvals.models import Approval, Rule
+from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, make_user, says
@@ -558,3 +560,57 @@ def test_a_request_made_late_whose_group_is_gone_goes_by_the_rules_of_now(clerk,
     run = clerk.drive(run)
     assert (run.state, run.waiting_for) == ("waiting", "approval")
     assert [group.name for group in clerk.open(run)[0].groups.all()] == ["New"]
+
+
+class TestCodeOfAnotherVersion:
+    """A newer process has synced its tools; this one still has the code of before."""
+
+    @pytest.fixture
+    def newer(self, clerk, offer):
+        """The tool as a newer process has it. Its row says so, and the code here is older."""
+
+        @tool(name="fill", effect="irreversible", sentence="Set {seats} seats.")
+        def older(seats: int) -> str:
+            """Set seats."""
+            note("fill", seats=seats)
+            return "older"
+
+        @tool(name="fill", effect="irreversible", sentence="Set {seats} dozen seats.")
+        def newer(seats: int) -> str:
+            """Set seats."""
+            note("fill", seats=seats * 12)
+            return "newer"
+
+        rows = offer(older)
+        Tool.objects.filter(pk=rows["fill"].pk).update(**contracts.contract_columns(newer))
+        return newer
+
+    def restart(self, newer) -> None:
+        sys.modules["tools_of_a_test"].fill = newer  # type: ignore[attr-defined]
+        python_source._by_name.cache_clear()
+        python_source._tools_of.cache_clear()
+
+    def test_runs_nothing_that_people_were_not_asked_about(self, clerk, newer, dana):
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        [approval] = clerk.open(run)
+        clerk.decide(approval, dana)
+        run = clerk.drive(run)
+        approval.refresh_from_db()
+        assert (run.state, approval.state, effects_of("fill")) == ("queued", "approved", [])
+        assert (
+            "another version" in Event.objects.filter(run_id=run.pk, type="run.released").latest("seq").data["reason"]
+        )
+        self.restart(newer)
+        Run.objects.filter(pk=run.pk).update(wake_at=None)
+        assert (clerk.drive(run).state, effects_of("fill")) == ("succeeded", [{"seats": 36}])
+
+    def test_does_not_answer_reads_either(self, clerk, newer):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        assert (run.state, run.wake_at is not None, effects_of("fill")) == ("queued", True, [])
+
+    def test_is_no_matter_to_a_run_whose_tools_are_mocked(self, clerk, newer):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        mocks = {"tools": {"fill": {"answers": [{"sequence": [{"result": "mocked"}]}]}}}
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"), mocks=mocks)
+        assert (run.state, effects_of("fill")) == ("succeeded", [])

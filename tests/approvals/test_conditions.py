@@ -53,3 +53,51 @@ def test_a_stored_one_that_is_too_long_asks() -> None:
     rule._prefetched_objects_cache = {"groups": []}  # type: ignore[attr-defined]
     ruling = policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments={}))
     assert (ruling.verdict, "could not be evaluated" in ruling.reason) == ("ask", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "depth"),
+    [
+        ("", 0),
+        ("args.amount > 3", 0),
+        ("args.name in ['a', 'b']", 0),
+        ("args.items.exists(i, i > 3)", 1),
+        ("args.items.exists(i, i > 3) && args.others.all(o, (o + 1) > 3)", 1),
+        ("args.items.filter(i, i > 3).map(i, i).all(i, i > 4)", 1),
+        ("args.items.all(i, args.known.exists(k, k == i))", 2),
+        ("args.items.all(i, i in args.known)", 2),
+        ("args.items . all ( i , (i.parts.exists(p, p.of.exists_one(o, o == p))))", 3),
+        ("args.items.exists(i, i == '.all(x, .all(y,')", 1),
+        ('args.items.exists(i, i == "it\\"s .all(x, in" )', 1),
+    ],
+)
+def test_loops_within_loops_are_counted(text: str, depth: int) -> None:
+    assert conditions.depth_of(text) == depth
+
+
+TWICE = "args.people.all(p, args.known.exists(k, k == p))"
+
+
+def test_loops_within_loops_are_followed_over_lists_that_people_write() -> None:
+    assert conditions.is_true(TWICE, {"args": {"people": ["b"] * 500, "known": ["a", "b"]}})
+    assert not conditions.is_true(TWICE, {"args": {"people": ["c"], "known": ["a", "b"]}})
+
+
+@pytest.mark.parametrize(
+    "condition", [TWICE, TWICE.replace("args.known.", "(args.known + args.known).")], ids=["as it is", "put together"]
+)
+def test_what_would_go_round_without_end_is_not_evaluated(condition: str) -> None:
+    """Nothing interrupts it, and nothing else of the process goes on meanwhile."""
+    long = [f"somebody-{number}" for number in range(50_000)]
+    with pytest.raises(ValueError, match="to the power of 2"):
+        conditions.is_true(condition, {"args": {"people": long, "known": ["a"]}})
+
+
+def test_a_call_with_a_list_that_is_too_long_for_its_rules_asks() -> None:
+    rule = Rule(name="known people", verdict="allow", condition=TWICE, order=1)
+    rule._prefetched_objects_cache = {"groups": []}  # type: ignore[attr-defined]
+    arguments = {"people": ["a"] * 2000, "known": ["a"]}
+    ruling = policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments=arguments))
+    assert (ruling.verdict, "could not be evaluated" in ruling.reason) == ("ask", True)
+    few = {"people": ["a"] * 20, "known": ["a"]}
+    assert policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments=few)).verdict == "allow"

@@ -320,6 +320,15 @@ def test_rules_that_name_other_groups_each_want_their_own():
     assert approves(ruling, [person(1), person(2)])
 
 
+def test_a_rule_whose_condition_breaks_is_named_beside_those_that_ask():
+    """It may have been to forbid the call, with a name that is written wrongly."""
+    typo = rule("deny", condition="args.ammount > 3", name="no-more-than-three")
+    ruling = evaluate([rule("ask", risk="low"), typo], call())
+    assert ruling.verdict == "ask"
+    assert ruling.reason == "ask-rule; the condition of no-more-than-three could not be evaluated: KeyError"
+    assert evaluate([typo], call()).reason == "the condition of no-more-than-three could not be evaluated: KeyError"
+
+
 def test_a_ruling_survives_being_stored():
     ruling = evaluate([rule("ask", groups=(4, 5), hold_seconds=7)], call())
     stored = ruling.as_json()

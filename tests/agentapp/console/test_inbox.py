@@ -258,6 +258,22 @@ class TestUnknownOutcomes:
 
         assert html.index("Outcome unknown") < html.index("Due within 15 minutes")
 
+    def test_what_its_tool_said_when_it_failed_is_there_to_go_by(self, page: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+        assert "worker or its answer was lost" in page.get(f"/outcomes/{execution.pk}/").text
+        said = {
+            "attempt": 1,
+            "status": "fatal_error",
+            "reason": "outcome_unknown",
+            "message": "RuntimeError: <b>no ink",
+        }
+        ToolExecution.objects.filter(pk=execution.pk).update(failures=[said], attempts=1)
+
+        html = page.get(f"/outcomes/{execution.pk}/").text
+
+        assert "RuntimeError: &lt;b&gt;no ink" in html
+        assert "was lost" not in html
+
     @pytest.mark.parametrize(
         ("outcome", "state"),
         [

@@ -9,6 +9,7 @@ from agentapp.tools import sentences
 
 WIRE: Any = SimpleNamespace(
     name="wire",
+    input_schema={},
     title_template="Wire {amount:money}",
     sentence_template="{amount:money} leaves, of {snapshot.open:money} open.",
     effects_template=[{"icon": "money", "title": "{amount:money} leaves", "detail": "Of {snapshot.open:money}."}],
@@ -44,3 +45,20 @@ def test_no_amount_is_longer_than_a_value_of_a_sentence(amount: str) -> None:
     told += [sentences.money(1, "x" * 9999)]
     assert max(map(len, told)) < 2 * sentences.MAX_VALUE_CHARS
     assert sentences.target(WIRE, given, state) in ("", amount)
+
+
+@pytest.mark.parametrize(
+    ("schema", "beside", "shown"),
+    [
+        ({"properties": {"amount": {"type": "number", "x-currency": "EUR"}}}, {}, "€12.50"),
+        # What the call says of itself does not change what the argument is.
+        ({"properties": {"amount": {"type": "number", "x-currency": "EUR"}}}, {"currency": "USD"}, "€12.50"),
+        ({"properties": {"amount": {"type": "number"}}}, {"currency": "GBP"}, "£12.50"),
+        ({}, {}, "$12.50"),
+    ],
+)
+def test_an_amount_is_in_the_currency_that_its_schema_says(
+    schema: dict[str, Any], beside: dict[str, Any], shown: str
+) -> None:
+    wire = SimpleNamespace(**{**vars(WIRE), "input_schema": schema})
+    assert sentences.title(wire, {"amount": 12.5, **beside}, {}) == f"Wire {shown}"
