@@ -260,7 +260,7 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
     for name in approval.locked_fields:
-        if arguments.get(name) != proposed.get(name):
+        if canonical(arguments.get(name)) != canonical(proposed.get(name)) or (name in arguments) != (name in proposed):
             raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
     problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
     if problems:

@@ -19,6 +19,7 @@ from agentapp.provenance.sources import (
     Found,
     Sources,
 )
+from approvals.digest import canonical
 from approvals.masking import blotted, secret_texts
 
 # Of several, the last counts: what rules are told of an argument with many values.
@@ -73,14 +74,14 @@ def origins_of(
 
     What is secret has an origin and no quote, and stands in nobody else's.
     """
-    before = {path_of(parts): value for parts, value in leaves(was)} if was is not None else None
+    before = _stood(was) if was is not None else None
     hidden = secret_texts(dict(arguments), secret) if secret else set()
     found: list[Origin] = []
     for count, (parts, value) in enumerate(leaves(dict(arguments))):
         path = path_of(parts)
         if not parts:
             break
-        if before is not None and (path not in before or before[path] != value):
+        if before is not None and (parts[0], canonical(value)) not in before:
             found.append(Origin(path, STAFF, CHANGED))
         elif _is_default(schema, parts[0], arguments):
             found.append(Origin(path, DEFAULT))
@@ -198,12 +199,33 @@ def by_argument(origins: Iterable[Mapping[str, Any]], schema: Mapping[str, Any])
 def after_edit(
     origins: Sequence[Mapping[str, Any]], was: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The origins of arguments that a person has changed: what they changed is theirs, the rest came as it came."""
-    before = {path_of(parts): value for parts, value in leaves(dict(was))}
-    after = {path_of(parts): value for parts, value in leaves(dict(now)) if parts}
-    changed = [path for path, value in after.items() if path not in before or before[path] != value]
-    kept = [dict(row) for row in origins if row.get("path") in after and row.get("path") not in changed]
-    return [*kept, *(Origin(path, STAFF, CHANGED).as_json() for path in changed)]
+    """The origins of arguments that a person has changed: what they changed is theirs, the rest came as it came.
+
+    So did what stood elsewhere in the same argument: whoever takes an entry out of a list moves those behind it.
+    """
+    by_path: dict[str, list[dict[str, Any]]] = {}
+    for row in origins:
+        by_path.setdefault(str(row.get("path", "")), []).append(dict(row))
+    before = _stood(was)
+    found: list[dict[str, Any]] = []
+    for parts, value in leaves(dict(now)):
+        if not parts:
+            continue
+        path, stood = path_of(parts), before.get((parts[0], canonical(value)), [])
+        rows = [row for place in ([path] if path in stood else stood) for row in by_path.get(place, [])]
+        if not stood:
+            rows = [Origin(path, STAFF, CHANGED).as_json()]
+        found += [{**row, "path": path} for row in rows]
+    return found
+
+
+def _stood(arguments: Mapping[str, Any]) -> dict[tuple[Part, str], list[str]]:
+    """By argument and value the paths at which it stands."""
+    found: dict[tuple[Part, str], list[str]] = {}
+    for parts, value in leaves(dict(arguments)):
+        if parts:
+            found.setdefault((parts[0], canonical(value)), []).append(path_of(parts))
+    return found
 
 
 def from_outside(origins: Iterable[Mapping[str, Any]]) -> list[str]:

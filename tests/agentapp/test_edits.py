@@ -138,6 +138,23 @@ def test_an_edit_that_changes_nothing_is_no_approval_where_the_rule_allows_none(
     assert (refused.value.code, effects_of("pay")) == ("not_allowed", [])
 
 
+@pytest.mark.parametrize(
+    "changed", ['{"notify": true, "dry": 0}', '{"notify": 1, "dry": false}', '{"notify": 1.5, "dry": 0}']
+)
+def test_a_locked_argument_is_what_it_was_to_the_type(clerk, offer, dana, changed):
+    @tool(effect="compensable")
+    def stamp(notify: Any, dry: Any = 0) -> str:
+        """Stamp an order."""
+        return "stamped"
+
+    rows = offer(stamp)
+    Tool.objects.filter(pk=rows["stamp"].pk).update(locked_fields=["notify", "dry"])
+    [approval] = clerk.open(clerk.run(calls(call("a", "stamp", notify=1)), says("ok")))
+    with pytest.raises(Refused) as refused:
+        clerk.decide(approval, dana, "edit", arguments_text=changed)
+    assert refused.value.code == "locked_field"
+
+
 def test_what_stands_for_something_hidden_is_never_stored_as_a_value(clerk, dana):
     key = "sk-proj-abcdEFGH1234567890abcdXYZ"
     run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo=f"use {key} to pay")), says("paid"))

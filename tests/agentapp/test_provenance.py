@@ -116,6 +116,23 @@ def test_after_an_edit_the_rest_came_from_where_it_came_from() -> None:
     assert {row["path"]: row["origin"] for row in now} == {"iban": "staff", "amount": "outside", "email": "staff"}
 
 
+def test_what_moves_when_a_person_takes_out_an_entry_stays_whose_it_was() -> None:
+    rows = [{"path": "to[0]", "origin": "staff"}, {"path": "to[1]", "origin": "outside", "source": "read_mail"}]
+    was, now = {"to": ["ana@ours.example", "eve@evil.example"]}, {"to": ["eve@evil.example", "bob@ours.example"]}
+    assert after_edit(rows, was, now) == [
+        {"path": "to[0]", "origin": "outside", "source": "read_mail"},
+        {"path": "to[1]", "origin": "staff", "source": "Changed by a person"},
+    ]
+    case = Case("x", now, (Read("write to eve@evil.example"),))
+    found = origins_of(sources_of(past_of(case)), now, schema={}, was=was)
+    assert {each.path: each.origin for each in found} == {"to[0]": "outside", "to[1]": "staff"}
+
+
+def test_a_value_of_another_type_is_another_value() -> None:
+    rows = [{"path": "notify", "origin": "outside"}]
+    assert after_edit(rows, {"notify": 1}, {"notify": True})[0]["origin"] == "staff"
+
+
 def test_a_secret_has_an_origin_and_no_quote_and_stands_in_no_other() -> None:
     case = Case(
         "x", {"token": "tok-998877665", "email": "eve@evil.example"}, (Read("tok-998877665 for eve@evil.example"),)
