@@ -192,7 +192,7 @@ def want_nobody(conversation: Conversation, facts: Mapping[str, str]) -> bool:
 
 
 def summarise(
-    conversation: Conversation, text: str, until: int, actor: str = ledger.SYSTEM, expected_version: int | None = None
+    conversation: Conversation, text: str, until: int, by: User | None = None, expected_version: int | None = None
 ) -> bool:
     """Keep a summary of the messages up to a place, for the compiler that sends it in their stead.
 
@@ -208,8 +208,9 @@ def summarise(
             raise AlreadySummarised(f"There is a summary up to message {locked.summary_until} already.")
         if (kept, until) == (locked.summary, locked.summary_until):
             return False
-        Conversation.objects.filter(pk=locked.pk).update(summary=kept, summary_until=until)
-        ledger.record(chain(locked.pk), "conversation.summarised", {"until": until, "digest": sha256(kept)}, actor)
+        Conversation.objects.filter(pk=locked.pk).update(summary=kept, summary_until=until, summarised_by=by)
+        data = {"until": until, "digest": sha256(kept)}
+        ledger.record(chain(locked.pk), "conversation.summarised", data, ledger.actor_of(by))
     return True
 
 
@@ -229,6 +230,7 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
         forked = Conversation.objects.create(
             agent=source.agent, key=storable(key), customer=source.customer, forked_from=source, version=len(said),
             summary=source.summary if summed_up else "", summary_until=source.summary_until if summed_up else 0,
+            summarised_by_id=source.summarised_by_id if summed_up else None,
         )  # fmt: skip
         Message.objects.bulk_create(
             Message(
@@ -259,7 +261,8 @@ def erase_said(runs: Iterable[Run]) -> int:
         in_them = Conversation.objects.filter(pk__in=more).order_by("pk")
         locked.update(in_them.select_for_update().values_list("pk", flat=True))
     summed_up = said.filter(conversation=OuterRef("pk"), seq__lte=OuterRef("summary_until"))
-    Conversation.objects.filter(Exists(summed_up), pk__in=locked).update(summary="", summary_until=0)
+    of_these = Conversation.objects.filter(Exists(summed_up), pk__in=locked)
+    of_these.update(summary="", summary_until=0, summarised_by=None)
     return said.update(content=ERASED)
 
 

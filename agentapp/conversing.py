@@ -40,7 +40,7 @@ def summarise_conversation(
     if len(summary) > MAX_SUMMARY_CHARS:
         raise Refused("invalid", f"The summary is longer than {MAX_SUMMARY_CHARS} characters.", "summary")
     try:
-        conversations.summarise(conversation, summary, until, ledger.actor_of(user), expected_version)
+        conversations.summarise(conversation, summary, until, user, expected_version)
     except conversations.Changed as changed:
         raise changed_meanwhile(changed) from changed
     except conversations.AlreadySummarised as error:

@@ -71,7 +71,8 @@ def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> pro
     if earlier is None:
         return provenance.Past(run, steps)
     before = [rows for made in earlier.steps.values() for rows in made]
-    return provenance.Past(run, [*before, *earlier.kept, *steps], [*earlier.messages, *earlier.meanwhile])
+    said = [*earlier.messages, *earlier.meanwhile]
+    return provenance.Past(run, [*before, *earlier.kept, *steps], said, summary=earlier.summary)
 
 
 def judge(

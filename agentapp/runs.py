@@ -142,7 +142,8 @@ def create(start: Start, via: str = "") -> Run:
 def _takers(start: Start) -> list[int]:
     """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to.
 
-    Nor does who made the token that it was started with: they have kept its secret, or could have.
+    Nor does who made the token that it was started with: they have kept its secret, or could have. Nor does who wrote
+    the summary that stands in the place of what was said.
     """
     before = start.retry_of or (start.undoes.run if start.undoes is not None else None)
     if before is not None:
@@ -150,7 +151,10 @@ def _takers(start: Start) -> list[int]:
     else:
         found = list(start.parent.takers) if start.parent else []
     issuer = start.token.issued_by_id if start.token is not None else None
-    return found if issuer is None or issuer in found else [*found, issuer]
+    told_by = start.conversation.summarised_by_id if start.conversation is not None else None
+    sent = start.agent.message_compiler == Agent.Compiler.SECTIONS
+    others = [issuer, told_by if sent else None]
+    return [*found, *dict.fromkeys(pk for pk in others if pk is not None and pk not in found)]
 
 
 def _behind_the_last(conversation: Conversation | None) -> Any:

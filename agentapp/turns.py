@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db.models import Q
 
@@ -35,9 +35,10 @@ def take(start: runs.Start, via: str = "", expected_version: int | None = None) 
     # Runs are locked before conversations, as by a run that ends and leaves its answer.
     replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
     actor = ledger.actor_of(start.starter, via)
-    if conversations.lock(conversation, expected_version).mode == Conversation.Mode.MANUAL:
+    locked = conversations.lock(conversation, expected_version)
+    if locked.mode == Conversation.Mode.MANUAL:
         return Taken(_keep(start, conversation, via), kept=True)
-    run = runs.create(start, via)
+    run = runs.create(replace(start, conversation=locked), via)
     conversations.ask(conversation, run, actor)
     for earlier in replaced:
         _replace(earlier, run, actor)

@@ -37,6 +37,10 @@ class Conversation(models.Model):
     )
     summary = models.TextField(blank=True, help_text="Of the messages up to `summary_until`, for a model's eyes.")
     summary_until = models.PositiveIntegerField(default=0, help_text="The place of the last message in the summary.")
+    summarised_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
+        help_text="Who wrote the summary: they decide nothing about runs that are sent it.",
+    )  # fmt: skip
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     created_at = models.DateTimeField(auto_now_add=True)
     erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")

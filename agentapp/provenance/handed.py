@@ -46,7 +46,7 @@ def before(call: ToolExecution) -> Past:
     done = [rows for made in earlier.steps.values() for rows in made]
     steps = [rows for rows in load_steps(run) if rows.step.number < call.step.number]
     messages = [*earlier.messages, *earlier.meanwhile]
-    return Past(run, [*done, *earlier.kept, *steps], messages, handed_to(run))
+    return Past(run, [*done, *earlier.kept, *steps], messages, handed_to(run), earlier.summary)
 
 
 def _by_asker(run: Run) -> Iterator[Source]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from agentapp.guidance.guidelines import Guidelines
-from agentapp.models import Message, Run, Tool, ToolExecution
+from agentapp.models import Agent, Message, Run, Tool, ToolExecution
 from agentapp.provenance import spelling
 from agentapp.provenance.paths import leaves
 from agentapp.reasons import Reason
@@ -65,6 +65,8 @@ class Past:
     messages: Sequence[Message] = ()
     handed: Sequence[Source] = ()
     """What another run had been told before this one began for it."""
+    summary: str = ""
+    """What stands in the place of earlier messages. It tells of what others said."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,8 @@ def _said(past: Past) -> Iterator[Source]:
             yield Source(CUSTOMER, "What the customer wrote", tuple(spelling.lines_of(message.content)))
         elif message.author_id is not None:
             yield Source(STAFF, "What one of our team wrote", (message.content,))
+    if past.summary and run.agent_snapshot.get("message_compiler") == Agent.Compiler.SECTIONS:
+        yield Source(OUTSIDE, "The summary of the conversation", tuple(spelling.lines_of(past.summary)))
     if run.parent_id is None:
         from_customer = run.conversation_id is not None or run.asked_in_id is not None
         whose = CUSTOMER if from_customer else STAFF
