@@ -22,6 +22,8 @@ from approvals import ledger
 NEEDS: dict[str, tuple[str, ...]] = {
     "runs:create": ("agentapp.start_run",),
     "approvals:decide": ("approvals.decide_approval", "agentapp.resolve_outcome"),
+    # Who speaks as the customer says what the customer said: for programs, whose tokens administrators make.
+    "conversations:write": ("agentapp.add_apitoken",),
     "configuration:read": (
         "agentapp.start_run",
         "agentapp.view_agent",

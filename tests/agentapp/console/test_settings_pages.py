@@ -549,7 +549,9 @@ def test_making_a_token_asks_who_one_is_and_goes_on_with_what_was_filled_in(clie
 
 
 @pytest.mark.parametrize(
-    "scopes", [[], ["runs:create", "approvals:decide"], ["controls:operate"], ["everything"]], ids=str
+    "scopes",
+    [[], ["runs:create", "approvals:decide"], ["controls:operate"], ["conversations:write"], ["everything"]],
+    ids=str,
 )
 def test_a_token_may_do_no_more_than_its_person_and_not_both_sides(client: Client, scopes: list[str]) -> None:
     renew(client)
