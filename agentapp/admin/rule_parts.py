@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from agentapp.models import Tool
 from agentapp.tools import sample
+from agentapp.tools.arguments import unknown_in
 from approvals import moments, policy, thresholds, totals
 from approvals.digest import canonical
 from approvals.escalation import groups_named
-from approvals.looked_at import looked_at
 from approvals.models import Rule
 from approvals.rule_words import in_words
 
@@ -119,16 +119,7 @@ def meaning(rule: Rule, groups: list[str]) -> dict[str, Any]:
         policy.validate_condition(rule.condition)
     except ValidationError as error:
         return context | {"problem": error.messages[0]}
-    return context | {"unknown": unknown_arguments(rule.condition, tool)} | _tried(rule, tool)
-
-
-def unknown_arguments(condition: str, tool: Tool | None) -> list[str]:
-    """Arguments a condition names that its tool does not have. With them it cannot be evaluated, so it asks."""
-    known = tool.input_schema.get("properties", {}) if tool is not None else None
-    if known is None:
-        return []
-    named = [found["name"].split(".") for found in looked_at(condition, {"args": {}})]
-    return list(dict.fromkeys(path[1] for path in named if len(path) > 1 and path[1] not in known))
+    return context | {"unknown": unknown_in(rule.condition, tool) if tool is not None else []} | _tried(rule, tool)
 
 
 def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:

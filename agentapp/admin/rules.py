@@ -18,6 +18,7 @@ from agentapp.admin.parts import answer, part
 from agentapp.admin.rule_steps import StepsField
 from agentapp.admin.rule_versions import RuleLife
 from agentapp.models import Agent, Route, Tool
+from agentapp.tools.arguments import unknown_in
 from approvals import policy, rule_terms, rule_versions
 from approvals.admin_pages import SwitchedAdmin, actor_of
 from approvals.escalation import MAX_STEPS
@@ -303,7 +304,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
         else:
             rule_versions.draft_new(rule, groups, user, actor)
         tool = Tool.objects.filter(name=rule.tool).first() if rule.tool and rule.condition else None
-        if unknown := rule_parts.unknown_arguments(rule.condition, tool):
+        if tool is not None and (unknown := unknown_in(rule.condition, tool)):
             messages.warning(
                 request,
                 f"The tool {rule.tool} has no argument {', '.join(unknown)}, so the condition cannot be evaluated and "

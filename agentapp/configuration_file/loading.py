@@ -17,6 +17,7 @@ from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
+from agentapp.tools.arguments import unknown_in
 from approvals import channels, configuration, escalation, rule_versions, thresholds
 from approvals.digest import storable
 from approvals.models import Channel, EffectClass, Rule
@@ -173,10 +174,13 @@ def _wanted_row(
     if is_new and section == "tools":
         return row, [Problem(path, "There is no such tool. If its module is new, run sync_tools first.")]
     problems = _row_problems(path, row, None if is_new else set(entry))
+    if isinstance(row, Tool):
+        problems += _field_problems(path, row, entry)
     if isinstance(row, Channel) and not problems:
         problems += _channel_problems(path, row)
     if isinstance(row, Rule):
         problems += _threshold_problems(path, row, entry)
+        problems += _condition_problems(path, row)
     if isinstance(row, Agent):
         names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
         wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
@@ -206,6 +210,31 @@ def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[
                 where = path if column == "__all__" else f"{path}.{column}"
                 problems += [Problem(where, message) for message in messages]
     return problems
+
+
+def _field_problems(path: str, row: Tool, entry: Mapping[str, Any]) -> list[Problem]:
+    """Names that are locked or marked and that a call of the tool does not have: what was meant would not be."""
+    arguments = row.input_schema.get("properties")
+    if not isinstance(arguments, dict):
+        return []
+    of_results = (row.output_schema or {}).get("properties")
+    known = {"locked_fields": [*arguments], "secret_fields": [*arguments]}
+    if isinstance(of_results, dict):
+        known["pii_fields"] = [*arguments, *of_results]
+    return [
+        Problem(f"{path}.{column}", f"{row.name} has no argument {name!r}; it has {', '.join(names) or 'none'}.")
+        for column, names in known.items()
+        for name in entry.get(column, [])
+        if name not in names
+    ]
+
+
+def _condition_problems(path: str, row: Rule) -> list[Problem]:
+    """Arguments that a condition names and its tool does not have: it could never be evaluated."""
+    tool = Tool.objects.filter(name=row.tool).first() if row.tool and row.condition else None
+    unknown = unknown_in(row.condition, tool) if tool is not None else []
+    names = ", ".join(map(repr, unknown))
+    return [Problem(f"{path}.condition", f"{row.tool} has no argument {names}.")] if unknown else []
 
 
 def _channel_problems(path: str, row: Channel) -> list[Problem]:

@@ -1,6 +1,7 @@
 """Agents, their routes, and the tokens programs use. Written by `configuration` and `auth`."""
 
 from django.conf import settings
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -111,13 +112,19 @@ class Agent(models.Model):
         default=list, blank=True, help_text='Finish reasons of the model that stop the run, as in ["length"].'
     )
     max_cost = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, help_text="Of one run, in US dollars. Empty: no limit."
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="Of one run, in US dollars. Empty: no limit.",
     )
     max_daily_cost = models.DecimalField(
         max_digits=12,
         decimal_places=6,
         null=True,
         blank=True,
+        validators=[MinValueValidator(0)],
         help_text="Of all its runs in a day (UTC), in US dollars.",
     )
     on_budget = models.CharField(

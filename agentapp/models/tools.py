@@ -5,7 +5,7 @@ admins, and no source makes them weaker.
 """
 
 from django.contrib.auth.models import User
-from django.core.validators import MaxValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
@@ -161,7 +161,11 @@ class Tool(models.Model):
         null=True, blank=True, help_text="Empty: no limit. The agent says what happens to calls beyond it."
     )
     cost_per_call = models.DecimalField(
-        max_digits=12, decimal_places=6, default=0, help_text="In US dollars; counted into the run's cost."
+        max_digits=12,
+        decimal_places=6,
+        default=0,
+        validators=[MinValueValidator(0)],
+        help_text="In US dollars; counted into the run's cost.",
     )
     result_max_kb = models.PositiveIntegerField(
         default=16, help_text="Of a result, how much the model is shown. People can read all of it."

@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from agentapp.tools import python_source
 from agentapp.tools.schema import unknown_names
+from approvals.looked_at import looked_at
 
 
 class Contract(Protocol):
@@ -21,6 +22,13 @@ def effective(tool: Contract, arguments: dict[str, Any]) -> dict[str, Any]:
         unknown = unknown_names(tool.input_schema, kept)
         kept = {name: value for name, value in kept.items() if name not in unknown}
     return with_defaults(tool.input_schema, kept)
+
+
+def unknown_in(condition: str, tool: Contract) -> list[str]:
+    """Arguments that a condition names and a tool does not have. With them it cannot be evaluated, so it asks."""
+    known = tool.input_schema.get("properties", {})
+    named = [found["name"].split(".") for found in looked_at(condition, {"args": {}})]
+    return list(dict.fromkeys(path[1] for path in named if len(path) > 1 and path[1] not in known))
 
 
 def injected_names(tool_name: str) -> frozenset[str]:

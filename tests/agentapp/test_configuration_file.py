@@ -284,6 +284,22 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("rules: {a: {verdict: ask, route: nowhere}}", "rules.a.route: There is no route 'nowhere'."),
         ("rules: {a: {verdict: ask, groups: [pilots]}}", "rules.a.groups.0: There is no group 'pilots'."),
         ("rules: {a: {verdict: ask, effect_class: bad}}", "rules.a.effect_class: 'bad' is not one of"),
+        (
+            "rules: {a: {verdict: deny, tool: pay_out, condition: 'args.ammount > 3.0'}}",
+            "rules.a.condition: pay_out has no argument 'ammount'.",
+        ),
+        (
+            "tools: {pay_out: {locked_fields: [acount]}}",
+            "tools.pay_out.locked_fields: pay_out has no argument 'acount'; it has ",
+        ),
+        (
+            "tools: {pay_out: {secret_fields: [pin]}}",
+            "tools.pay_out.secret_fields: pay_out has no argument 'pin'; it has ",
+        ),
+        (
+            "agents: {a: {driver: scripted, max_cost: -5}}",
+            "agents.a.max_cost: Ensure this value is greater than or equal to 0.",
+        ),
         ("rules: {a: {verdict: ask, condition: 'args.x >'}}", "rules.a.condition: The condition does not compile"),
         ("rules: {a: {verdict: ask, condition: 'world > 1'}}", "rules.a.condition: Unknown name 'world'"),
         ("rules: {a: {verdict: ask, allowed_decisions: [dance]}}", "rules.a.allowed_decisions: A non-empty list among"),

@@ -35,6 +35,7 @@ class Row:
     """A tool's templates, as its row has them."""
 
     name: str
+    input_schema: dict[str, Any]
     title_template: str
     sentence_template: str
     effects_template: list[dict[str, str]]
@@ -44,7 +45,7 @@ class Row:
 
 def row_of(tool: Tool) -> Row:
     lines = [{"icon": line.icon, "title": line.title, "detail": line.detail} for line in tool.effects]
-    return Row(tool.name, tool.title, tool.sentence, lines, tool.button, tool.confirm)
+    return Row(tool.name, tool.input_schema, tool.title, tool.sentence, lines, tool.button, tool.confirm)
 
 
 def context(key: str = "key-1") -> ToolContext:
