@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import types
 import uuid
 from datetime import UTC, datetime
@@ -35,6 +36,7 @@ from tests.embedded import with_tables
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 # Django's own, and uvicorn's and Celery's, are not ours to check.
 MANAGE = re.compile(r"manage\.py ([a-z_]+)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -286,6 +288,21 @@ def test_the_operating_page_lists_every_setting():
     settings = (ROOT / "agentapp/settings.py").read_text()
     variables = set(re.findall(r'env(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*"([A-Z_]+)"', settings))
     assert not sorted(name for name in variables if f"`{name}`" not in page)
+
+
+def architecture(heading: str) -> str:
+    """The section of docs/architecture.md under this heading."""
+    [section] = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    return section
+
+
+def test_the_architecture_page_has_the_layers_that_are_checked():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    [block] = re.findall(r"^```\n(.*?)^```", architecture("Who imports whom"), re.MULTILINE | re.DOTALL)
+    *shown, note = block.splitlines()
+    assert shown == [layer.replace(" | ", " · ") for layer in layers]
+    assert "approvals imports nothing of these" in note
 
 
 def test_the_architecture_page_names_functions_that_exist():
