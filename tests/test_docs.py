@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.apps import apps
 from django.core.management import get_commands
 
 from agentapp import hooks, observe
@@ -303,6 +304,16 @@ def test_the_architecture_page_has_the_layers_that_are_checked():
     *shown, note = block.splitlines()
     assert shown == [layer.replace(" | ", " · ") for layer in layers]
     assert "approvals imports nothing of these" in note
+
+
+def test_the_architecture_page_says_who_writes_each_table():
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", architecture("Who writes which table"), re.MULTILINE)
+    named = [name for tables, _ in rows for name in tables.split(", ") if re.fullmatch(r"[A-Z]\w+", name)]
+    # What the demo adds is in one row, by no name.
+    ours = [model.__name__ for app in ("agentapp", "approvals") for model in apps.get_app_config(app).get_models()]
+    assert sorted(named) == sorted(["Table", *ours])
+    writers = [place for _, said in rows for place in re.findall(r"`((?:agentapp|approvals)/[\w/.]+)`", said)]
+    assert not [place for place in writers if not (ROOT / place).exists()]
 
 
 def test_the_architecture_page_names_functions_that_exist():
