@@ -297,6 +297,16 @@ def architecture(heading: str) -> str:
     return section
 
 
+@pytest.mark.parametrize("app", ["agentapp", "approvals"])
+def test_the_architecture_page_has_every_module_in_its_tree_once(app):
+    [tree] = re.findall(r"^```\n(.*?)^```", architecture("The tree"), re.MULTILINE | re.DOTALL)
+    [below] = re.findall(rf"^{app}/\n(.*?)(?=^\w|\Z)", tree, re.MULTILINE | re.DOTALL)
+    # What is behind a slash is deeper, and what is before one is somewhere else.
+    named = re.findall(r"(?<![\w/.])(\w+(?:\.py|/))(?![\w/])", below)
+    there = [f"{place.name}/" if place.is_dir() else place.name for place in (ROOT / app).iterdir()]
+    assert sorted(named) == sorted(set(there) - {"__init__.py", "__pycache__/"})
+
+
 def test_the_architecture_page_has_the_layers_that_are_checked():
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
