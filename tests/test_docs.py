@@ -31,6 +31,7 @@ from agentapp.models import Agent
 from agentapp.script import check_script
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.schema import check_arguments
 from tests.conftest import call, calls, says
 from tests.embedded import with_tables
 
@@ -385,6 +386,16 @@ def test_the_commands_of_the_readme_lead_to_an_installation_on_one_machine(tmp_p
         commands = commands.replace(left_out, "")
     in_a_shell(commands, tmp_path)
     assert (tmp_path / "db.sqlite3").stat().st_size
+
+
+def test_the_run_that_the_readme_starts_is_one_that_the_demo_can_play() -> None:
+    [body] = re.findall(r"-d '(\{\"agent\".*?\})'", readme_commands("create_token"), re.DOTALL)
+    script = json.loads(body)["script"]
+    check_script(script)
+    [proposed] = [call for reply in script for call in reply.get("tool_calls", [])]
+    tool = python_source.get(proposed["name"])
+    assert tool is not None
+    assert check_arguments(tool.input_schema, proposed["arguments"]) == []
 
 
 def test_the_commands_of_the_readme_make_tokens_beside_the_demo(tmp_path: Path) -> None:
