@@ -24,15 +24,18 @@ from approvals.models import Approval, Grant
 from approvals.standing import decides_themself
 
 SCOPES = {
-    "runs:create": "Start, fork, replay and cancel runs, fork and summarise conversations",
+    "runs:create": (
+        "Start, retry, fork, replay, pause, resume and cancel runs, take them over, write to customers and hand back, "
+        "ask people again, have calls undone, fork and summarise conversations"
+    ),
     "runs:read": "Read runs and their traces, and conversations",
     "conversations:write": "Speak with customers: open conversations, write, confirm and ask for a person as they say",
     "approvals:read": "Read approvals",
     "approvals:decide": "Decide approvals and resolve unknown outcomes, as the token's person",
     "approvals:comment": "Comment on approvals, as the token's person",
     "events:read": "Read the ledger",
-    "configuration:read": "Read agents and tools, and what is stopped",
-    "controls:operate": "Engage and release kill switches and reset breakers, as the token's person",
+    "configuration:read": "Read agents, tools and grants, and what is stopped",
+    "controls:operate": "Engage and release kill switches, reset breakers and revoke grants, as the token's person",
 }
 STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
 PREFIX = "cs_"

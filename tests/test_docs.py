@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import types
 import uuid
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from django.apps import apps
 from django.core.management import get_commands
 
 from agentapp import hooks, observe
@@ -29,12 +31,14 @@ from agentapp.models import Agent
 from agentapp.script import check_script
 from agentapp.tools import python_source, sentences
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.schema import check_arguments
 from tests.conftest import call, calls, says
 from tests.embedded import with_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 # Django's own, and uvicorn's and Celery's, are not ours to check.
 MANAGE = re.compile(r"manage\.py ([a-z_]+)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -288,18 +292,75 @@ def test_the_operating_page_lists_every_setting():
     assert not sorted(name for name in variables if f"`{name}`" not in page)
 
 
+def architecture(heading: str) -> str:
+    """The section of docs/architecture.md under this heading."""
+    [section] = re.findall(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    return section
+
+
+@pytest.mark.parametrize("app", ["agentapp", "approvals"])
+def test_the_architecture_page_has_every_module_in_its_tree_once(app):
+    [tree] = re.findall(r"^```\n(.*?)^```", architecture("The tree"), re.MULTILINE | re.DOTALL)
+    [below] = re.findall(rf"^{app}/\n(.*?)(?=^\w|\Z)", tree, re.MULTILINE | re.DOTALL)
+    # What is behind a slash is deeper, and what is before one is somewhere else.
+    named = re.findall(r"(?<![\w/.])(\w+(?:\.py|/))(?![\w/])", below)
+    there = [f"{place.name}/" if place.is_dir() else place.name for place in (ROOT / app).iterdir()]
+    assert sorted(named) == sorted(set(there) - {"__init__.py", "__pycache__/"})
+
+
+def test_the_architecture_page_has_the_layers_that_are_checked():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    [block] = re.findall(r"^```\n(.*?)^```", architecture("Who imports whom"), re.MULTILINE | re.DOTALL)
+    *shown, note = block.splitlines()
+    assert shown == [layer.replace(" | ", " · ") for layer in layers]
+    assert "approvals imports nothing of these" in note
+
+
+def test_the_architecture_page_says_who_writes_each_table():
+    rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", architecture("Who writes which table"), re.MULTILINE)
+    named = [name for tables, _ in rows for name in tables.split(", ") if re.fullmatch(r"[A-Z]\w+", name)]
+    # What the demo adds is in one row, by no name.
+    ours = [model.__name__ for app in ("agentapp", "approvals") for model in apps.get_app_config(app).get_models()]
+    assert sorted(named) == sorted(["Table", *ours])
+    writers = [place for _, said in rows for place in re.findall(r"`((?:agentapp|approvals)/[\w/.]+)`", said)]
+    assert not [place for place in writers if not (ROOT / place).exists()]
+
+
+# What the architecture page names in the same way, and is neither a function nor a file.
+EVENT_TYPES = {
+    "signin.succeeded", "signin.failed", "signin.renewed", "signin.factor_added", "signin.factor_removed",
+    "signin.sessions_ended", "signin.reset_asked", "tool_call.late_answer",
+}  # fmt: skip
+MODEL_FIELDS = {"ApiToken.issued_by", "Approval.kind", "Question.proposed_text", "Run.undoes"}
+
+
+def modules() -> dict[str, str]:
+    """The source of each module of ours by its name alone; of a package, that of all its files."""
+    sources: dict[str, str] = {}
+    for app in ("agentapp", "approvals"):
+        for place in (ROOT / app).rglob("*.py"):
+            for name in {place.stem, *(folder.name for folder in place.relative_to(ROOT).parents)}:
+                sources[name] = sources.get(name, "") + "\n" + place.read_text()
+    return sources
+
+
 def test_the_architecture_page_names_functions_that_exist():
-    page = (ROOT / "docs/architecture.md").read_text()
-    places = {
-        name: (ROOT / f"agentapp/{name}.py")
-        for name in ("runs", "executions", "actions", "starting", "executor", "cards")
-    }
-    places |= {"proposals": ROOT / "agentapp/proposals.py"}
-    sources = {module: place.read_text() for module, place in places.items()}
-    sources["decisions"] = "".join(part.read_text() for part in (ROOT / "approvals/decisions").glob("*.py"))
-    for module, function in re.findall(r"`(\w+)\.(\w+)`", page):
-        if module in sources and function != "py":
-            assert f"\ndef {function}(" in sources[module], f"{module}.{function}"
+    sources = modules()
+    named = set(re.findall(r"`(\w+\.(?!py`|toml`)\w+)`", ARCHITECTURE))
+    assert named >= EVENT_TYPES | MODEL_FIELDS
+    missing = []
+    for name in named - EVENT_TYPES - MODEL_FIELDS:
+        module, _, function = name.partition(".")
+        if not re.search(rf"^(?:(?:def|class) {function}\b|{function}\b.*=)", sources.get(module, ""), re.MULTILINE):
+            missing.append(name)
+    assert not missing
+
+
+def test_the_architecture_page_names_fields_that_exist():
+    tables = {model.__name__: model for model in apps.get_models()}
+    for table, field in (name.split(".") for name in MODEL_FIELDS):
+        assert tables[table]._meta.get_field(field)
 
 
 def readme_commands(holding: str) -> str:
@@ -325,6 +386,16 @@ def test_the_commands_of_the_readme_lead_to_an_installation_on_one_machine(tmp_p
         commands = commands.replace(left_out, "")
     in_a_shell(commands, tmp_path)
     assert (tmp_path / "db.sqlite3").stat().st_size
+
+
+def test_the_run_that_the_readme_starts_is_one_that_the_demo_can_play() -> None:
+    [body] = re.findall(r"-d '(\{\"agent\".*?\})'", readme_commands("create_token"), re.DOTALL)
+    script = json.loads(body)["script"]
+    check_script(script)
+    [proposed] = [call for reply in script for call in reply.get("tool_calls", [])]
+    tool = python_source.get(proposed["name"])
+    assert tool is not None
+    assert check_arguments(tool.input_schema, proposed["arguments"]) == []
 
 
 def test_the_commands_of_the_readme_make_tokens_beside_the_demo(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stands beside a request: its place in the queue, whom it asks, how its likes ended, its history."""
+"""What stands beside a request: its place in the queue, whom it asks, how requests like it ended, its history."""
 
 import statistics
 import uuid

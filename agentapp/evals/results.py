@@ -14,11 +14,14 @@ from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from agentapp.evals.cases import Case
 from agentapp.evals.observed import Observed
-from agentapp.evals.suites import CHAIN
 from agentapp.models import EvalResult, EvalRun, EvalSuite, Run
 from approvals import ledger
 from approvals.clock import Now
 from approvals.ids import uuid7
+from approvals.sealed import ERASED
+
+# What happens to evals is a chain of its own: it is no change of what agents do.
+CHAIN = "evals"
 
 # Whoever holds it renews it whenever the run of a case has come a piece further, and with each result.
 LEASE = timedelta(minutes=15)
@@ -27,6 +30,9 @@ SETTLES = timedelta(minutes=1)
 
 # Of earlier evals, so many are looked at for one to hold another against.
 MOST_LOOKED_AT = 50
+
+# Of a case, what may be of people.
+_WORDS = frozenset({"input", "description", "customer", "metadata", "tools", "agents", "script", "people"})
 
 State = EvalRun.State
 
@@ -192,6 +198,24 @@ def forget(eval_run_id: uuid.UUID, before: datetime) -> bool:
     """Delete an eval that ended too long ago, with what came of its cases. False: it is kept after all."""
     with transaction.atomic():
         return bool(old(before).filter(pk=eval_run_id).delete()[0])
+
+
+def forget_words(suite_id: uuid.UUID, case: str) -> None:
+    """Take the words of a case out of what the evals of its suite have kept of it."""
+    for eval_run in EvalRun.objects.filter(suite=suite_id):
+        planned = [_forgotten(each, case) for each in eval_run.planned]
+        if planned != eval_run.planned:
+            EvalRun.objects.filter(pk=eval_run.pk).update(planned=planned)
+            EvalResult.objects.filter(eval_run=eval_run, case=case).update(reasons=[])
+
+
+def _forgotten(planned: dict[str, Any], name: str) -> dict[str, Any]:
+    """A case that has been run, without any of its words."""
+    document = planned["document"]
+    if document["name"] != name:
+        return planned
+    kept = {key: value for key, value in document.items() if key not in _WORDS}
+    return {**planned, "document": {**kept, "input": ERASED, "expect": {}}}
 
 
 def _said(eval_run_id: uuid.UUID, suite: str) -> dict[str, Any]:

@@ -10,15 +10,12 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from pydantic import ValidationError
 
-from agentapp.evals import files
+from agentapp.evals import files, results
 from agentapp.evals.cases import Case
-from agentapp.models import EvalCase, EvalResult, EvalRun, EvalSuite, Run
+from agentapp.evals.results import CHAIN
+from agentapp.models import EvalCase, EvalResult, EvalSuite, Run
 from approvals import ledger
 from approvals.models import Judgement
-from approvals.sealed import ERASED
-
-# What happens to evals is a chain of its own: it is no change of what agents do.
-CHAIN = "evals"
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def remove_case(case: EvalCase, actor: str) -> None:
     """Delete a case. What evals have kept of it stays, unless it was made of a run: nobody would find it then."""
     with ledger.transaction():
         if case.made_of_id is not None:
-            _forget(case)
+            results.forget_words(case.suite_id, case.name)
         ledger.record(CHAIN, "eval.case_removed", {"suite": case.suite.name, "case": case.name}, actor)
         case.delete()
 
@@ -105,30 +102,8 @@ def forget(run_ids: Collection[uuid.UUID]) -> int:
     """Take away the cases that were made of these runs, and what evals have kept of them. Returns how many."""
     made = EvalCase.objects.filter(made_of__in=run_ids).select_related("suite")
     for row in made:
-        _forget(row)
+        results.forget_words(row.suite_id, row.name)
     return made.delete()[1].get("agentapp.EvalCase", 0)
-
-
-def _forget(case: EvalCase) -> None:
-    """Take the words of a case out of what evals have kept of it."""
-    for eval_run in EvalRun.objects.filter(suite=case.suite_id):
-        planned = [_forgotten(each, case.name) for each in eval_run.planned]
-        if planned != eval_run.planned:
-            EvalRun.objects.filter(pk=eval_run.pk).update(planned=planned)
-            EvalResult.objects.filter(eval_run=eval_run, case=case.name).update(reasons=[])
-
-
-def _forgotten(planned: dict[str, Any], name: str) -> dict[str, Any]:
-    """A case that has been run, without any of its words."""
-    document = planned["document"]
-    if document["name"] != name:
-        return planned
-    kept = {key: value for key, value in document.items() if key not in _WORDS}
-    return {**planned, "document": {**kept, "input": ERASED, "expect": {}}}
-
-
-# Of a case, what may be of people.
-_WORDS = frozenset({"input", "description", "customer", "metadata", "tools", "agents", "script", "people"})
 
 
 def case_of(row: EvalCase) -> Case:

@@ -129,6 +129,7 @@ def test_a_search_narrows_what_is_shown_and_what_all_and_none_mean(staff: Client
     search = {"q": "gist star", "tag": "gists"}
     pick(staff, url, "all", **search)
     stars = set(PendingImport.objects.get().choices)
+    assert stars
     assert all("/gists" in key for key in stars)
     pick(staff, url, "all", q="", tag="markdown")
     assert len(PendingImport.objects.get().choices) == len(stars) + 2

@@ -122,7 +122,7 @@ def test_trying_other_rules_takes_the_right_to_view_rules(suite, rule, ada, sam)
         evaluating.start_eval(suite, sam, without_rules=["payments"])
     made = evaluating.start_eval(suite, ada, with_drafts=["payments"])
     assert made.rules["drafts"][0]["terms"]["verdict"] == "deny"
-    said = Event.objects.filter(chain=suites.CHAIN, type="eval.queued").latest("seq").data
+    said = Event.objects.filter(chain=results.CHAIN, type="eval.queued").latest("seq").data
     assert (said["with_drafts"], said["without_rules"]) == (["payments"], [])
 
 

@@ -366,7 +366,7 @@ def test_an_eval_is_carried_out_by_workers_a_slice_at_a_time_and_each_result_is_
     assert (made.state, made.verdict, made.done) == ("finished", "passed", 3)
     assert made.results.count() == 3
     assert made.results.first().run.starter == sam
-    assert [e.type for e in Event.objects.filter(chain=suites.CHAIN).order_by("seq")][-2:] == [
+    assert [e.type for e in Event.objects.filter(chain=results.CHAIN).order_by("seq")][-2:] == [
         "eval.queued", "eval.finished",
     ]  # fmt: skip
 
