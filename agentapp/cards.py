@@ -18,12 +18,13 @@ from agentapp.secrecy import result_shown
 from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
+from agentapp.tools.results import ToolError
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import standing
 from approvals.cards import Card, digest_of
-from approvals.digest import canonical, parse
+from approvals.digest import canonical, load, parse
 from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
@@ -32,6 +33,8 @@ MAX_EVIDENCE = 12
 MAX_EVIDENCE_CHARS = 4000
 MAX_EXPLANATION_CHARS = 8000
 SNAPSHOT_SECONDS = 5
+REFUSED = "refused"
+"""In a snapshot: the tool refused the call when it looked up what that rests on."""
 CRITICAL_HOLD_SECONDS = 10
 
 
@@ -259,7 +262,16 @@ def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0
     except DeadlineExceeded:
         return canonical({"unavailable": f"no answer in {SNAPSHOT_SECONDS} s"})
     except Exception as error:  # a tool's own code may fail in any way
-        return canonical({"unavailable": f"{type(error).__name__}: {error}"[:300]})
+        told: dict[str, Any] = {"unavailable": f"{type(error).__name__}: {error}"[:300]}
+        if isinstance(error, ToolError) and error.refused:
+            told = {"unavailable": str(error)[:300], REFUSED: True}
+        return canonical(told)
+
+
+def refused_by_snapshot(card: Card) -> str:
+    """Why a tool refuses a call, found out while the state it rests on was looked up. Empty: it does not."""
+    state = load(card.snapshot_text) if card.snapshot_text else None
+    return str(state["unavailable"]) if isinstance(state, dict) and state.get(REFUSED) is True else ""
 
 
 def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[str, Any]]:

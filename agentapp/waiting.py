@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet, UUIDField
-from django.utils import timezone
 
 from agentapp import (
+    asked_terms,
     budgets,
     cards,
     executions,
@@ -21,31 +20,25 @@ from agentapp import (
     runs,
     second_look,
     subagents,
-    weighing,
 )
 from agentapp.call_checks import refusal
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult, Usage
-from agentapp.models import Agent, Run, Tool, ToolExecution
-from agentapp.proposals import Situation, origins_for, ruling_for
+from agentapp.models import Agent, Run, ToolExecution
 from agentapp.reasons import Reason, StopReason
 from agentapp.second_look import SecondLook
 from agentapp.state import RunState
-from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
+from agentapp.tools.results import ToolError, of_error
 from agentapp.transcript import StepRows
-from agentapp.weighing import Weighed
 from approvals import decisions, ledger, people, questions
+from approvals.cards import Card
 from approvals.clock import Now
-from approvals.digest import parse
-from approvals.models import Approval, DecisionType, Event, Question, Verdict
-from approvals.policy import Ruling
+from approvals.models import Approval, DecisionType, Event, Question
 from approvals.prepared import Given, Prepared
 
 State = ToolExecution.State
 
-# A request is made right after its call was proposed, but where calls before it are waited for.
-LATE = timedelta(minutes=1)
 # Events carry a worker's time, approvals the database's.
 CLOCKS_DIFFER = timedelta(seconds=10)
 OUTLASTED = "The run was held until the time for this ran out. People are asked again."
@@ -138,12 +131,14 @@ def hold(state: RunState, rows: StepRows) -> bool:
         tool = state.configuration.tools.get(execution.name, execution.tool)
         assert tool is not None
         asked_for = cards.asked_for(execution, tool)
-        weighed = _weighed(situation, execution, tool, asked_for)
+        weighed = asked_terms.weighed(situation, execution, tool, asked_for)
         planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
         weighed = plan_cards.as_risky(weighed, planned)
         kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
         card = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
         made.append(plan_cards.of_plan(card, planned) if planned else plan_cards.of_call(card, state.run, tool))
+    if _refuse_impossible(state, asking, made):
+        return False
     looks = [second_look.take(state, card) for card in made]
     made = [replace(card, second_look=look.said) if look else card for card, look in zip(made, looks, strict=True)]
     audience = people.audience(made)
@@ -206,6 +201,21 @@ def _still_wait(waiting: Sequence[ToolExecution]) -> None:
         raise executions.Overtaken("a call that waited was set aside meanwhile")
 
 
+def _refuse_impossible(state: RunState, asking: list[ToolExecution], made: Sequence[Card]) -> bool:
+    """Refuse calls that their tools refuse when they look up what the call rests on: nobody need be asked about them.
+
+    False: there are none.
+    """
+    refused = [(execution, cards.refused_by_snapshot(card)) for execution, card in zip(asking, made, strict=True)]
+    outcomes = [Outcome(execution, of_error(ToolError(why, refused=True))) for execution, why in refused if why]
+    if not outcomes:
+        return False
+    with ledger.transaction():
+        if not state.locked().is_told_to_stop:
+            executions.finish(outcomes)
+    return True
+
+
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
     """Refuse calls that a breaker keeps from running. One that a person wants tried again is asked about all the same.
 
@@ -240,43 +250,6 @@ def await_outcome(state: RunState, rows: StepRows) -> bool:
     if any(execution.state == State.PROPOSED and execution.times_asked for execution in rows.open):
         return hold(state, rows)
     return park(state, rows, Run.WaitingFor.OUTCOME)
-
-
-def _weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: cards.AskedFor) -> Weighed:
-    """The terms people are asked under, with where the call's values came from and what that makes of its risk."""
-    arguments = parse(asked.text)
-    # Of a call that a person has changed: what the model had proposed.
-    was = effective(tool, parse(execution.arguments_text or "{}")) if asked.editor_id is not None else None
-    origins = origins_for(situation, tool, arguments, was)
-    terms = _terms(situation, execution, tool, asked.text, origins)
-    earlier = weighing.before(situation.run, tool, execution)
-    return weighing.weigh(execution, tool, terms, arguments, origins, earlier, timezone.now())
-
-
-def _terms(
-    situation: Situation, execution: ToolExecution, tool: Tool, text: str, origins: list[dict[str, Any]]
-) -> Ruling:
-    """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
-    frozen = Ruling.from_json(execution.ruling)
-    if (
-        execution.times_asked == 0
-        and frozen.verdict == Verdict.ASK
-        and not _names_who_is_gone(situation, execution, frozen)
-    ):
-        return frozen
-    # What the customer alone was asked about need not go to people because it asks again.
-    again = partial(ruling_for, situation, tool, parse(text), again=execution, origins=lambda: origins)
-    ruling = again(always_ask=frozen.verdict == Verdict.ASK and frozen.people)
-    return ruling if ruling.verdict != Verdict.ALLOW else again(always_ask=True)
-
-
-def _names_who_is_gone(situation: Situation, execution: ToolExecution, frozen: Ruling) -> bool:
-    """Whether a ruling of some time ago names a group that there is no more: nobody could be asked by it."""
-    proposed_at = execution.proposed_at  # no moment yet where it was stored right now
-    waited = isinstance(proposed_at, datetime) and runs.clock(situation.run) - proposed_at > LATE
-    is_late = execution.index > 0 or waited
-    named = {*frozen.groups} if is_late else set()
-    return bool(named) and Group.objects.filter(pk__in=named).count() < len(named)
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:

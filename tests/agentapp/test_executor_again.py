@@ -16,7 +16,7 @@ from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
-from agentapp.tools.base import tool
+from agentapp.tools.base import ToolError, tool
 from approvals import configuration, decisions, delegations, ledger, standing
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -560,6 +560,45 @@ def test_a_request_made_late_whose_group_is_gone_goes_by_the_rules_of_now(clerk,
     run = clerk.drive(run)
     assert (run.state, run.waiting_for) == ("waiting", "approval")
     assert [group.name for group in clerk.open(run)[0].groups.all()] == ["New"]
+
+
+class TestWhatASnapshotRefuses:
+    @pytest.fixture
+    def accounts(self, offer):
+        """Accounts that there are. A call about another is refused while the state it rests on is looked up."""
+        known = {"ana"}
+
+        def on_record(account: str) -> dict[str, str]:
+            if account not in known:
+                raise ToolError(f"There is no account {account}.", refused=True)
+            return {"account": account}
+
+        @tool(effect="irreversible", snapshot=on_record)
+        def close_account(account: str) -> str:
+            """Close an account."""
+            note("close_account", account=account)
+            return "closed"
+
+        offer(close_account)
+        return known
+
+    def test_is_told_to_the_model_and_nobody_is_asked(self, clerk, accounts):
+        both = calls(call("a", "close_account", account="bob"), call("b", "close_account", account="ana"))
+        run = clerk.run(both, says("done"))
+        refused = clerk.execution(run, "a")
+        assert (refused.state, refused.result_status) == ("finished", "refused")
+        assert "There is no account bob." in answer(refused).text
+        [approval] = clerk.open(run)
+        assert approval.arguments == {"account": "ana"}
+
+    def test_ends_a_request_that_was_approved_before(self, clerk, accounts, dana):
+        run = clerk.run(calls(call("a", "close_account", account="ana")), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        accounts.clear()
+        run = clerk.drive(run)
+        refused = clerk.execution(run, "a")
+        assert (run.state, refused.result_status, effects_of("close_account")) == ("succeeded", "refused", [])
+        assert "There is no account ana." in answer(refused).text
 
 
 class TestCodeOfAnotherVersion:
