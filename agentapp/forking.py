@@ -66,6 +66,8 @@ def fork_run(run_id: uuid.UUID, fork: Fork, user: User, request_key: str = "", t
         raise Refused("invalid", "Nothing that this run did has happened: it is forked in a sandbox alone.", "sandbox")
     if not 1 <= fork.step <= steps_to_begin_with(found):
         raise Refused("invalid", f"The run cannot be forked from a step {fork.step}.", "step")
+    if fork.arguments is not None and fork.call is None:
+        raise Refused("invalid", "Say of which call of the step these are the arguments.", "call")
     changed = _changed(found, fork)
     snapshot = snapshot_from(found) | {
         name: value for name, value in _given(fork).items() if name in changed and name != "input"

@@ -198,8 +198,8 @@ class ApiProblem(Exception):
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """The failures an operation declares. Every operation can answer 401, 403, 429, 500 and 503."""
-    return dict.fromkeys(sorted({401, 403, 429, 500, 503, *statuses}), Problem)
+    """The failures an operation declares. Each refuses a body or parameters that it does not take (400, 413, 422)."""
+    return dict.fromkeys(sorted({400, 401, 403, 413, 422, 429, 500, 503, *statuses}), Problem)
 
 
 def respond(problem: ApiProblem) -> HttpResponse:
