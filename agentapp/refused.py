@@ -45,6 +45,7 @@ _CONFLICTS = (
     "not_waiting",
     "part_of_a_run",
     "run_ended",
+    "superseded",
     "taken_over",
     "too_late",
 )

@@ -116,6 +116,19 @@ def test_the_second_decider_is_told_who_was_first_and_what_they_decided(
     assert everything() == before
 
 
+def test_who_decides_anew_is_told_that_they_have_decided_themself(
+    deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    late = answer(approval, "reject", message="No.")
+    deciding.post(path_of(approval), answer(approval))
+    before = everything()
+    refused = deciding.post(path_of(approval), late)
+    assert (refused.status, refused.code) == (409, "decided_by_you")
+    assert refused.data["detail"] == "You have already approved it. This decision was not recorded."
+    assert everything() == before
+
+
 def refusals() -> list[Any]:
     """Each: what is wrong, how the body is changed, and the answer: status, code, field."""
     return [
