@@ -45,7 +45,7 @@ from agentapp.starting import MAX_INPUT_CHARS, NewRun, Started, retry_run, start
 from agentapp.takeover import hand_back_run, take_over_run, write_message
 from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
-from agentapp.tools.schema import ArgumentProblem, check_arguments
+from agentapp.tools.schema import check_arguments
 from agentapp.toolset import read_configuration
 from agentapp.trying import try_tool
 from agentapp.undoing import undo_call
@@ -259,12 +259,12 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
-    for name in approval.locked_fields:
-        if arguments.get(name) != proposed.get(name):
-            raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
-    problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
-    if problems:
-        raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    changed = [name for name in approval.locked_fields if arguments.get(name) != proposed.get(name)]
+    if changed:
+        wrong = [(name, f"{name} is fixed by policy and cannot be changed.") for name in changed]
+        raise Refused("locked_field", wrong[0][1], changed[0], wrong=wrong)
+    if problems := check_arguments(tool.input_schema, arguments):
+        raise Refused.of_arguments([(problem.field, problem.sentence) for problem in problems])
     refused_by_types = misfit(tool.name, arguments, tool.version)
     if refused_by_types:
         raise Refused("invalid_arguments", refused_by_types, "args")

@@ -99,7 +99,7 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     if closed:
         return closed
     if verdict.stop_run and verdict.type != DecisionType.REJECT:
-        return Refusal("not_allowed", "Only a rejection can stop the run.")
+        return Refusal("not_allowed", "Only a rejection can stop the run.", "stop_run")
     if verdict.version != approval.version:
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
     if verdict.action_digest != (approval.final_digest or approval.action_digest):
@@ -111,7 +111,7 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     wordless = verdict.user is not None and not verdict.message.strip()
     if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
         return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
-                       else "Write the answer the agent gets in the tool's place.")  # fmt: skip
+                       else "Write the answer the agent gets in the tool's place.", "message")  # fmt: skip
     if verdict.user is None:
         return None
     if verdict.approves and (unsure := _unsure(approval, verdict)):

@@ -246,13 +246,18 @@ def too_large() -> ApiProblem:
 
 def _refused(request: HttpRequest, refused: Refused) -> ApiProblem:
     status, _ = CODES[refused.code]
-    field = refused.field
-    if refused.code in ("invalid_arguments", "locked_field") and field != "args":
-        field = f"args/{field}".rstrip("/")
     extra = _conflict(request, refused.approval) if status == 409 and refused.approval is not None else {}
     if refused.version is not None:
         extra["conversation_version"] = refused.version
-    return ApiProblem(refused.code, refused.message, field, extra)
+    if refused.wrong:
+        extra["errors"] = [{"field": _named(refused.code, name), "detail": detail} for name, detail in refused.wrong]
+    return ApiProblem(refused.code, refused.message, _named(refused.code, refused.field), extra)
+
+
+def _named(code: str, field: str) -> str:
+    """An input as a body names it: arguments stand below `args`."""
+    is_argument = code in ("invalid_arguments", "locked_field") and field != "args"
+    return f"args/{field}".rstrip("/") if is_argument else field
 
 
 def _conflict(request: HttpRequest, approval: Approval) -> dict[str, Any]:
@@ -296,8 +301,11 @@ def _invalid(error: ValidationError) -> ApiProblem:
 
 
 def _path(where: tuple[Any, ...]) -> str:
-    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours."""
-    inner = where[2:] if where[0] == "body" else where[1:]
+    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours.
+
+    So is what holds the parameters of a query, which those have before them that nobody declared.
+    """
+    inner = where[2:] if where[0] == "body" or (where[0] == "query" and len(where) > 2) else where[1:]
     return "/".join(str(part) for part in inner)
 
 
