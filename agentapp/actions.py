@@ -6,7 +6,7 @@ Each returns what it did, or raises Refused with a code for programs and a sente
 import uuid
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -45,7 +45,7 @@ from agentapp.starting import MAX_INPUT_CHARS, NewRun, Started, retry_run, start
 from agentapp.takeover import hand_back_run, take_over_run, write_message
 from agentapp.tools import sentences
 from agentapp.tools.arguments import misfit, with_defaults
-from agentapp.tools.schema import ArgumentProblem, check_arguments
+from agentapp.tools.schema import check_arguments
 from agentapp.toolset import read_configuration
 from agentapp.trying import try_tool
 from agentapp.undoing import undo_call
@@ -242,6 +242,11 @@ def _sent_again(approval: Approval, new: NewDecision, recorded: Decision) -> str
     return canonical({**parse(recorded.arguments_text or "{}"), **arguments})
 
 
+def _differs(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether an argument is another, to the type: `true` is not `1`, and nothing is not null."""
+    return (name in one) != (name in other) or canonical(one.get(name)) != canonical(other.get(name))
+
+
 def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     """The arguments a person changed, checked as strictly as the model's; the title and the dry run they come to."""
     try:
@@ -259,12 +264,11 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
-    for name in approval.locked_fields:
-        if canonical(arguments.get(name)) != canonical(proposed.get(name)) or (name in arguments) != (name in proposed):
-            raise Refused("locked_field", f"{name} is fixed by policy and cannot be changed.", name)
-    problems: list[ArgumentProblem] = check_arguments(tool.input_schema, arguments)
-    if problems:
-        raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+    if changed := [name for name in approval.locked_fields if _differs(name, arguments, proposed)]:
+        wrong = [(name, f"{name} is fixed by policy and cannot be changed.") for name in changed]
+        raise Refused("locked_field", wrong[0][1], changed[0], wrong=wrong)
+    if problems := check_arguments(tool.input_schema, arguments):
+        raise Refused.of_arguments([(problem.field, problem.sentence) for problem in problems])
     refused_by_types = misfit(tool.name, arguments, tool.version)
     if refused_by_types:
         raise Refused("invalid_arguments", refused_by_types, "args")

@@ -33,7 +33,7 @@ def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
             transaction.on_commit(partial(nudges.answered, run.pk), robust=True)
     if isinstance(asked, standing.Refusal):
         approval.refresh_from_db()
-        raise Refused(asked.code, asked.message, "text" if asked.code == "message_required" else "", approval)
+        raise Refused(asked.code, asked.message, asked.field, approval)
     return asked
 
 

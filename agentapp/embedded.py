@@ -102,6 +102,12 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def lead_to(listener: socket.socket) -> None:
+    """Let the links of this process lead to where it listens, unless somebody has said where people reach it."""
+    if not settings.BASE_URL_IS_SET:
+        settings.BASE_URL = address(listener)
+
+
 def web_server() -> uvicorn.Server:
     """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)

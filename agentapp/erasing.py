@@ -79,6 +79,19 @@ def preview(scope: str, subject: str) -> Preview:
     )
 
 
+def run_named(text: str) -> uuid.UUID:
+    """The run of an id, or of the reference on its page. Raises Refused, also for a reference that two runs have."""
+    end = text.casefold().removeprefix("run_")
+    if not _REFERENCE.fullmatch(end):
+        return _id(text)
+    found = list(Run.objects.filter(pk__iendswith=end).values_list("pk", flat=True)[:2])
+    if len(found) > 1:
+        raise Refused("invalid", "Several runs are called so. Give the id, as in the address of the page.", "subject")
+    if not found:
+        raise Refused("not_found", "There is nothing kept under this name.", "subject")
+    return found[0]
+
+
 def erase(scope: str, subject: str, reason: str, user: User | None, actor: str) -> Erasure:
     """Erase, and put on record that it was done and why. Raises Refused. `user`: None for a command."""
     if user is not None and not user.has_perm(RIGHT):
@@ -89,7 +102,7 @@ def erase(scope: str, subject: str, reason: str, user: User | None, actor: str) 
         raise Refused("invalid", "What can be erased is a run, a conversation or a customer.", "scope")
     subject = subject.strip()
     if scope == Scope.RUN:
-        subject = str(_run_id(subject))  # a later run may have the same reference
+        subject = str(run_named(subject))  # a later run may have the same reference
     seen = preview(scope, subject)
     _refuse_active(seen)
     if seen.is_nothing:
@@ -200,7 +213,7 @@ def _covered(
     """
     found, talks = set(gone), set(over)
     if scope == Scope.RUN:
-        found.update(Run.objects.filter(pk=_run_id(subject)).values_list("pk", flat=True))
+        found.update(Run.objects.filter(pk=run_named(subject)).values_list("pk", flat=True))
     elif scope == Scope.CONVERSATION:
         talks.update(Conversation.objects.filter(pk=_id(subject)).values_list("pk", flat=True))
     elif subject:
@@ -288,19 +301,6 @@ def _id(text: str) -> uuid.UUID:
     except ValueError as error:
         said = "Give the id, as it stands in the address of the page, or the reference of a run."
         raise Refused("invalid", said, "subject") from error
-
-
-def _run_id(text: str) -> uuid.UUID:
-    """The run of an id, or of the reference on its page. Raises Refused, also for a reference that two runs have."""
-    end = text.casefold().removeprefix("run_")
-    if not _REFERENCE.fullmatch(end):
-        return _id(text)
-    found = list(Run.objects.filter(pk__iendswith=end).values_list("pk", flat=True)[:2])
-    if len(found) > 1:
-        raise Refused("invalid", "Several runs are called so. Give the id, as in the address of the page.", "subject")
-    if not found:
-        raise Refused("not_found", "There is nothing kept under this name.", "subject")
-    return found[0]
 
 
 def _mentioning(customer: str, covered: Set[uuid.UUID]) -> list[uuid.UUID]:

@@ -66,6 +66,8 @@ def fork_run(run_id: uuid.UUID, fork: Fork, user: User, request_key: str = "", t
         raise Refused("invalid", "Nothing that this run did has happened: it is forked in a sandbox alone.", "sandbox")
     if not 1 <= fork.step <= steps_to_begin_with(found):
         raise Refused("invalid", f"The run cannot be forked from a step {fork.step}.", "step")
+    if fork.arguments is not None and fork.call is None:
+        raise Refused("invalid", "Say of which call of the step these are the arguments.", "call")
     changed = _changed(found, fork)
     snapshot = snapshot_from(found) | {
         name: value for name, value in _given(fork).items() if name in changed and name != "input"
@@ -139,13 +141,13 @@ def _rules(fork: Fork, user: User) -> dict[str, Any]:
     """Other rules than those in force. Raises Refused: a real run has none."""
     if not fork.sandbox:
         said = "A real run obeys the rules in force. Others can be tried in a sandbox alone."
-        raise Refused("invalid", said, "rules")
+        raise Refused("invalid", said, "sandbox")
     if not auth.may_suppose_rules(user):
-        raise Refused("forbidden", "Trying other rules needs the right to view rules.", "rules")
+        raise Refused("forbidden", "Trying other rules needs the right to view rules.")
     try:
         return supposing.supposed(fork.without_rules, fork.with_drafts)
     except supposing.Unknown as unknown:
-        raise Refused("invalid", unknown.args[0], "rules") from unknown
+        raise Refused("invalid", str(unknown), "with_drafts" if unknown.is_draft else "without_rules") from unknown
 
 
 def _script(found: Run) -> list[dict[str, Any]] | None:
@@ -169,7 +171,7 @@ def _changed(found: Run, fork: Fork) -> dict[str, str]:
     if "model" in changed:
         _check_model(changed["model"])
     if problems := model_settings.problems(changed.get("model_settings", {})):
-        raise Refused("invalid", problems[0], "model_settings")
+        raise Refused("invalid", problems[0], "settings", wrong=[("settings", problem) for problem in problems])
     return {name: value if isinstance(value, str) else canonical(value) for name, value in changed.items()}
 
 
@@ -200,7 +202,7 @@ def _opening(found: Run, fork: Fork, snapshot: dict[str, Any]) -> dict[str, Any]
     except ValueError as error:
         raise Refused("invalid_arguments", str(error), "args") from error
     if problems:
-        raise Refused("invalid_arguments", problems[0].sentence, problems[0].field)
+        raise Refused.of_arguments([(problem.field, problem.sentence) for problem in problems])
     return {
         "text": "" if fork.call else execution.step.text,
         "id": execution.call_id,

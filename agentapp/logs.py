@@ -130,8 +130,8 @@ def configuration(level: str, form: str) -> dict[str, Any]:
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": form, "filters": ["links", "words"]}},
         "root": {"handlers": ["console"], "level": level},
         "loggers": {
-            # It writes by handlers of its own, past the form and the filters, and each of its lines a second time.
-            "uvicorn": {"handlers": [], "propagate": True},
+            # They write by handlers of their own, past the form and the filters, and each of their lines a second time.
+            **{name: {"handlers": [], "propagate": True} for name in ("django", "uvicorn")},
             # Of a request to the outside they write its address and its answer's headers: either can hold a secret.
             **{n: {"level": "WARNING"} for n in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")},
             # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.

@@ -18,7 +18,7 @@ from agentapp.script import GUIDED_SCHEMA, REPLY_SCHEMA
 from agentapp.tools.base import OutcomeUnknown
 from agentapp.tools.context import ToolContext
 from agentapp.tools.planning import approved, proposes_plan
-from agentapp.tools.schema import check_arguments
+from agentapp.tools.schema import Words, check_arguments, problems_of
 from agentapp.transcript import StepRows
 from approvals.digest import MalformedJSON, canonical, load
 
@@ -35,12 +35,11 @@ _KINDS: dict[str, dict[str, Any]] = {
     "stop": {"stop": _TEXT},
 }
 ANSWER_KINDS = frozenset(_KINDS)
-ANSWER_SCHEMA: dict[str, Any] = {
-    "oneOf": [
-        {"type": "object", "properties": properties, "required": [kind], "additionalProperties": False}
-        for kind, properties in _KINDS.items()
-    ]
+_OF_KIND: dict[str, dict[str, Any]] = {
+    kind: {"type": "object", "properties": properties, "required": [kind], "additionalProperties": False}
+    for kind, properties in _KINDS.items()
 }
+ANSWER_SCHEMA: dict[str, Any] = {"oneOf": list(_OF_KIND.values())}
 _ANSWERS = {
     "type": "object",
     "properties": {
@@ -88,6 +87,18 @@ def check_mocks(mocks: object) -> None:
         canonical(mocks)
     except MalformedJSON as error:
         raise MocksError(f"mocks: {error}") from error
+
+
+def answer_problem(said: object) -> str:
+    """What is wrong with one answer, in the words of whoever wrote it. Empty: nothing."""
+    if not isinstance(said, Mapping):
+        return 'an answer is an object, as {"result": 1}'
+    kinds = [kind for kind in _KINDS if kind in said]
+    if len(kinds) != 1:
+        named = ", ".join(map(str, said)) or "nothing"
+        return f"an answer says one of {', '.join(sorted(ANSWER_KINDS))}, and this says {named}"
+    problems = problems_of(_OF_KIND[kinds[0]], said, Words("", f"does not go with {kinds[0]}"))
+    return problems[0].sentence.rstrip(".") if problems else ""
 
 
 @dataclass(frozen=True)

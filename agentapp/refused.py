@@ -1,5 +1,8 @@
 """How an action says that it was not done."""
 
+from collections.abc import Sequence
+from typing import Self
+
 from approvals.models import Approval
 
 _FORBIDDEN = (
@@ -45,6 +48,7 @@ _CONFLICTS = (
     "not_waiting",
     "part_of_a_run",
     "run_ended",
+    "superseded",
     "taken_over",
     "too_late",
 )
@@ -64,15 +68,27 @@ def status_of(code: str) -> int:
 class Refused(Exception):
     """An action that was not done. Nothing has changed. `field` names the input at fault, if one is.
 
-    With a conflict, `approval` or `version` says where things stand; the version is a conversation's.
+    With a conflict, `approval` or `version` says where things stand; the version is a conversation's. `wrong` has
+    every input at fault with what is wrong with it, where there may be several.
     """
 
     def __init__(
-        self, code: str, message: str, field: str = "", approval: Approval | None = None, version: int | None = None
+        self,
+        code: str,
+        message: str,
+        field: str = "",
+        approval: Approval | None = None,
+        version: int | None = None,
+        wrong: Sequence[tuple[str, str]] = (),
     ) -> None:
         super().__init__(message)
         self.code, self.message, self.field, self.approval = code, message, field, approval
-        self.version = version
+        self.version, self.wrong = version, wrong
+
+    @classmethod
+    def of_arguments(cls, wrong: Sequence[tuple[str, str]]) -> Self:
+        field, sentence = wrong[0]
+        return cls("invalid_arguments", sentence, field, wrong=wrong)
 
     @property
     def status(self) -> int:

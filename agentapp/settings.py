@@ -217,7 +217,9 @@ DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an
 # Who knows how people want to be told; `approvals` asks by this name.
 NOTIFICATION_MANNERS = "agentapp.preferences"
 # Links in notifications are absolute; this is where the console is reached.
-BASE_URL = env("BASE_URL", "http://127.0.0.1:8000", read_web_address, "the address of the console")
+BASE_URL = env("BASE_URL", "", read_web_address, "the address of the console")
+BASE_URL_IS_SET = bool(BASE_URL)
+BASE_URL = BASE_URL or "http://127.0.0.1:8000"
 
 # --- Database ----------------------------------------------------------------------------------
 

@@ -25,10 +25,11 @@ HAD_A_HAND = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a decision was not taken. `code` is for programs, `message` for people."""
+    """Why a decision was not taken. `code` is for programs, `message` for people; `field` names the input at fault."""
 
     code: str
     message: str
+    field: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,10 @@ WITHOUT, DRAFTS = "without", "drafts"
 class Unknown(LookupError):
     """There is no such rule in force, or no such draft. The message says which."""
 
+    def __init__(self, message: str, *, is_draft: bool = False) -> None:
+        super().__init__(message)
+        self.is_draft = is_draft
+
 
 def supposed(without: Iterable[str], drafts: Iterable[str]) -> dict[str, Any]:
     """What a run keeps of it: the names of rules, and the terms of drafts as they are now. Raises Unknown."""
@@ -25,7 +29,7 @@ def supposed(without: Iterable[str], drafts: Iterable[str]) -> dict[str, Any]:
     terms = {row.rule.name: row.terms for row in rows}
     for name in wanted:
         if name not in terms:
-            raise Unknown(f"The rule {name!r} has no draft.")
+            raise Unknown(f"The rule {name!r} has no draft.", is_draft=True)
     return {WITHOUT: named, DRAFTS: [{"rule": name, "terms": terms[name]} for name in wanted]}
 
 

@@ -95,11 +95,11 @@ def right_to(approval: Approval, verdict: Verdict) -> Right | Refusal:
 
 def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | None:
     """Why a verdict on a locked request is not taken, from somebody who has a say in it. None: it counts."""
-    closed = no_longer_open(approval)
+    closed = no_longer_open(approval, verdict.user)
     if closed:
         return closed
     if verdict.stop_run and verdict.type != DecisionType.REJECT:
-        return Refusal("not_allowed", "Only a rejection can stop the run.")
+        return Refusal("not_allowed", "Only a rejection can stop the run.", "stop_run")
     if verdict.version != approval.version:
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
     if verdict.action_digest != (approval.final_digest or approval.action_digest):
@@ -111,7 +111,7 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
     wordless = verdict.user is not None and not verdict.message.strip()
     if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
         return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
-                       else "Write the answer the agent gets in the tool's place.")  # fmt: skip
+                       else "Write the answer the agent gets in the tool's place.", "message")  # fmt: skip
     if verdict.user is None:
         return None
     if verdict.approves and (unsure := _unsure(approval, verdict)):
@@ -188,12 +188,14 @@ def _of_no_account(approval: Approval, user: User, right: Right) -> Refusal | No
     return Refusal("forbidden", f"Your decision would not count here. It needs: {count.terms.words}.")
 
 
-def no_longer_open(approval: Approval) -> Refusal | None:
-    """Why nothing can be decided or asked about a locked request any more."""
+def no_longer_open(approval: Approval, decider: User | None = None) -> Refusal | None:
+    """Why nothing can be decided or asked about a locked request any more. `decider`: who wants to decide."""
     if approval.state == Approval.State.EXPIRED and approval.decided_at is None:
         return Refusal("expired", "No one decided in time; the call will not run.")
+    if approval.state == Approval.State.SUPERSEDED:
+        return Refusal("superseded", "This request was replaced by a newer one.")
     if approval.state not in Approval.UNDECIDED:
-        return Refusal("already_decided", _who_was_first(approval))
+        return _decided_or_closed(approval, decider)
     if approval.expires_at <= approval.db_now:  # type: ignore[attr-defined]
         return Refusal("expired", "Time ran out before this decision; the call will not run.")
     return None
@@ -213,14 +215,16 @@ def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
     return decision.type == verdict.type
 
 
-def _who_was_first(approval: Approval) -> str:
-    last = approval.decisions.select_related("user", "on_behalf_of").filter(undone_at__isnull=True).last()
+def _decided_or_closed(approval: Approval, decider: User | None) -> Refusal:
     words = {
         Approval.State.EXPIRED: "This request has expired.",
         Approval.State.WITHDRAWN: "This request was withdrawn because its run ended.",
-        Approval.State.SUPERSEDED: "This request was replaced by a newer one.",
     }
+    last = approval.decisions.select_related("user", "on_behalf_of").filter(undone_at__isnull=True).last()
     if last is None or approval.state in words:
-        return words.get(Approval.State(approval.state), "This request is closed.")
+        return Refusal("already_decided", words.get(Approval.State(approval.state), "This request is closed."))
     done = {"approve": "approved it", "edit": "approved it with changes", "reject": "rejected it"}
-    return f"{last.who} already {done.get(last.type, 'answered it')}. Your decision was not recorded."
+    done_by_them = done.get(last.type, "answered it")
+    if decider is not None and last.user_id == decider.pk:
+        return Refusal("decided_by_you", f"You have already {done_by_them}. This decision was not recorded.")
+    return Refusal("already_decided", f"{last.who} already {done_by_them}. Your decision was not recorded.")

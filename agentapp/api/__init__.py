@@ -32,7 +32,7 @@ from agentapp.api import (
     tools,
 )  # fmt: skip
 from agentapp.api.document import Document
-from agentapp.api.parsing import StrictParser
+from agentapp.api.parsing import StrictParser, refuse_undeclared
 from agentapp.api.wire import Renderer
 
 DESCRIPTION = """
@@ -91,6 +91,9 @@ def _build() -> Api:
         grants,
         proofs,
     ):
+        for path in module.router.path_operations.values():
+            for operation in path.operations:
+                refuse_undeclared(operation)
         made.add_router("", module.router)
     return made
 

@@ -24,7 +24,7 @@ Once = Annotated[
 ]
 
 
-class ForkIn(BaseModel):
+class RunForkIn(BaseModel):
     """From where a run is forked, and what is changed. What is left out stays as it was."""
 
     model_config = ConfigDict(
@@ -107,7 +107,7 @@ class ComparisonOut(BaseModel):
     operation_id="fork_run",
     summary="Fork a run",
 )
-def fork_run(request: ApiRequest, run_id: uuid.UUID, body: ForkIn, key: Once = None) -> Status[RunDetail]:
+def fork_run(request: ApiRequest, run_id: uuid.UUID, body: RunForkIn, key: Once = None) -> Status[RunDetail]:
     """Starts a new run that goes on from a step of one that has ended, with something changed. What that run did is
     never done again; what the new one does goes through the gate like anything else.
     """

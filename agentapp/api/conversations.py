@@ -55,7 +55,7 @@ class MessageListing(Parameters):
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many messages a page holds.")] = MAX_LIMIT
 
 
-class ForkIn(BaseModel):
+class ConversationForkIn(BaseModel):
     """Where a conversation begins anew."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"key": "ticket-5521-b", "upto": 4}]})
@@ -113,7 +113,9 @@ def get_conversation(
     operation_id="fork_conversation",
     summary="Fork a conversation",
 )
-def fork_conversation(request: ApiRequest, conversation_id: uuid.UUID, body: ForkIn) -> Status[ConversationOut]:
+def fork_conversation(
+    request: ApiRequest, conversation_id: uuid.UUID, body: ConversationForkIn
+) -> Status[ConversationOut]:
     """A new conversation of the same agent that begins with the messages up to a place. The old one stays as it is;
     runs are started in the new one by its `key`.
     """

@@ -13,8 +13,10 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentapp import auth
 from agentapp.actions import Refused
 from agentapp.api.wire import as_json
+from agentapp.models import ApiToken
 from agentapp.refused import status_of
 from approvals.database import AWAY
 from approvals.models import Approval
@@ -61,7 +63,8 @@ _TITLES = {
     "not_yours": "This is another person's decision",
     "not_found": "There is nothing here",
     "method_not_allowed": "The method is not allowed here",
-    "already_decided": "Somebody else has decided",
+    "already_decided": "It is decided or closed already",
+    "superseded": "It was asked anew",
     "already_asked": "Somebody has asked for it already",
     "cannot_undo": "The call cannot be taken back",
     "decided_by_you": "You have decided already",
@@ -136,6 +139,7 @@ class ApprovalInConflict(BaseModel):
     state: str
     version: int
     action_digest: str
+    superseded_by: str | None = Field(default=None, description="The request that replaces it, if you may see that.")
 
 
 class Problem(BaseModel):
@@ -146,7 +150,7 @@ class Problem(BaseModel):
             "examples": [
                 {
                     "type": "urn:countersign:problem:already_decided",
-                    "title": "Somebody else has decided",
+                    "title": "It is decided or closed already",
                     "status": 409,
                     "detail": "Dana Whitfield already approved it. Your decision was not recorded.",
                     "code": "already_decided",
@@ -198,8 +202,8 @@ class ApiProblem(Exception):
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """The failures an operation declares. Every operation can answer 401, 403, 429, 500 and 503."""
-    return dict.fromkeys(sorted({401, 403, 429, 500, 503, *statuses}), Problem)
+    """The failures an operation declares. Each refuses a body or parameters that it does not take (400, 413, 422)."""
+    return dict.fromkeys(sorted({400, 401, 403, 413, 422, 429, 500, 503, *statuses}), Problem)
 
 
 def respond(problem: ApiProblem) -> HttpResponse:
@@ -228,7 +232,7 @@ def not_found() -> ApiProblem:
 def register(api: NinjaAPI) -> None:
     """Answer every exception of an operation with problem details."""
     api.add_exception_handler(ApiProblem, lambda request, error: respond(error))  # type: ignore[arg-type]
-    api.add_exception_handler(Refused, lambda request, error: respond(_refused(error)))  # type: ignore[arg-type]
+    api.add_exception_handler(Refused, lambda request, error: respond(_refused(request, error)))  # type: ignore[arg-type]
     api.add_exception_handler(ValidationError, lambda request, error: respond(_invalid(error)))  # type: ignore[arg-type]
     api.add_exception_handler(Http404, lambda request, error: respond(not_found()))
     api.add_exception_handler(RequestDataTooBig, lambda request, error: respond(too_large()))
@@ -240,18 +244,23 @@ def too_large() -> ApiProblem:
     return ApiProblem("body_too_large", "The body is larger than 256 KiB.")
 
 
-def _refused(refused: Refused) -> ApiProblem:
+def _refused(request: HttpRequest, refused: Refused) -> ApiProblem:
     status, _ = CODES[refused.code]
-    field = refused.field
-    if refused.code in ("invalid_arguments", "locked_field") and field != "args":
-        field = f"args/{field}".rstrip("/")
-    extra = _conflict(refused.approval) if status == 409 and refused.approval is not None else {}
+    extra = _conflict(request, refused.approval) if status == 409 and refused.approval is not None else {}
     if refused.version is not None:
         extra["conversation_version"] = refused.version
-    return ApiProblem(refused.code, refused.message, field, extra)
+    if refused.wrong:
+        extra["errors"] = [{"field": _named(refused.code, name), "detail": detail} for name, detail in refused.wrong]
+    return ApiProblem(refused.code, refused.message, _named(refused.code, refused.field), extra)
 
 
-def _conflict(approval: Approval) -> dict[str, Any]:
+def _named(code: str, field: str) -> str:
+    """An input as a body names it: arguments stand below `args`."""
+    is_argument = code in ("invalid_arguments", "locked_field") and field != "args"
+    return f"args/{field}".rstrip("/") if is_argument else field
+
+
+def _conflict(request: HttpRequest, approval: Approval) -> dict[str, Any]:
     members: dict[str, Any] = {
         "approval": {
             "id": str(approval.pk),
@@ -260,6 +269,10 @@ def _conflict(approval: Approval) -> dict[str, Any]:
             "action_digest": approval.final_digest or approval.action_digest,
         }
     }
+    token: ApiToken = request.auth  # type: ignore[attr-defined]
+    newer = auth.visible_approvals(token.user).filter(supersedes=approval).first()
+    if newer is not None:
+        members["approval"]["superseded_by"] = str(newer.pk)
     decision = approval.decisions.select_related("user", "on_behalf_of").filter(undone_at__isnull=True).last()
     if decision is not None:
         username = decision.user.get_username() if decision.user is not None else None
@@ -288,8 +301,11 @@ def _invalid(error: ValidationError) -> ApiProblem:
 
 
 def _path(where: tuple[Any, ...]) -> str:
-    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours."""
-    inner = where[2:] if where[0] == "body" else where[1:]
+    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours.
+
+    So is what holds the parameters of a query, which those have before them that nobody declared.
+    """
+    inner = where[2:] if where[0] == "body" or (where[0] == "query" and len(where) > 2) else where[1:]
     return "/".join(str(part) for part in inner)
 
 

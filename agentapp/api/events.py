@@ -26,6 +26,7 @@ MAX_SEQ = 2**31 - 1
 class EventOut(BaseModel):
     """One fact. `hash` is the SHA-256 of `body`, which names the hash of the event before it."""
 
+    id: uuid.UUID = Field(description="What `GET /events/{event_id}/proof` is asked for.")
     seq: int
     type: str
     actor: str
@@ -53,7 +54,6 @@ class EventListing(Parameters):
 class FoundEvent(EventOut):
     """One fact, with the chain it stands in."""
 
-    id: uuid.UUID
     chain: str
 
 
@@ -89,7 +89,7 @@ def search_events(request: ApiRequest, search: Query[EventSearch]) -> Page[Found
     except ValueError as error:
         raise ApiProblem("invalid_cursor", "This cursor does not belong to this list.", "cursor") from error
     shown = finding.page(found, start)
-    items = [FoundEvent(id=event.pk, chain=event.chain, **_shown(event).model_dump()) for event in shown.events]
+    items = [FoundEvent(chain=event.chain, **_shown(event).model_dump()) for event in shown.events]
     return Page[FoundEvent](items=items, next=str(shown.older) if shown.older else None)
 
 
@@ -123,6 +123,7 @@ def _readable_chain(request: ApiRequest, run_id: uuid.UUID | None) -> str:
 
 def _shown(event: Event) -> EventOut:
     return EventOut(
+        id=event.pk,
         seq=event.seq,
         type=event.type,
         actor=event.actor,

@@ -1,10 +1,11 @@
 """Lists in pages by key, never by offset: a page costs the same however far down it lies."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from django.core import signing
 from django.db.models import Model, QuerySet
-from pydantic import BaseModel, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, Field, ModelWrapValidatorHandler, ValidationError, ValidationInfo, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agentapp.api.errors import ApiProblem
 
@@ -14,15 +15,26 @@ MAX_LIMIT = 100
 class Parameters(BaseModel):
     """The query parameters of one operation. One that is not declared, or stands twice, is refused."""
 
-    @model_validator(mode="after")
-    def _only_declared(self, info: ValidationInfo) -> Self:
-        given = (info.context or {})["request"].GET
+    @model_validator(mode="wrap")
+    @classmethod
+    def _only_declared(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        given, wrong = (info.context or {})["request"].GET, []
         for name in given:
-            if name not in type(self).model_fields:
-                raise ApiProblem("invalid", f"There is no parameter {name[:80]!r} here.", name[:80])
-            if len(given.getlist(name)) > 1:
-                raise ApiProblem("invalid", f"The parameter {name!r} stands twice.", name)
-        return self
+            if name not in cls.model_fields:
+                wrong.append(_wrong(name[:80], words="There is no such parameter."))
+            elif len(given.getlist(name)) > 1:
+                wrong.append(_wrong(name, words="It stands twice."))
+        try:
+            found = handler(data)
+        except ValidationError as error:
+            wrong += [_wrong(*item["loc"], words=item["msg"]) for item in error.errors()]
+        if wrong:
+            raise ValidationError.from_exception_data(cls.__name__, wrong)
+        return found
+
+
+def _wrong(*where: str | int, words: str) -> InitErrorDetails:
+    return InitErrorDetails(type=PydanticCustomError("parameter", "{words}", {"words": words}), loc=where, input=None)
 
 
 class Listing(Parameters):

@@ -231,7 +231,7 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
     context = context_of(request, found, typed)
     shown = context["shown"]
     _check(found, shown)
-    if refused.field:
+    if refused.code in ("invalid_arguments", "locked_field"):
         shown.form.point_at(refused.field, refused.message)
     context["refused"] = refused
     context["conflict"] = status == 409 and context["standing"] != "pending"

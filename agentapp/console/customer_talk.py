@@ -33,6 +33,7 @@ _WORDS = {
     "action_changed": "This question has changed meanwhile. Look at it again, then answer.",
     "expired": "Time ran out before your answer. Nothing was done.",
     "already_decided": "This question has been answered or taken back already.",
+    "superseded": "This question has been asked anew. Look at it again, then answer.",
     "decision_id_reused": "This question has been answered or taken back already.",
     "idempotency_key_reused": "This was sent from a page you had sent another message from. Send it again.",
     "nothing_said": "Write first what it is about; then you can ask for a person.",

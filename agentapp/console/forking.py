@@ -179,7 +179,7 @@ def _fork(
     try:
         read = parse(settings) if settings is not None else None
     except MalformedJSON as error:
-        raise actions.Refused("invalid", f"The settings are no JSON: {error}", "model_settings") from error
+        raise actions.Refused("invalid", f"The settings are no JSON: {error}", "settings") from error
     return actions.Fork(
         step=step,
         call=execution.index if execution is not None else None,

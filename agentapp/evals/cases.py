@@ -3,7 +3,6 @@
 A case is one JSON object, or one document of a YAML file. Nothing in it is ignored: what is unknown is refused.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -164,7 +163,7 @@ class Case(_Strict):
     customer: str = ""
     input: Annotated[str, Field(min_length=1, max_length=100_000)]
     metadata: dict[str, JsonValue] = {}
-    tools: Annotated[dict[ToolName, JsonValue], BeforeValidator(lambda given: _tools_of(given))] = {}
+    tools: dict[ToolName, Annotated[JsonValue, BeforeValidator(tool_of)]] = {}
     """What answers the calls of each tool, as `shorthand` reads it. A tool that is not here fails as not mocked."""
     agents: dict[str, list[dict[str, JsonValue]]] = {}
     """Scripts of agents that are asked."""
@@ -217,9 +216,3 @@ class Case(_Strict):
     @property
     def digest(self) -> str:
         return sha256(canonical(self.document))
-
-
-def _tools_of(given: object) -> object:
-    if not isinstance(given, Mapping):
-        return given
-    return {name: tool_of(said) for name, said in given.items()}

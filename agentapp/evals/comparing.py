@@ -135,9 +135,9 @@ def _observed(was: Observed, now: Observed) -> list[str]:
     found = []
     if was.tools_called != now.tools_called:
         found.append(f"called {_names(now.tools_called)} instead of {_names(was.tools_called)}")
-    for name, shown in (("final_status", "finalStatus"), ("stop_reason", "stopReason"), ("steps", "steps")):
+    for name in ("final_status", "stop_reason", "steps"):
         if getattr(was, name) != getattr(now, name):
-            found.append(f"{shown} {getattr(now, name) or 'none'} instead of {getattr(was, name) or 'none'}")
+            found.append(f"{name} {getattr(now, name) or 'none'} instead of {getattr(was, name) or 'none'}")
     before, after = _by_place(was.calls), _by_place(now.calls)
     for place in before.keys() & after.keys():
         found += _call(before[place], after[place])

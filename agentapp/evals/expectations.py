@@ -143,9 +143,9 @@ def _ending(expected: Expected, observed: Observed) -> Iterator[str]:
 
 def _status(expected: Expected, observed: Observed) -> Iterator[str]:
     if expected.final_status is not None and observed.final_status != expected.final_status:
-        yield f"expected finalStatus {expected.final_status}, got {observed.final_status}"
+        yield f"expected final_status {expected.final_status}, got {observed.final_status}"
     if expected.stop_reason is not None and observed.stop_reason != expected.stop_reason:
-        yield f"expected stopReason {expected.stop_reason}, got {observed.stop_reason or 'none'}"
+        yield f"expected stop_reason {expected.stop_reason}, got {observed.stop_reason or 'none'}"
 
 
 def _limits(expected: Expected, observed: Observed) -> Iterator[str]:

@@ -44,7 +44,11 @@ def line(outcome: CaseOutcome) -> str:
     soft = "" if outcome.is_gate else "  (soft)"
     times = f"  {outcome.passes}/{len(outcome.results)}" if outcome.case.repeats.of > 1 else ""
     head = f"{mark:<5}{outcome.case.name:<{WIDTH}} {outcome.case.kind:<16}{times}{soft}".rstrip()
-    return "\n".join([head, *(f"       {reason}" for reason in outcome.reasons if mark != "ok")])
+    return "\n".join([head, *(f"       {reason}" for reason in _told(outcome) if mark != "ok")])
+
+
+def _told(outcome: CaseOutcome) -> list[str]:
+    return [*outcome.runs_failed, *outcome.reasons]
 
 
 def summary(eval_run: EvalRun, found: Sequence[CaseOutcome]) -> str:
@@ -118,6 +122,7 @@ def as_json(eval_run: EvalRun, found: Sequence[CaseOutcome], compared: Compariso
                 "repeats": len(outcome.results),
                 "needed": outcome.case.repeats.needed,
                 "reasons": outcome.reasons,
+                "runs_failed": outcome.runs_failed,
                 "tools_called": outcome.tools_called,
                 "runs": [str(result.run_id) for result in outcome.results if result.run_id],
             }
@@ -150,7 +155,7 @@ def junit(eval_run: EvalRun, found: Sequence[CaseOutcome]) -> str:
         )
         if outcome.verdict == EvalResult.Verdict.PASSED:
             continue
-        told = _printable("\n".join(outcome.reasons))
+        told = _printable("\n".join(_told(outcome)))
         if not outcome.is_gate:
             ElementTree.SubElement(case, "system-out").text = f"soft: {told}"
         else:

@@ -59,6 +59,11 @@ class CaseOutcome:
         return list(dict.fromkeys(reason for result in self.results for reason in result.reasons))
 
     @property
+    def runs_failed(self) -> list[str]:
+        """Why the runs themselves failed, where they did."""
+        return list(dict.fromkeys(filter(None, (result.run_failed for result in self.results))))
+
+    @property
     def observed(self) -> list[Observed]:
         return [Observed.from_json(result.observed) for result in self.results if result.observed is not None]
 

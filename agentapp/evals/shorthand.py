@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agentapp.mocks import ANSWER_KINDS
+from agentapp.mocks import answer_problem
 
 _OF_TOOL = frozenset({"answers", "snapshot"})
 
@@ -16,7 +16,7 @@ def tool_of(said: Any) -> Any:
     - {"sequence": [answer, …]}: attempt by attempt;
     - or at length, {"answers": […], "snapshot": …}.
 
-    What is none of these is left as it is, and refused where mocks are checked.
+    Raises ValueError for what is no answer. Whatever else is none of these is refused where mocks are checked.
     """
     if isinstance(said, Mapping) and said and set(said) <= _OF_TOOL:
         return {**said, "answers": [_answers(each) for each in _listed(said.get("answers", []))]}
@@ -32,9 +32,15 @@ def _listed(said: Any) -> list[Any]:
 
 def _answers(said: Any) -> Any:
     """One entry: an answer, or several in turn, with the arguments it is for."""
-    if not isinstance(said, Mapping) or "sequence" in said:
+    if isinstance(said, Mapping) and "sequence" in said:
+        for answer in _listed(said["sequence"]):
+            _check(answer)
         return said
-    answer = {name: value for name, value in said.items() if name != "when"}
-    if not ANSWER_KINDS & set(answer):
-        return said
+    answer = {name: value for name, value in said.items() if name != "when"} if isinstance(said, Mapping) else said
+    _check(answer)
     return {"sequence": [answer], **({"when": said["when"]} if "when" in said else {})}
+
+
+def _check(answer: Any) -> None:
+    if problem := answer_problem(answer):
+        raise ValueError(problem)

@@ -213,3 +213,9 @@ class EvalResult(models.Model):
 
     def __str__(self) -> str:
         return f"{self.case} {self.verdict}"
+
+    @property
+    def run_failed(self) -> str:
+        """Why the run of a case that failed has failed itself. It stands on the run alone, and goes with it."""
+        is_told = self.verdict == self.Verdict.FAILED and self.run is not None and self.run.state == Run.State.FAILED
+        return f"the run failed: {self.run.stop_message}" if is_told and self.run and self.run.stop_message else ""

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from agentapp.messages import ResultStatus, ToolResult
 from agentapp.reasons import Reason
-from agentapp.tools.schema import InvalidSchema, plain_json, problems_of
+from agentapp.tools.schema import RESULT, InvalidSchema, plain_json, problems_of
 from approvals.digest import storable_json
 
 MAX_RESULT_CHARS = 256 * 1024
@@ -123,7 +123,7 @@ def checked(result: ToolResult, output_schema: dict[str, Any] | None, *, acted: 
 
 def _misfit(schema: dict[str, Any], data: Any) -> str:
     try:
-        found = problems_of(schema, data)
+        found = problems_of(schema, data, RESULT)
     except InvalidSchema as error:
         return str(error)
     return " ".join(problem.sentence for problem in found[:3])

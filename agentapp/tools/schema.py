@@ -32,6 +32,18 @@ class ArgumentProblem:
 
 
 @dataclass(frozen=True)
+class Words:
+    """How a value that is held against a schema is called, and what is said of a name that the schema does not have."""
+
+    whole: str
+    extra: str
+
+
+ARGUMENTS = Words("The arguments", "is not an argument of this tool")
+RESULT = Words("", "is not part of such a result")
+
+
+@dataclass(frozen=True)
 class FunctionContract:
     """What a function's signature and docstring say about its arguments."""
 
@@ -165,13 +177,13 @@ def unknown_names(schema: dict[str, Any], names: Collection[str]) -> list[str]:
     return [name for name in names if name not in schema.get("properties", {})]
 
 
-def problems_of(schema: dict[str, Any], value: Any) -> list[ArgumentProblem]:
+def problems_of(schema: dict[str, Any], value: Any, words: Words = ARGUMENTS) -> list[ArgumentProblem]:
     """What is wrong with any value, by a schema. Raises InvalidSchema."""
     text = json.dumps(schema, sort_keys=True)
     compiled = _compiled(text)
     if schema_effort.is_too_much(text, value):
         return [ArgumentProblem("invalid", "", TOO_MUCH)]
-    return [_problem(error) for error in compiled.iter_errors(value)]
+    return [problem for error in compiled.iter_errors(value) for problem in _problems(error, words)]
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -202,22 +214,24 @@ def _nothing_remote(uri: str) -> Any:
     raise ValueError(f"a schema may not refer to {uri}")
 
 
-def _problem(error: Any) -> ArgumentProblem:
+def _problems(error: Any, words: Words) -> list[ArgumentProblem]:
     kind = error.kind.name
     path = "/".join(str(part) for part in error.instance_path)
     if kind == "required":
         name = error.kind.property
-        return ArgumentProblem("missing", f"{path}/{name}".strip("/"), f"{name} is missing.")
+        return [ArgumentProblem("missing", f"{path}/{name}".strip("/"), f"{name} is missing.")]
     if kind == "additionalProperties":
-        return _extra(error.kind.unexpected[0], path)
+        return [_extra(name, path, words) for name in error.kind.unexpected]
     sentence = str(error.message)
     if len(sentence) > 300:
         sentence = sentence[:299] + "…"
-    return ArgumentProblem("invalid", path, f"{path or 'The arguments'}: {sentence}.")
+    where = path or words.whole
+    said = f"{where}: {sentence}." if where else f"{sentence[:1].upper()}{sentence[1:]}."
+    return [ArgumentProblem("invalid", path, said)]
 
 
-def _extra(name: str, path: str) -> ArgumentProblem:
-    return ArgumentProblem("extra", f"{path}/{name}".strip("/"), f"{name} is not an argument of this tool.")
+def _extra(name: str, path: str, words: Words = ARGUMENTS) -> ArgumentProblem:
+    return ArgumentProblem("extra", f"{path}/{name}".strip("/"), f"{name} {words.extra}.")
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> Any:

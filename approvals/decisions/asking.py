@@ -26,7 +26,7 @@ def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Que
     if refused:
         return refused
     if not text.strip():
-        return Refusal("message_required", "Write what you want to know.")
+        return Refusal("message_required", "Write what you want to know.", "text")
     if approval.state == Approval.State.ASKED:
         return Refusal("already_asked", "A question is open already. Wait for its answer, then ask yours.")
     now: datetime = approval.db_now  # type: ignore[attr-defined]

@@ -69,7 +69,7 @@ def test_the_record_says_what_was_changed_by_digest_and_who_did(clerk, paid, dan
     ("changed", "field"),
     [
         ({"model": "nonsense"}, "model"),
-        ({"model_settings": {"warmth": 1}}, "model_settings"),
+        ({"model_settings": {"warmth": 1}}, "settings"),
         ({"input": "  "}, "input"),
         ({"instructions": "x" * 100_001}, "instructions"),
         ({"step": 9}, "step"),

@@ -12,7 +12,7 @@ import pytest
 from agentapp import deadline
 from agentapp.logs import Json, Line, WithoutLinks, WithoutWords, bound, configuration, ids
 from benchmarks.servers import free_port
-from tests.processes import PATIENCE_SECONDS, until
+from tests.processes import PATIENCE_SECONDS, ROOT, until
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,21 @@ def test_a_call_in_a_thread_of_its_own_belongs_to_the_same() -> None:
     with bound(run="r-1"):
         found = deadline.start(ids)
     assert found.result(10) == {"run": "r-1"}
+
+
+@pytest.mark.apart
+def test_a_request_that_is_refused_is_one_line_and_past_no_filter(tmp_path) -> None:
+    path = "/api/v1/nothing/password=hunter2hunter2"
+    asking = f"from django.test import Client; Client().get({path!r}, headers={{'host': 'localhost'}})"
+    asked = subprocess.run(
+        [sys.executable, "manage.py", "shell", "--verbosity", "0", "--command", asking],
+        cwd=ROOT, env=os.environ | {"DEBUG": "true", "DATA_DIR": str(tmp_path)}, timeout=120,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = [line for line in asked.stderr.splitlines() if "Not Found" in line]
+    assert len(told) == 1
+    assert "WARNING django.request Not Found: /api/v1/nothing/" in told[0]
+    assert "hunter2" not in asked.stderr
 
 
 @pytest.mark.apart

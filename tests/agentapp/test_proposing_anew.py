@@ -131,7 +131,7 @@ class TestAnotherProposal:
     def test_the_first_cannot_be_approved_any_more(self, clerk, requests, dana):
         with pytest.raises(actions.Refused) as refused:
             clerk.decide(requests[0], dana)
-        assert refused.value.code == "already_decided"
+        assert refused.value.code == "superseded"
 
     def test_rejected_it_is_not_proposed_again(self, clerk, dana):
         run = clerk.run(proposes(FIVE), calls(call("q", "pay", **FIVE)), says("done"))

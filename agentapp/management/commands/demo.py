@@ -54,6 +54,7 @@ class Command(BaseCommand):
             listener = embedded.listen(options["host"], options["port"])
         except embedded.CannotListen as error:
             raise CommandError(f"{error} Choose another with --port.") from error
+        embedded.lead_to(listener)
         self._open(embedded.address(listener), **options)
         connection.close()  # the server's threads have connections of their own
         code = embedded.run(listener, embedded.Worker() if settings.EMBEDDED else None)

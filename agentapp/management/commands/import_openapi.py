@@ -79,6 +79,10 @@ def _given(options: dict[str, Any]) -> Given:
 
 def _chosen(planned: Plan, options: dict[str, Any]) -> dict[str, Choice]:
     tags, patterns = set(options["tag"]), options["operation"]
+    known = {tag for one in planned.proposed for tag in one.operation.tags}
+    if unknown := sorted(tags - known):
+        there = f"There are: {', '.join(sorted(known))}." if known else "None has any."
+        raise CommandError(f"No operation has the tag {unknown[0]!r}. {there}")
     chosen = planning.preset(planned)
     for one in planned.proposed:
         named = any(fnmatch.fnmatchcase(one.operation.name, p) or fnmatch.fnmatchcase(one.key, p) for p in patterns)

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentapp.tools import openapi, outbound
@@ -20,7 +21,11 @@ class Command(BaseCommand):
         parser.add_argument("--prefix", default="", help="What the name of each operation begins with.")
         parser.add_argument("--schema", default="", metavar="NAME", help="Show the arguments of one operation instead.")
         parser.add_argument(
-            "--network", action="append", default=[], metavar="CIDR", help="An inner network that may be asked, too."
+            "--network",
+            action="append",
+            default=[],
+            metavar="CIDR",
+            help="An inner network that may be asked, beside OUTBOUND_NETWORKS.",
         )
 
     def handle(self, **options: Any) -> None:
@@ -55,4 +60,5 @@ def _text_of(location: str, networks: list[str]) -> bytes:
         allowed = tuple(ipaddress.ip_network(network) for network in networks)
     except ValueError as error:
         raise CommandError(f"--network takes a range of addresses, as in 10.2.0.0/16: {error}") from error
+    allowed += tuple(settings.OUTBOUND_NETWORKS)
     return outbound.fetch(location, outbound.Outside(networks=allowed), openapi.MAX_BYTES)

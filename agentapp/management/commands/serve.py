@@ -37,6 +37,7 @@ class Command(BaseCommand):
             listener = embedded.listen(host, port)
         except embedded.CannotListen as error:
             raise CommandError(f"{error} Choose another with --port.") from error
+        embedded.lead_to(listener)
         address = embedded.address(listener)
         self.stdout.write(f"Countersign is at {address}")
         if first_admin.is_needed():

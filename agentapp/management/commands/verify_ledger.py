@@ -5,6 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from agentapp import erasing
+from agentapp.refused import Refused
 from approvals import ledger, signatures
 from approvals.models import Checkpoint, Verification
 from approvals.proof import status, verifying
@@ -19,7 +21,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--run", help="Only the chain of this run, by its id.")
+        parser.add_argument("--run", help="Only the chain of this run, by its id or its reference.")
         parser.add_argument("--json", action="store_true", help="Print the result as JSON.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -28,7 +30,12 @@ class Command(BaseCommand):
         signed, forged = signatures.verify_all(chain)
         if options["json"]:
             said = {"holds": not found.broken and not forged, "events": found.events, "first_broken": found.broken}
-            said |= {"checkpoints": found.checkpoints, "signed": signed, "first_unsigned": _named(forged)}
+            said |= {
+                "checkpoints": found.checkpoints,
+                "keys": _keys(found),
+                "signed": signed,
+                "first_unsigned": _named(forged),
+            }
             self.stdout.write(json.dumps(said))
         else:
             self._say(found, signed, forged)
@@ -39,7 +46,7 @@ class Command(BaseCommand):
         if found.broken is None:
             self.stdout.write(f"The ledger holds: {found.events} events.")
             if found.whole:
-                self._say_anchored(found.checkpoints)
+                self._say_anchored(found)
         else:
             self.stderr.write(f"{verifying.named(found.broken)} The {found.events} events checked before it hold.")
             for beside in ("before", "found", "after"):
@@ -53,8 +60,8 @@ class Command(BaseCommand):
         elif signed:
             self.stdout.write(f"The signatures hold: {_counted(signed, 'signed decision')}.")
 
-    def _say_anchored(self, checkpoints: int) -> None:
-        now = status.standing()
+    def _say_anchored(self, found: Verification) -> None:
+        now, checkpoints = status.standing(), found.checkpoints
         if now.not_anchored:
             self.stderr.write(f"Nothing vouches for what comes now. {now.not_anchored}")
         if not checkpoints and Checkpoint.objects.exists():
@@ -65,6 +72,14 @@ class Command(BaseCommand):
             f"The checkpoints hold: {checkpoints}, the last of {now.anchored_at:%Y-%m-%d %H:%M} UTC over "
             f"{_counted(now.anchored_events, 'event')}: {now.anchored}"
         )
+        for key in _keys(found):
+            self.stdout.write(f"  signed with the key {key}")
+
+
+def _keys(found: Verification) -> list[str]:
+    """The fingerprints of the keys that checkpoints were checked by, the first one first."""
+    held = Checkpoint.objects.filter(number__lte=found.checkpoints)
+    return list(dict.fromkeys(held.order_by("number").values_list("key_id", flat=True)))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -78,9 +93,17 @@ def _named(forged: Broken | None) -> dict[str, Any] | None:
 
 def _chain(run: str) -> str:
     try:
-        chain = ledger.run_chain(uuid.UUID(run))
-    except ValueError as error:
-        raise CommandError(f"{run!r} is not the id of a run.") from error
+        chain = ledger.run_chain(_run_id(run))
+    except Refused as error:
+        raise CommandError(f"{run!r}: {error.message}") from error
     if not ledger.height(chain):
         raise CommandError(f"The run {run} has no events.")
     return chain
+
+
+def _run_id(run: str) -> uuid.UUID:
+    """A chain is there also where its run is not any more, so an id needs no row."""
+    try:
+        return uuid.UUID(run)
+    except ValueError:
+        return erasing.run_named(run)

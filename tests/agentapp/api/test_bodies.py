@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from agentapp.api.errors import CODES, TYPE_PREFIX
 from agentapp.models import Agent, Run
 from approvals import decisions, standing, verdicts
+from tests.agentapp.api.conftest import PREFIX, document
 
 NEW = {"agent": "support", "input": "Please refund the kettle."}
 
@@ -83,6 +84,64 @@ def test_a_body_of_another_type_is_refused(starting: Any, content_type: str) -> 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
 def test_a_charset_that_says_what_json_is_anyway_is_fine(starting: Any, content_type: str) -> None:
     assert starting.send("POST", "/runs", json.dumps(NEW).encode(), content_type).status == 201
+
+
+@pytest.fixture
+def cancelled(starting: Any) -> Callable[..., Any]:
+    """`cancelled(content)`: the answer to a cancellation with a body, which takes none, and the run afterwards."""
+    run = Run.objects.get(pk=starting.post("/runs", NEW).data["id"])
+
+    def cancel(content: bytes, content_type: str = "application/json") -> Any:
+        answer = starting.send("POST", f"/runs/{run.pk}/cancel", content, content_type)
+        run.refresh_from_db()
+        return answer, run
+
+    return cancel
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "code"),
+    [
+        pytest.param(b'{"sandbox": false}', 422, "invalid", id="an object"),
+        pytest.param(b"null", 422, "invalid", id="null"),
+        pytest.param(b"[]", 422, "invalid", id="a list"),
+        pytest.param(b"{nonsense", 400, "malformed_json", id="half a body"),
+        pytest.param(b"\xff", 400, "malformed_json", id="not UTF-8"),
+        pytest.param(b'{"a": "' + b"a" * 300_000 + b'"}', 413, "body_too_large", id="300 kB"),
+        pytest.param(b'{"a": "' + b"a" * 10_000_000 + b'"}', 413, "body_too_large", id="10 MB"),
+    ],
+)
+def test_a_body_that_an_operation_does_not_take_is_refused(
+    cancelled: Any, content: bytes, status: int, code: str
+) -> None:
+    refused, run = cancelled(content)
+    assert (refused.status, refused.code) == (status, code)
+    assert run.state == Run.State.QUEUED
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded", ""])
+@pytest.mark.parametrize("content", [b"", b"{}"])
+def test_nothing_and_an_empty_object_are_no_body(cancelled: Any, content: bytes, content_type: str) -> None:
+    answer, run = cancelled(content, content_type)
+    assert (answer.status, run.state) == (200, Run.State.CANCELLED)
+
+
+def test_whoever_has_no_token_learns_nothing_of_bodies(anonymous: Any) -> None:
+    assert anonymous.send("POST", f"/runs/{Run().pk}/cancel", b"{nonsense").status == 401
+
+
+def test_every_operation_that_declares_no_body_takes_none(client_of: Any, ada: User) -> None:
+    without = 0
+    for path, methods in document()["paths"].items():
+        place = re.sub("{[^}]+}", str(Run().pk), path.removeprefix(PREFIX))
+        for method, operation in methods.items():
+            if "requestBody" in operation:
+                continue
+            [[scope]] = [scheme["Bearer"] for scheme in operation["security"]]
+            refused = client_of(ada, scope).send(method.upper(), place, b'{"sandbox": false}')
+            assert (refused.code, refused.data["detail"]) == ("invalid", "This operation takes no body."), place
+            without += 1
+    assert without > 20
 
 
 def test_text_beyond_ascii_is_kept_as_it_came(starting: Any) -> None:

@@ -76,6 +76,9 @@ def test_a_run_lists_its_forks_and_replays(api, clerk, paid, sam):
         ({"step": 9}, 422, "step"),
         ({"model": "nonsense"}, 422, "model"),
         ({"step": 2, "call": 0, "args": {"account": "ana"}}, 422, "args/amount"),
+        ({"step": 2, "args": {"account": "ana", "amount": 7}}, 422, "call"),
+        ({"settings": {"warmth": 1}}, 422, "settings"),
+        ({"without_rules": ["a"]}, 422, "sandbox"),
         ({"colour": "red"}, 422, "colour"),
     ],
 )

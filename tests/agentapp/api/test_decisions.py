@@ -116,14 +116,27 @@ def test_the_second_decider_is_told_who_was_first_and_what_they_decided(
     assert everything() == before
 
 
+def test_who_decides_anew_is_told_that_they_have_decided_themself(
+    deciding: Any, ask: Ask, answer: Any, sam: User, everything: Any
+) -> None:
+    approval = ask(sam)
+    late = answer(approval, "reject", message="No.")
+    deciding.post(path_of(approval), answer(approval))
+    before = everything()
+    refused = deciding.post(path_of(approval), late)
+    assert (refused.status, refused.code) == (409, "decided_by_you")
+    assert refused.data["detail"] == "You have already approved it. This decision was not recorded."
+    assert everything() == before
+
+
 def refusals() -> list[Any]:
     """Each: what is wrong, how the body is changed, and the answer: status, code, field."""
     return [
         pytest.param({"version": 2}, 409, "changed", None, id="another version"),
         pytest.param({"action_digest": "0" * 64}, 409, "action_changed", None, id="another call"),
-        pytest.param({"type": "reject"}, 422, "message_required", None, id="reject without words"),
-        pytest.param({"type": "reject", "message": " \n"}, 422, "message_required", None, id="reject with blanks"),
-        pytest.param({"type": "respond"}, 422, "message_required", None, id="respond without words"),
+        pytest.param({"type": "reject"}, 422, "message_required", "message", id="reject without words"),
+        pytest.param({"type": "reject", "message": " \n"}, 422, "message_required", "message", id="reject with blanks"),
+        pytest.param({"type": "respond"}, 422, "message_required", "message", id="respond without words"),
         pytest.param({"type": "undo"}, 422, "invalid", "type", id="unknown decision"),
         pytest.param({"type": "edit"}, 422, "invalid", "args", id="edit without arguments"),
         pytest.param({"args": {}}, 422, "invalid", "args", id="approve with arguments"),
@@ -157,6 +170,19 @@ def test_a_refused_decision_changes_nothing(
     refused = deciding.post(path_of(approval), {**answer(approval), **changed})
     assert (refused.status, refused.code, refused.data.get("field")) == (status, code, field)
     assert everything() == before
+
+
+def test_an_edit_with_several_wrong_arguments_names_them_all(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    approval = ask(sam)
+    args = {**edited(approval, amount=-1, note=5, colour="red", size=1)}
+    del args["account"]
+    refused = deciding.post(path_of(approval), answer(approval, "edit", args=args))
+    assert (refused.code, refused.data["field"]) == ("invalid_arguments", "args/account")
+    wrong = {"args/account", "args/amount", "args/note", "args/colour", "args/size"}
+    assert {one["field"] for one in refused.data["errors"]} == wrong
+    assert refused.data["errors"][0]["detail"] == "account is missing."
 
 
 @pytest.mark.parametrize("missing", ["decision_id", "type", "version", "action_digest"])

@@ -1,6 +1,8 @@
 """The OpenAPI document and the page that shows it."""
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -9,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.staticfiles import finders
 from django.test import Client
+from pydantic import BaseModel
 
 from agentapp import api, auth
 from agentapp.api.errors import CODES
@@ -50,9 +53,9 @@ def test_every_operation_has_a_name_a_summary_and_declared_failures(document: An
     assert len({operation["operationId"] for operation in found}) == len(found)
     for operation in found:
         assert operation["summary"]
-        assert {"401", "403", "429", "500", "503"} <= set(operation["responses"])
+        assert {"400", "401", "403", "413", "422", "429", "500", "503"} <= set(operation["responses"])
         if "requestBody" in operation:
-            assert {"400", "413", "415", "422"} <= set(operation["responses"])
+            assert "415" in operation["responses"]
         for status, response in operation["responses"].items():
             expected = "application/json" if int(status) < 400 else "application/problem+json"
             assert list(response["content"]) == [expected]
@@ -67,6 +70,29 @@ def test_every_reference_and_every_example_of_the_document_holds(document: Any) 
             validator.validate(example)
             examples += 1
     assert examples >= 4
+
+
+def schemas_below(schema: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for one in schema.__subclasses__():
+        yield one
+        yield from schemas_below(one)
+
+
+def test_no_two_schemas_share_a_name_and_so_a_place_in_the_document() -> None:
+    ours = {one for one in schemas_below(BaseModel) if one.__module__.startswith("agentapp.api.")}
+    assert len(ours) > 50
+    names = Counter(one.__name__ for one in ours)
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_forking_a_run_and_forking_a_conversation_have_bodies_of_their_own(document: Any) -> None:
+    def names(path: str) -> set[str]:
+        body = document["paths"][f"/api/v1/{path}/fork"]["post"]["requestBody"]
+        refers = body["content"]["application/json"]["schema"]["$ref"]
+        return set(document["components"]["schemas"][refers.rsplit("/", 1)[-1]]["properties"])
+
+    assert {"step", "call", "args"} <= names("runs/{run_id}")
+    assert names("conversations/{conversation_id}") == {"key", "upto"}
 
 
 def test_bodies_refuse_what_they_do_not_declare(document: Any) -> None:

@@ -93,6 +93,8 @@ def test_of_what_was_erased_there_is_no_receipt(paid, mia) -> None:
 
 def test_an_event_is_proven_as_soon_as_a_checkpoint_covers_it(paid, mia) -> None:
     event, client = Event.objects.get(type="approval.approved"), bearer(mia)
+    read = client.get("/api/v1/events", {"run": str(paid.run_id)}).json()["items"]
+    assert [one["type"] for one in read if one["id"] == str(event.pk)] == ["approval.approved"]
     waiting = client.get(f"/api/v1/events/{event.pk}/proof")
     assert (waiting.status_code, waiting.json()["code"]) == (409, "not_covered")
     assert checkpoints.make_due()

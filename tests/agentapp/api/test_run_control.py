@@ -92,6 +92,22 @@ def test_people_are_asked_again_by_whoever_started_the_run(
     assert (again.status, again.code) == (409, "already_asked")
 
 
+def test_who_decides_about_the_old_request_is_told_of_the_new_one(
+    clerk: Any, client_of: Any, answer: Any, sam: User, dana: User, expired: Approval
+) -> None:
+    client_of(sam, "runs:create").post(f"/approvals/{expired.pk}/ask_again")
+    danas, path = client_of(dana, "approvals:decide"), f"/approvals/{expired.pk}/decisions"
+    refused = danas.post(path, answer(expired))
+    assert (refused.status, refused.code, refused.data["title"]) == (409, "superseded", "It was asked anew")
+    assert "superseded_by" not in refused.data["approval"]
+    run = clerk.drive(Run.objects.get(pk=expired.run_id))
+    newer = str(clerk.open(run)[1].pk)
+    assert danas.post(path, answer(expired)).data["approval"]["superseded_by"] == newer
+    # Requests of mocked runs nobody sees.
+    Approval.objects.filter(pk=newer).update(mocked=True)
+    assert "superseded_by" not in danas.post(path, answer(expired)).data["approval"]
+
+
 def test_whoever_may_decide_and_does_not_see_the_run_asks_again_and_is_shown_no_run(
     client_of: Any, expired: Approval
 ) -> None:

@@ -201,6 +201,17 @@ def test_a_list_refuses_parameters_it_does_not_know(client_of: Any, sam: User, q
     assert refused.data["field"] == next(iter(query))
 
 
+def test_every_wrong_parameter_is_named(client_of: Any, sam: User) -> None:
+    refused = client_of(sam, "runs:read").get("/runs", colour="red", state=["failed", "failed"], offset="1", limit="0")
+    assert {one["field"]: one["detail"] for one in refused.data["errors"]} == {
+        "colour": "There is no such parameter.",
+        "state": "It stands twice.",
+        "offset": "There is no such parameter.",
+        "limit": "Input should be greater than or equal to 1.",
+    }
+    assert (refused.code, refused.data["field"]) == ("invalid", "colour")
+
+
 def test_a_cursor_of_one_list_does_not_open_another(
     client_of: Any, make_run: Callable[..., Run], sam: User, dana: User
 ) -> None:

@@ -256,6 +256,30 @@ class TestRefusals:
         assert response.status_code == 409
         assert "Time ran out before this decision" in response.content.decode()
 
+    def test_who_has_decided_it_elsewhere_is_told_that_they_did_themself(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        stale = {"version": str(approval.version), "action_digest": approval.action_digest}
+        decide(page, approval)
+
+        html = decide(page, approval, **stale).content.decode()
+
+        assert '<h2 class="dialog-head" id="conflict-title">You already decided this</h2>' in html
+        assert "You have already approved it. This decision was not recorded." in html
+
+    def test_what_was_asked_anew_is_a_conflict_that_leads_to_the_new_request(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval, newer = waiting(), waiting()
+        Approval.objects.filter(pk=newer.pk).update(supersedes=approval)
+        Approval.objects.filter(pk=approval.pk).update(state="superseded")
+
+        response = decide(page, approval)
+
+        html = response.content.decode()
+        assert response.status_code == 409
+        assert '<h2 class="dialog-head" id="conflict-title">This was asked anew</h2>' in html
+        assert f'href="/approvals/{newer.pk}/">Open the new one</a>' in html
+
     def test_an_edit_that_breaks_the_schema_comes_back_at_its_field(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
 

@@ -73,6 +73,28 @@ def test_a_case_that_goes_as_it_should_passes_with_its_run_mocked(suite):
     assert EFFECTS == []
 
 
+def test_a_case_whose_run_fails_says_what_the_run_says(suite):
+    case = a_case(repeats={"of": 2}, expect={"tools_called": ["look_up"]})
+    Agent.objects.update(driver="tool_calling")
+    made = ran(suite, case, model="nope")
+    found = runner.outcomes(made)
+    stopped = Run.objects.filter(eval_results__eval_run=made).first().stop_message
+    assert stopped
+    assert found[0].runs_failed == [f"the run failed: {stopped}"]
+    assert found[0].reasons == ["expected tool call: look_up"]
+    assert reporting.line(found[0]).splitlines()[1:] == [
+        f"       the run failed: {stopped}", "       expected tool call: look_up",
+    ]  # fmt: skip
+    assert reporting.as_json(made, found)["cases"][0]["runs_failed"] == found[0].runs_failed
+    assert f"the run failed: {stopped}" in reporting.junit(made, found)
+
+
+def test_a_case_that_passes_because_its_run_fails_says_nothing_of_it(suite):
+    Agent.objects.update(driver="tool_calling")
+    made = ran(suite, a_case(expect={"final_status": "failed"}), model="nope")
+    assert (made.verdict, runner.outcomes(made)[0].runs_failed) == ("passed", [])
+
+
 def test_a_case_that_goes_otherwise_fails_and_says_why(suite):
     case = a_case(
         script=[calls(call("a", "look_up", what="x")), says("done")],
@@ -85,7 +107,7 @@ def test_a_case_that_goes_otherwise_fails_and_says_why(suite):
         [
             "expected tool call: label",
             "forbidden tool was called: look_up",
-            "expected stopReason cost_limit, got completed",
+            "expected stop_reason cost_limit, got completed",
         ],
     )
 

@@ -1,5 +1,6 @@
 """The demo for processes of their own: opened once, gone on with afterwards."""
 
+import socket
 from io import StringIO
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
+from agentapp import embedded
 from agentapp.demo.accounts import PASSWORD
 from agentapp.models import Run
 
@@ -24,3 +26,26 @@ def test_it_is_opened_without_serving_it(settings: Any) -> None:
     call_command("demo", no_serve=True, stdout=second)
     assert "Going on with the data of last time." in second.getvalue()
     assert Run.objects.count() == started
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("command", ["demo", "serve"])
+@pytest.mark.parametrize("said", ["", "https://console.example"])
+def test_links_lead_to_where_it_listens_unless_somebody_said_where(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, command: str, said: str
+) -> None:
+    settings.DEBUG, settings.BASE_URL = True, said or "http://127.0.0.1:8000"
+    settings.BASE_URL_IS_SET = bool(said)
+    seen: list[str] = []
+
+    def serve(listener: socket.socket, worker: object) -> int:
+        seen.extend([settings.BASE_URL, embedded.address(listener)])
+        listener.close()
+        return 0
+
+    monkeypatch.setattr(embedded, "run", serve)
+    monkeypatch.setattr(embedded, "Worker", object)
+    call_command(command, port=0, stdout=StringIO())
+    link, address = seen
+    assert link == (said or address)
+    assert not address.endswith(":8000")

@@ -69,6 +69,7 @@ def test_a_rehearsal_says_what_would_change(document: Path) -> None:
     ("more", "message"),
     [
         ([], "No operation was chosen"),
+        (["--all", "--tag", "nosuch"], r"No operation has the tag 'nosuch'\. There are: orders\."),
         (["--all", "--credential", "SHOP"], "as in token=SHOP"),
         (["--all", "--credential", "bearer=secret"], "no name of a credential"),
         (["--all", "--location", "ftp://shop.example"], "beginning with https"),
@@ -78,6 +79,12 @@ def test_what_is_wrong_changes_nothing(document: Path, more: list[str], message:
     with pytest.raises(CommandError, match=message):
         run(document, *more)
     assert not Event.objects.exists()
+
+
+def test_where_no_operation_has_a_tag_that_is_said(document: Path) -> None:
+    document.write_text(shop(look="get"))
+    with pytest.raises(CommandError, match=r"No operation has the tag 'orders'\. None has any\."):
+        run(document, "--tag", "orders")
 
 
 @pytest.mark.parametrize("where", ["/no/such/file", "https://127.0.0.1/openapi.json", "ftp://shop.example/a"])

@@ -1,10 +1,14 @@
 """The command that shows what an OpenAPI document offers."""
 
+import ipaddress
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+
+from tests.service import Service
 
 DOCUMENT = {
     "openapi": "3.1.0",
@@ -49,3 +53,23 @@ def test_what_cannot_be_read_ends_with_words(location: str) -> None:
 def test_a_network_is_a_range_of_addresses() -> None:
     with pytest.raises(CommandError, match="range of addresses"):
         call_command("read_openapi", "http://10.0.0.1/", network=["10.0.0.1/99"])
+
+
+@pytest.mark.parametrize(
+    ("networks", "more"),
+    [
+        pytest.param(["127.0.0.0/24"], {}, id="of the installation"),
+        pytest.param([], {"network": ["127.0.0.0/24"]}, id="of the command"),
+    ],
+)
+def test_an_inner_network_is_asked_that_somebody_has_named(
+    settings: Any, capsys: pytest.CaptureFixture[str], networks: list[str], more: dict[str, Any]
+) -> None:
+    settings.OUTBOUND_NETWORKS = [ipaddress.ip_network(network) for network in networks]
+    service = Service(DOCUMENT)
+    try:
+        service.answers = [(200, {}, json.dumps(DOCUMENT).encode())]
+        call_command("read_openapi", f"{service.url}/openapi.json", **more)
+    finally:
+        service.close()
+    assert "Shop 7: 1 operations" in capsys.readouterr().out

@@ -15,7 +15,8 @@ from django.db import connection
 
 from approvals import append_only, decisions, ledger, signatures, verdicts
 from approvals.models import Checkpoint, Decision, Event
-from approvals.proof import checkpoints, signing_key
+from approvals.proof import checkpoints, keys, signing_key
+from tests.conftest import Clerk, says
 from tests.passkeys import Passkey
 from tests.rows import a_request, a_verdict, decide
 
@@ -53,7 +54,8 @@ def test_a_whole_ledger_holds(chains: list[str]) -> None:
     assert verify() == (0, "The ledger holds: 10 events.")
     assert verify("--run", str(uuid.UUID(int=1))) == (0, "The ledger holds: 5 events.")
     assert json.loads(verify("--json")[1]) == {
-        "holds": True, "events": 10, "first_broken": None, "checkpoints": 0, "signed": 0, "first_unsigned": None,
+        "holds": True, "events": 10, "first_broken": None, "checkpoints": 0, "keys": [], "signed": 0,
+        "first_unsigned": None,
     }  # fmt: skip
 
 
@@ -88,7 +90,19 @@ def test_it_says_how_far_checkpoints_vouch_for_it(chains: list[str]) -> None:
     code, said = verify()
     assert code == 0
     assert said.splitlines()[1].startswith("The checkpoints hold: 1, the last of")
-    assert said.endswith(f"over 11 events: {made.digest}")
+    assert said.splitlines()[1].endswith(f"over 11 events: {made.digest}")
+
+
+def test_it_says_by_which_keys_checkpoints_were_checked(chains: list[str], settings: Any, tmp_path: Path) -> None:
+    first = checkpoints.make()[0].key_id
+    second = keys.rotate(tmp_path / "next.key").key_id
+    settings.LEDGER = replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "next.key")
+    settings.LEDGER = replace(settings.LEDGER, trusted_keys=(first,))
+    checkpoints.make()
+    assert verify()[1].splitlines()[2:] == [f"  signed with the key {first}", f"  signed with the key {second}"]
+    assert json.loads(verify("--json")[1])["keys"] == [first, second]
+    settings.LEDGER = replace(settings.LEDGER, trusted_keys=())
+    assert json.loads(verify("--json")[1])["keys"] == []
 
 
 def test_a_checkpoint_that_was_changed_is_named(chains: list[str], unguarded: None) -> None:
@@ -103,6 +117,15 @@ def test_a_removed_event_is_missed(chains: list[str], unguarded: None) -> None:
     Event.objects.filter(chain=chains[0], seq=2).delete()
     code, said = verify()
     assert (code, "event 2 is missing" in said) == (1, True)
+
+
+def test_a_run_is_named_as_on_its_page(clerk: Clerk) -> None:
+    run = clerk.run(says("done"))
+    whole = verify("--run", str(run.pk))
+    assert (whole[0], whole[1].startswith("The ledger holds")) == (0, True)
+    assert verify("--run", run.reference) == verify("--run", run.reference.removeprefix("run_")) == whole
+    with pytest.raises(CommandError, match="'run_000000': There is nothing kept"):
+        verify("--run", "run_000000")
 
 
 @pytest.mark.parametrize("run", ["nonsense", str(uuid.UUID(int=9))])

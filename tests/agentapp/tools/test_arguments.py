@@ -17,7 +17,8 @@ def test_an_argument_there_is_not_is_refused_by_name_with_what_was_sent(clerk):
     execution = clerk.execution(run, "a")
     assert (run.state, execution.reason) == ("succeeded", "missing_arguments")
     assert execution.message == (
-        "look_up: what is missing. colour is not an argument of this tool. You sent colour, wat."
+        "look_up: what is missing. colour is not an argument of this tool. wat is not an argument of this tool. "
+        "You sent colour, wat."
     )
     assert EFFECTS == []
 

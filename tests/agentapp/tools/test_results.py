@@ -172,6 +172,20 @@ def test_a_read_whose_output_does_not_fit_its_schema_has_failed(clerk, offer):
     assert json.loads(execution.result_text) == {"size": "large"}, "what it gave is kept"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([1], 'The value is not of type "object".'),
+        ({"size": "large"}, 'size: the value is not of type "integer".'),
+        ({"size": 1, "colour": "red"}, "colour is not part of such a result."),
+    ],
+)
+def test_what_does_not_fit_is_named_as_a_result_and_not_as_arguments(given, said):
+    schema = SIZE | {"additionalProperties": False}
+    message = results.checked(ToolResult(data=given), schema, acted=False).message
+    assert message == f"The result does not fit what the tool says it returns: {said}"
+
+
 def test_output_that_fits_its_schema_is_ok(clerk, offer):
     @tool(effect="read", output_schema=SIZE)
     def measure() -> Any:

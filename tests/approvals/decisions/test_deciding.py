@@ -106,9 +106,14 @@ def test_a_decision_about_a_pending_request_counts(dana, type, state):
 def test_a_closed_request_takes_no_decision(dana, marco, state, type):
     approval = in_state(state, dana)
     changes = {"arguments": CHEAPER} if type == "edit" else {}
-    assert refused(approval, a_verdict(approval, marco, type, **changes)) == (
-        "expired" if state == "expired" else "already_decided"
-    )
+    said_of_it = {"expired": "expired", "superseded": "superseded"}
+    assert refused(approval, a_verdict(approval, marco, type, **changes)) == said_of_it.get(state, "already_decided")
+
+
+@pytest.mark.parametrize("state", [State.APPROVED, State.REJECTED, State.RESPONDED, State.USED])
+def test_who_has_decided_it_is_told_that_they_did_themself(dana, state):
+    approval = in_state(state, dana)
+    assert refused(approval, a_verdict(approval, dana)) == "decided_by_you"
 
 
 @pytest.mark.parametrize("type", DecisionType.values)
