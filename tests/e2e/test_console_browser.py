@@ -135,6 +135,33 @@ def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> No
     assert approval.state == Approval.State.APPROVED
 
 
+@pytest.mark.parametrize("address", ["/inbox/", "/approvals/{}/"])
+def test_a_second_a_confirms_nothing_and_the_cap_says_what_does(
+    browse: Browse, sam: User, dana: User, address: str
+) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, address.format(approval.pk)))
+    approve = page.get_by_role("button", name="Approve $214.50")
+    expect(approve.locator(".kbd")).to_have_text("A")
+
+    page.keyboard.press("a")
+    armed = page.get_by_role("button", name="Confirm refund of $214.50")
+    expect(armed.locator(".kbd")).to_have_text("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    expect(armed).to_be_focused()
+    page.wait_for_timeout(300)
+    assert not Decision.objects.exists()
+
+    page.keyboard.press("Escape")
+    expect(approve.locator(".kbd")).to_have_text("A")
+    page.keyboard.press("a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(re.compile("Approved"))).not_to_have_count(0)
+    assert Decision.objects.count() == 1
+
+
 def test_three_keys_reject_with_a_reason(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam)
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
