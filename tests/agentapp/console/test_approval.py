@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import actions, executions, runs
+from agentapp.console import beside
 from agentapp.messages import ToolResult
 from agentapp.models import Agent, Tool, ToolExecution
 from approvals import decisions, ledger
@@ -107,13 +108,13 @@ def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
     shown: list[str] = []
     queries()
     before = queries()
-    assert "Runs in 5 s, undo until then" in shown[-1]
+    assert "5 s, undo until then" in shown[-1] or "Undo for 5 s" in shown[-1]
     actions.engage_switch(scope, key, "It pays <twice>", mia)
 
     assert queries() == before + 1 <= MAX_QUERIES
     assert f"<strong>{what} was stopped by Mia Manager: It pays &lt;twice&gt;.</strong>" in shown[-1]
     assert f"{what} was stopped by Mia Manager. Runs only when that is released" in shown[-1]
-    assert "Runs in" not in shown[-1]
+    assert "5 s" not in shown[-1]
     page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
     queries()
     assert f"{what} was stopped by Mia Manager. Can be undone for" in shown[-1]
@@ -144,6 +145,15 @@ def test_a_rejection_waits_for_no_switch_of_its_tool(page: Client, waiting: Wait
     assert "was stopped" not in html
     actions.engage_switch("all", "", "Everything rests.", mia)
     assert "The agent is told when that is released." in html_of(page, approval)
+
+
+def test_the_bar_under_the_countdown_shows_what_is_left(waiting: Waiting) -> None:
+    approval = waiting(expires_seconds=1000)
+
+    def left(seconds: int) -> int:
+        return beside.left_percent(approval, approval.expires_at - timedelta(seconds=seconds))
+
+    assert [left(seconds) for seconds in (2000, 1000, 250, 0, -5)] == [100, 100, 25, 0, 0]
 
 
 @pytest.mark.parametrize("piece", ["side", "state"])
