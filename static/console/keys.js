@@ -48,24 +48,20 @@
 
   function approve() {
     const button = act("approve");
-    // A second A confirms nothing: only what is pressed on the button itself does.
-    if (button?.matches(".is-armed")) return button.focus();
-    return button?.matches("[data-arms]:not(.is-armed):enabled") ? arm(button) : press("approve")();
+    return button?.matches("[data-arms]:enabled") ? arm(button) : press("approve")();
   }
 
   function arm(button) {
+    button.focus();
+    if (button.matches(".is-armed")) return; // No second A confirms.
     const label = button.querySelector("[data-label]"), words = label.textContent;
     button.classList.add("is-armed");
     label.textContent = button.dataset.arms;
-    cap(button, "Enter");
-    button.focus();
     // Morphed, the same button may be something else by then, or armed for that.
     const disarm = ({ key }) => {
       if (key !== "Escape" || button.onkeydown !== disarm || !button.matches(".is-armed")) return;
       button.classList.remove("is-armed");
       label.textContent = words;
-      uncap(button);
-      mark();
     };
     button.onkeydown = disarm;
     setTimeout(disarm, ARM_MS, { key: "Escape" });
@@ -129,21 +125,11 @@
     className: "kbd", textContent: NAMES[part] ?? (part.length === 1 ? part.toUpperCase() : part),
   }));
 
-  function uncap(element) {
-    for (const made of element.querySelectorAll(".kbd")) made.remove();
-    element.removeAttribute("aria-keyshortcuts");
-  }
-
-  function cap(element, key) {
-    uncap(element);
-    for (const made of caps(key)) { made.setAttribute("aria-hidden", "true"); element.append(made); }
-  }
-
   function mark() {
     for (const [key, , , , name] of KEYS) {
       if (!name || isOff(key)) continue;
       for (const element of $$(`[data-act="${name}"]:not(.vh, :has(.kbd))`)) {
-        cap(element, key);
+        for (const made of caps(key)) { made.setAttribute("aria-hidden", "true"); element.append(made); }
         element.setAttribute("aria-keyshortcuts", key === "Mod k" ? "Control+K Meta+K" : key.toUpperCase());
       }
     }

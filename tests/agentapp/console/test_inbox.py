@@ -194,6 +194,18 @@ def test_decided_requests_have_a_list_of_their_own(page: Client, waiting: Waitin
     assert "Approved by Dana" in html
 
 
+def test_of_a_decided_request_it_is_said_what_was_asked(page: Client, waiting: Waiting) -> None:
+    approval = waiting()
+    preview = f"/inbox/peek/{approval.pk}/"
+    assert "What you are approving" in page.get(preview).content.decode()
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval, type="reject", message="No."))
+
+    html = page.get(preview).content.decode()
+
+    assert "What you are approving" not in html
+    assert re.findall(r"</svg>(What was asked|Arguments)", html) == ["What was asked", "Arguments"]
+
+
 def test_deciding_in_the_inbox_leads_to_the_next_request_with_an_undo(page: Client, waiting: Waiting) -> None:
     first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
 
