@@ -140,12 +140,16 @@ def waiting_over_time(told: Told) -> Card:
         note += ", and what waits now"
     names, numbers = [name for name, _ in points], [count for _, count in points]
     peak = max(range(len(points) - is_now or 1), key=numbers.__getitem__)
+    most = (
+        f"At most {numbers[peak]:,}, {'at' if period.by_hour else 'on'} {names[peak]}"
+        if numbers[peak]
+        else "None before"
+    )
     drawn = charts.lines([charts.Series("Waiting", "info", numbers)], charts.counts(max(numbers)), names, filled=True)
     return Card(
         "waiting", "Approvals waiting", Table((head, "Waiting"), [(name, counted(count)) for name, count in points]),
         note=f"{period.words}, {note}",
-        sentence=f"Waiting approvals, {note}. At most {numbers[peak]:,}, {'at' if period.by_hour else 'on'} "
-        f"{names[peak]}; "
+        sentence=f"Waiting approvals, {note}. {most}; "
         f"{told.at_end:,} {'now' if is_now else 'at the end'}.",
         lines=drawn,
     )  # fmt: skip

@@ -227,9 +227,9 @@ class TestDraft:
         self, page: Client, waiting: Waiting
     ) -> None:
         approval = waiting(risk="high")
-        assert "another person approves" not in page.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "Needs another person" not in page.get(f"/approvals/{approval.pk}/").content.decode()
         html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS)).content.decode()
-        assert "What you change, another person approves" in html
+        assert "Needs another person" in html
 
     def test_it_stores_nothing(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()

@@ -282,12 +282,12 @@ def test_the_most_that_waited_does_not_fall_when_requests_are_decided(page: Clie
     waiting = [a_request() for _ in range(3)]
 
     def said() -> tuple[str, str]:
-        found = re.search(r"At most ([^;]+); (\d+ now)", text_of(page, f"/insights/?range={span}"))
+        found = re.search(r"waits now\. ([^;]+); (\d+ now)", text_of(page, f"/insights/?range={span}"))
         assert found
         return found[1], found[2]
 
     most, now = said()
-    assert now == "3 now"
+    assert (most, now) == ("None before", "3 now")
     for request in waiting:
         take(request, dana)
     assert said() == (most, "0 now")

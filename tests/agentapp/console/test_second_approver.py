@@ -129,8 +129,8 @@ def test_at_high_risk_the_one_who_changed_it_is_not_counted(page: Client, second
     [
         ("medium", 1, "", "Runs in 5 s, undo until then"),
         ("medium", 2, " as 1 of 2", "Needs another person after you"),
-        ("high", 1, " as 1 of 2", "What you change, another person approves"),
-        ("high", 2, " as 1 of 3", "What you change, 2 others approve"),
+        ("high", 1, " as 1 of 2", "Needs another person"),
+        ("high", 2, " as 1 of 3", "Needs 2 others"),
     ],
 )
 def test_the_button_says_whom_a_change_needs_besides(
