@@ -30,6 +30,7 @@ WORDS = {
     "checking": "Checking with a colleague",
     "person_wanted": "A person will answer you here.",
     "person": "A person has taken over.",
+    "failed": "Sorry, something went wrong, and no answer came. Please write again.",
 }
 
 
@@ -97,21 +98,26 @@ def of(conversation: Conversation, after: int = 0) -> View:
     asked = _asked(open_runs)
     current = open_runs[0] if open_runs else None
     running = current is not None and current.state == Run.State.RUNNING
+    latest = None if current is not None else _latest(conversation)
     draft = drafts.under_way([current.pk]).get(current.pk) if current is not None and running else None
     return View(
         conversation,
         [_said(row) for row in reversed(rows[:PAGE])],
         len(rows) > PAGE,
-        _status(conversation, current, asked),
+        _status(conversation, current, asked, latest),
         asked,
         draft.text if draft is not None else "",
-        _needed(conversation) if current is None else (),
+        _needed(latest),
     )
 
 
-def _needed(conversation: Conversation) -> list[Needed]:
+def _latest(conversation: Conversation) -> Message | None:
+    found: Message | None = conversation.messages.order_by("-seq").select_related("run").first()
+    return found
+
+
+def _needed(latest: Message | None) -> list[Needed]:
     """What the last answer asked for, while nobody has said anything since. Nothing where no guidelines decide."""
-    latest = conversation.messages.order_by("-seq").select_related("run").first()
     run = latest.run if latest is not None and latest.role == Message.Role.ASSISTANT else None
     if latest is None or latest.author_id is not None or run is None or run.agent_snapshot["driver"] != GUIDED:
         return []
@@ -144,7 +150,7 @@ def _asked(open_runs: Sequence[Run]) -> list[Asked]:
     ]  # fmt: skip
 
 
-def _status(conversation: Conversation, current: Run | None, asked: Sequence[Asked]) -> str:
+def _status(conversation: Conversation, current: Run | None, asked: Sequence[Asked], latest: Message | None) -> str:
     """The one word for what goes on. What the customer can do something about comes first."""
     if asked:
         return "confirmation"
@@ -153,8 +159,14 @@ def _status(conversation: Conversation, current: Run | None, asked: Sequence[Ask
     if conversation.mode == Conversation.Mode.MANUAL:
         return "person_wanted" if conversation.person_wanted else "person"
     if current is None:
-        return "idle"
+        return "failed" if latest is not None and _is_unanswered(latest) else "idle"
     return "queued" if current.state == Run.State.QUEUED else "checking"
+
+
+def _is_unanswered(latest: Message) -> bool:
+    """Whether what the customer said last got no answer, and will not get one: its run has ended without."""
+    run = latest.run if latest.role == Message.Role.USER else None
+    return run is not None and run.is_final and run.state != Run.State.SUCCEEDED
 
 
 def _at_work(run: Run) -> str:

@@ -12,7 +12,7 @@ from django.db import IntegrityError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KT
 
-from agentapp.models import KillSwitch, Run, ToolExecution
+from agentapp.models import Agent, KillSwitch, Run, ToolExecution
 from approvals import ledger
 from approvals.clock import Now
 from approvals.digest import storable
@@ -101,17 +101,37 @@ def holding(run: Run) -> list[KillSwitch]:
     return list(KillSwitch.objects.filter(mine).select_related("engaged_by"))
 
 
+def stopping(execution: ToolExecution) -> list[KillSwitch]:
+    """The switches that a call would wait for if it were to run now. One query."""
+    run = execution.run
+    names = Q(key=str(run.agent_snapshot["name"])) | Q(key__in=Agent.objects.filter(pk=run.agent_id).values("name"))
+    mine = Q(scope=Scope.ALL) | Q(names, scope=Scope.AGENT) | Q(scope=Scope.TOOL, key=execution.name)
+    return list(KillSwitch.objects.filter(mine).select_related("engaged_by"))
+
+
+def any_engaged() -> Exists:
+    """Whether anything is stopped, to be asked along with something else."""
+    return Exists(KillSwitch.objects.all())
+
+
 def waiting() -> list[uuid.UUID]:
     """The runs that wait for a switch, whichever it is."""
     found = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
     return list(found.order_by("updated_at").values_list("pk", flat=True))
 
 
-def describe(switch: KillSwitch) -> str:
-    """What is stopped, by whom and why, as a sentence."""
+def brief(switch: KillSwitch) -> str:
+    """What is stopped, and by whom."""
     what = "Everything" if switch.scope == Scope.ALL else f"The {switch.get_scope_display().lower()} {switch.key}"
     who = switch.engaged_by.get_full_name() or switch.engaged_by.get_username() if switch.engaged_by else "The system"
-    return f"{what} was stopped by {who}" + (f": {switch.reason}" if switch.reason else ".")
+    return f"{what} was stopped by {who}"
+
+
+def describe(switch: KillSwitch) -> str:
+    """What is stopped, by whom and why, as a sentence."""
+    reason = switch.reason.rstrip()
+    said = f"{brief(switch)}: {reason}" if reason else brief(switch)
+    return said if said.endswith((".", "!", "?", "…")) else f"{said}."
 
 
 def _facts(switch: KillSwitch) -> dict[str, Any]:

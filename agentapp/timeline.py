@@ -184,7 +184,8 @@ def timeline(run: Run, now: datetime, viewer: User | None = None, *, waits_folde
 
 def _steps(run: Run) -> list[StepFacts]:
     own = ("error", "model", "input_tokens", "cached_tokens", "output_tokens", "cost", "started_at", "finished_at")
-    found = run.steps.order_by("number").values_list("pk", "number", Left("text", NAME_CHARS), *own)
+    # More than is shown of it: what is cut says so, and what blanks stand before it does not count.
+    found = run.steps.order_by("number").values_list("pk", "number", Left("text", 2 * NAME_CHARS), *own)
     return [StepFacts._make(values) for values in found]
 
 

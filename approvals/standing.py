@@ -61,7 +61,8 @@ def right_of(
     if approval.asks_customer:
         return Refusal("customer_decides", "The customer answers this, in their conversation; nobody does it for them.")
     if not user.is_active or not user.has_perm("approvals.decide_approval"):
-        return Refusal("forbidden", "You can view this, not decide it: deciding needs the right to decide approvals.")
+        why = "You can view this, not decide it: an administrator gives the right to decide approvals."
+        return Refusal("forbidden", why)
     groups = [] if is_member else list(approval.groups.all())
     if groups and is_member is None:
         is_member = user.groups.filter(pk__in=[group.pk for group in groups]).exists()

@@ -60,7 +60,7 @@ def beside(approval: Approval, user: User) -> dict[str, Any]:
         "comment_chars": comments.MAX_CHARS,
         **judged.context(approval.decisions.all(), run, user),
         **asked,
-        "elapsed_percent": elapsed_percent(approval, timezone.now()),
+        "left_percent": left_percent(approval, timezone.now()),
     }
 
 
@@ -128,11 +128,11 @@ def _alike(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[App
 _ALIKE = entitlement.Seen(_alike, sees_all_apart=True)
 
 
-def elapsed_percent(approval: Approval, now: datetime) -> int:
-    """How much of the time to decide has gone, for the bar under the countdown."""
+def left_percent(approval: Approval, now: datetime) -> int:
+    """How much of the time to decide is left, for the bar under the countdown."""
     whole = (approval.expires_at - approval.created_at).total_seconds()
-    gone = (now - approval.created_at).total_seconds()
-    return max(0, min(100, round(100 * gone / whole))) if whole > 0 else 100
+    left = (approval.expires_at - now).total_seconds()
+    return max(0, min(100, round(100 * left / whole))) if whole > 0 else 0
 
 
 def _ended_as(row: Approval) -> str:

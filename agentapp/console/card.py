@@ -10,18 +10,18 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 from django.utils import timezone
 
-from agentapp import actions, auth, confirming, lineage
+from agentapp import actions, auth, confirming, lineage, switches
 from agentapp.cards import words_of
 from agentapp.console import dry_run, edits, evidence, origins, plan_lines, say, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp.models import KillSwitch, Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
 from approvals import lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
-from approvals.models import Approval, Claim, Decision, DecisionType, Question, Risk
+from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk
 from approvals.standing import approving, progress
 
 MAX_LABEL = 60
@@ -91,6 +91,8 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
     shown = show(approval, draft.posted, draft.arguments) if may_edit else show(approval, None)
     executed, path, questions = execution_of(approval), path_of(approval), questions_of(approval)
     run, claim = executed.run if executed is not None else None, claim_of(approval)
+    far = _how_far(approval, user, given, lender)
+    number, wanted = _as_which(approval, shown, far["approvals_given"], far["approvals_needed"])
     return {
         "approval": approval,
         "standing": standing,
@@ -106,9 +108,12 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "given": given,
         "mine": mine,
         "last": given[-1] if given else None,
-        **_how_far(approval, user, given, lender),
+        **far,
+        "number": number,
+        "wanted": wanted,
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
+        "stopped": stopped(approval, standing),
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,
@@ -117,7 +122,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
         "outcome_text": (outcome := outcome_text(approval)),
         "outcome_facts": facts_of(outcome),
-        "arms": confirm_label(shown) if approval.risk == Risk.HIGH else "",
+        "arms": confirm_label(shown, number, wanted) if approval.risk == Risk.HIGH else "",
         "word": _word(approval, shown) if approval.risk == Risk.CRITICAL else "",
         **_asked(approval, standing, questions, user),
         **times.of(approval),
@@ -137,6 +142,27 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "unfounded": bool(approval.explanation)
         and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A kill switch in the way of what was asked, or of what was decided about it."""
+
+    brief: str
+    words: str
+
+
+def stopped(approval: Approval, standing: str) -> list[Stopped]:
+    """What keeps a call that waits from running, or its agent from hearing. No query while nothing is stopped."""
+    execution = execution_of(approval)
+    waits = standing in ("pending", "held", "taken") and getattr(approval, "is_anything_stopped", True)
+    if execution is None or not waits:
+        return []
+    found = switches.stopping(execution)
+    if approval.state not in (*Approval.UNDECIDED, Approval.State.APPROVED):
+        # A switch for the tool is in nobody's way where no call is to run.
+        found = [switch for switch in found if switch.scope != KillSwitch.Scope.TOOL]
+    return [Stopped(switches.brief(switch), switches.describe(switch)) for switch in found]
 
 
 def _edit(approval: Approval, shown: Shown, given: list[Decision]) -> edits.Edit | None:
@@ -168,6 +194,16 @@ def _how_far(approval: Approval, user: User, given: list[Decision], lender: User
         "rejections_needed": count.rejections_needed(),
         "terms_words": count.terms.words,
     }
+
+
+def _as_which(approval: Approval, shown: Shown, given: int, needed: int) -> tuple[int, int]:
+    """As which of how many people somebody would approve what is shown.
+
+    What they change nobody has approved yet; at high and critical risk they are none of those who have to.
+    """
+    if not shown.own_changes:
+        return given + 1, needed
+    return 1, needed + (approval.risk in HIGH_RISKS and not approval.mocked)
 
 
 def _word(approval: Approval, shown: Shown) -> str:
@@ -254,13 +290,14 @@ def _seen(approval: Approval, digest: str) -> dict[str, Any] | None:
     return _arguments(decision.arguments_text) if decision is not None else None
 
 
-def confirm_label(shown: Shown) -> str:
+def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
     """What the second press of a high risk says: "Confirm refund of $214.50"."""
     verb, _, rest = shown.title.partition(" ")
+    place = f" as {number} of {wanted}" if wanted > 1 else ""
     if shown.button and rest.startswith(shown.button):
-        return f"Confirm {verb.lower()} of {shown.button}"
+        return f"Confirm {verb.lower()} of {shown.button}{place}"
     words = shown.title[:1].lower() + shown.title[1:]
-    return f"Confirm: {words if len(words) <= MAX_LABEL else words[: MAX_LABEL - 1].rstrip() + '…'}"
+    return f"Confirm: {words if len(words) <= MAX_LABEL else words[: MAX_LABEL - 1].rstrip() + '…'}{place}"
 
 
 def tool_questions(tool: Tool | None) -> list[str]:

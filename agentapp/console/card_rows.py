@@ -17,7 +17,7 @@ from django.db.models import (
 )
 from django.http import Http404
 
-from agentapp import auth
+from agentapp import auth, switches
 from approvals import entitlement, presence
 from approvals.models import Approval, Comment, Decision, Question, Viewer
 from approvals.prepared import Given
@@ -61,6 +61,7 @@ def _but_for_decisions(approvals: QuerySet[Approval], person: entitlement.Person
             reader=ExpressionWrapper(Value(person) if isinstance(person, int) else person, IntegerField()),
             was_shown=Exists(Viewer.objects.filter(approval=OuterRef("pk"), user=person)),
             is_member=Exists(links.filter(approval=OuterRef("pk"), group__in=entitlement.groups_of(person))),
+            is_anything_stopped=switches.any_engaged(),
             is_lent=Exists(entitlement.lent_to(person)),
         )
     )

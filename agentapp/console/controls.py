@@ -26,7 +26,7 @@ def controls(request: HttpRequest) -> HttpResponse:
         engaged = actions.engage_switch(scope, key, request.POST.get("reason", ""), user)
     except actions.Refused as refused:
         return _refused(request, refused)
-    messages.success(request, f"{switches.describe(engaged)} Nothing it covers begins another call.")
+    messages.success(request, f"{switches.describe(engaged)} No new model or tool call of what it covers starts.")
     return redirect("switches")
 
 

@@ -128,19 +128,28 @@ def waiting_over_time(told: Told) -> Card:
     period = told.found.period
     hours = waiting_by_hour(told.found, told.at_end)
     is_now = period.end == told.now
+    # What waits now is a point of its own: it falls with each decision, and what was at a full hour does not.
+    passed = {at: count for at, count in hours.items() if not is_now or at < period.end}
     if period.by_hour:
-        points = [(at_hour(at, "now" if is_now and at == period.end else ""), count) for at, count in hours.items()]
+        points = [(at_hour(at), count) for at, count in passed.items()]
         head, note = "Hour", "at each full hour"
     else:
-        points, head, note = _highest(hours), "Day", "the most at a full hour of each day"
+        points, head, note = _highest(passed), "Day", "the most at a full hour of each day"
+    if is_now:
+        points.append((at_hour(period.end, "now"), told.at_end))
+        note += ", and what waits now"
     names, numbers = [name for name, _ in points], [count for _, count in points]
-    peak = max(range(len(numbers)), key=numbers.__getitem__)
+    peak = max(range(len(points) - is_now or 1), key=numbers.__getitem__)
+    most = (
+        f"At most {numbers[peak]:,}, {'at' if period.by_hour else 'on'} {names[peak]}"
+        if numbers[peak]
+        else "None before"
+    )
     drawn = charts.lines([charts.Series("Waiting", "info", numbers)], charts.counts(max(numbers)), names, filled=True)
     return Card(
         "waiting", "Approvals waiting", Table((head, "Waiting"), [(name, counted(count)) for name, count in points]),
         note=f"{period.words}, {note}",
-        sentence=f"Waiting approvals, {note}. At most {numbers[peak]:,}, {'at' if period.by_hour else 'on'} "
-        f"{names[peak]}; "
+        sentence=f"Waiting approvals, {note}. {most}; "
         f"{told.at_end:,} {'now' if is_now else 'at the end'}.",
         lines=drawn,
     )  # fmt: skip

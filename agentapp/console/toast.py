@@ -6,13 +6,16 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from agentapp import switches
+from agentapp.console import card
 from approvals.models import Approval, Decision
 
 
 def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
     """What was decided, and until when it can be undone. None: it cannot."""
     mine = (
-        Decision.objects.select_related("approval")
+        Decision.objects.select_related("approval__execution__run")
+        .annotate(is_anything_stopped=switches.any_engaged())
         .filter(approval_id=approval_id, user=user, undone_at__isnull=True)
         .order_by("decided_at")
         .last()
@@ -25,4 +28,5 @@ def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
         return {"approval": approval, "word": f"{word}, others are needed too:", "until": None, "mine": mine}
     until = approval.runs_at if approval.used_at is None else None
     held = until is not None and until > timezone.now()
-    return {"approval": approval, "word": word, "until": until if held else None, "mine": mine}
+    stopped = card.stopped(approval, "held") if held and mine.is_anything_stopped else []
+    return {"approval": approval, "word": word, "until": until if held else None, "mine": mine, "stopped": stopped}

@@ -30,6 +30,7 @@ _TICK = '<circle class="solid" cx="8" cy="8" r="6.3"/><path class="mark" d="m5.3
 _RING = '<circle cx="8" cy="8" r="5.5"/>'
 _QUEUED = '<circle cx="8" cy="8" r="5.5" stroke-dasharray="2.2 2.4"/>'
 _RUNNING = '<circle cx="8" cy="8" r="5.5" opacity=".28"/><path class="spin" d="M8 2.5A5.5 5.5 0 0 1 13.5 8"/>'
+_BEGUN = f'{_RING}<path d="M6.8 5.7 10.2 8l-3.4 2.3z"/>'
 _WAITING = '<path class="solid" d="M8 1.3 14.7 8 8 14.7 1.3 8z"/><path class="mark" d="M8 5v3.3M8 10.7v.1"/>'
 _OCTAGON = (
     '<path class="solid" d="M5.3 1.8h5.4l3.5 3.5v5.4l-3.5 3.5H5.3l-3.5-3.5V5.3z"/>'
@@ -54,6 +55,8 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     "ready": ("", _QUEUED, "Ready"),
     "running": ("run", _RUNNING, "Running"),
     "executing": ("run", _RUNNING, "Running"),
+    # What began once is not what runs now: nothing turns.
+    "begun": ("run", _BEGUN, "Begun"),
     "waiting": ("wait", _WAITING, "Waiting"),
     "pending": ("wait", _WAITING, "Waiting for a decision"),
     "asked": ("wait", _ASKED, "Waiting for an answer"),

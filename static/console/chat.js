@@ -4,12 +4,20 @@
 (() => {
   const AGAIN_MS = 1500, NEAR = 80;
   let escaped = 0, atEnd = true, heard = 0;
-  const { keys, act, has } = window.countersign;
+  const { keys, act, has, caps } = window.countersign;
   const box = () => document.getElementById("say-text");
   const pane = () => { const talk = document.querySelector("[data-talk]"); return talk && talk.scrollHeight > talk.clientHeight ? talk : document.scrollingElement; };
   const said = () => document.querySelectorAll("[data-said]");
 
-  keys.push(["Esc Esc", "Stop the agent", has("stop"), null, "stop"], ["t", "Take over", has("take-over"), window.countersign.press("take-over"), "take-over"]);
+  keys.push(["Mod Enter", "Send", has("say"), null], ["Esc Esc", "Stop the agent", has("stop"), null, "stop"], ["t", "Take over", has("take-over"), window.countersign.press("take-over"), "take-over"]);
+
+  // Its words are those of this machine.
+  function cap() {
+    const send = act("say");
+    if (!send || send.querySelector(".kbd")) return;
+    for (const made of caps("Mod Enter")) { made.setAttribute("aria-hidden", "true"); send.append(made); }
+  }
+  document.addEventListener("DOMContentLoaded", cap);
 
   // Before the handlers of every page: in the box these keys mean this and nothing else.
   addEventListener("keydown", (event) => {

@@ -48,14 +48,15 @@
 
   function approve() {
     const button = act("approve");
-    return button?.matches("[data-arms]:not(.is-armed):enabled") ? arm(button) : press("approve")();
+    return button?.matches("[data-arms]:enabled") ? arm(button) : press("approve")();
   }
 
   function arm(button) {
+    button.focus();
+    if (button.matches(".is-armed")) return; // No second A confirms.
     const label = button.querySelector("[data-label]"), words = label.textContent;
     button.classList.add("is-armed");
     label.textContent = button.dataset.arms;
-    button.focus();
     // Morphed, the same button may be something else by then, or armed for that.
     const disarm = ({ key }) => {
       if (key !== "Escape" || button.onkeydown !== disarm || !button.matches(".is-armed")) return;

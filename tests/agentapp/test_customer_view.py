@@ -1,4 +1,4 @@
-"""What a customer is told that an agent still needs to know."""
+"""What a customer is told: what an agent still needs to know, and that no answer comes."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from agentapp import conversations, customer_view
 from agentapp.models import Conversation, Run, Tool
 from approvals import ledger
-from tests.conftest import Clerk
+from tests.conftest import Clerk, says
 from tests.guided import Guide
 
 ASKING = {
@@ -81,3 +81,24 @@ def test_where_a_person_has_written_since_nothing_is_needed(guide: Guide, clerk:
 def test_an_agent_without_guidelines_needs_nothing(clerk: Clerk) -> None:
     clerk.run({"text": "Hello."}, customer="Ana", conversation="chat")
     assert needed() == []
+
+
+def test_whoever_gets_no_answer_is_told_until_one_comes(clerk: Clerk) -> None:
+    def told() -> tuple[str, str]:
+        view = customer_view.of(Conversation.objects.get(key="chat"))
+        return view.status, view.words
+
+    assert clerk.run(says("Yes?"), conversation="chat", customer="Ana").state == "succeeded"
+    assert told() == ("idle", "")
+    assert clerk.run(says(""), conversation="chat", customer="Ana").state == "failed"
+    assert told() == ("failed", "Sorry, something went wrong, and no answer came. Please write again.")
+    clerk.run(says("Here."), conversation="chat", customer="Ana")
+    assert told() == ("idle", "")
+
+
+def test_where_a_person_has_answered_nothing_is_said_of_the_run_that_failed(clerk: Clerk) -> None:
+    run = clerk.run(says(""), conversation="chat", customer="Ana")
+    conversation = Conversation.objects.get(key="chat")
+    with ledger.transaction():
+        conversations.add(conversation, run, "assistant", "I look it up for you.", author=User.objects.first())
+    assert customer_view.of(conversation).status == "idle"

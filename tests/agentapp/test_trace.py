@@ -188,6 +188,14 @@ def test_a_step_is_called_by_the_models_first_words_or_by_what_it_asked_for(sam:
     assert names == ["First line.", "Asked for get_order", "Asked for 2 calls", "Said nothing"]
 
 
+@pytest.mark.parametrize(("length", "end"), [(90, "bb"), (91, "b…"), (400, "b…")])
+def test_of_a_long_first_line_is_said_that_there_is_more(sam: User, length: int, end: str) -> None:
+    builder = RunBuilder(sam)
+    builder.step("\n a" + (length - 1) * "b")
+    [name] = [row.name for row in line_of(builder).rows if row.kind == "model" and not row.planned]
+    assert (len(name), name[-2:]) == (90, end)
+
+
 def test_a_running_run_says_that_the_model_is_deciding(sam: User, dana: User) -> None:
     builder = RunBuilder(sam).claim()
     assert [(row.name, row.planned) for row in line_of(builder).rows][1:] == [("Deciding the next step", True)]

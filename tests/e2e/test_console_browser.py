@@ -135,6 +135,68 @@ def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> No
     assert approval.state == Approval.State.APPROVED
 
 
+@pytest.mark.parametrize("address", ["/inbox/", "/approvals/{}/"])
+def test_a_second_a_confirms_nothing_and_the_cap_says_what_does(
+    browse: Browse, sam: User, dana: User, address: str
+) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, address.format(approval.pk)))
+    approve = page.get_by_role("button", name="Approve $214.50")
+    cap = page.locator(".decide [data-arms] .kbd")
+    named = "(e) => [e.textContent, getComputedStyle(e).fontSize, getComputedStyle(e, '::after').content]"
+    assert cap.evaluate(named)[0] == "A"
+    assert cap.evaluate(named)[2] == "none"
+
+    page.keyboard.press("a")
+    armed = page.get_by_role("button", name="Confirm refund of $214.50")
+    expect(armed).to_be_focused()
+    assert cap.evaluate(named)[1:] == ["0px", '"Enter"']
+    page.keyboard.press("Tab")
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    expect(armed).to_be_focused()
+    page.wait_for_timeout(300)
+    assert not Decision.objects.exists()
+
+    page.keyboard.press("Escape")
+    expect(approve).to_be_focused()
+    assert cap.evaluate(named)[2] == "none"
+    page.keyboard.press("a")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text(re.compile("Approved"))).not_to_have_count(0)
+    assert Decision.objects.count() == 1
+
+
+@pytest.mark.parametrize("address", ["/inbox/", "/approvals/{}/"])
+def test_at_a_desk_the_bar_is_one_row_and_a_menu_has_the_rest(
+    browse: Browse, sam: User, dana: User, address: str
+) -> None:
+    approval = make_waiting(sam, button="email to Priya Nair")
+    page = live(browse(dana, address.format(approval.pk), viewport={"width": 1440, "height": 900}))
+    bar = page.locator(".decide")
+    assert bar.bounding_box()["height"] < 60  # type: ignore[index]
+    fine = bar.locator(".fine")
+    assert fine.bounding_box()["height"] < 25  # type: ignore[index]
+
+    page.locator("details.menu:visible > summary[aria-label^=More]").first.click()
+    page.get_by_role("link", name="Respond").click()
+    expect(page.locator("#respond-dialog")).to_be_visible()
+
+
+def test_what_cannot_be_changed_any_more_does_not_look_as_if_it_could(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, hold_seconds=60)
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    colours = "(e) => [getComputedStyle(e).backgroundColor, getComputedStyle(e).borderTopColor]"
+    amount, note = page.locator(".affix:has([name='arg.amount'])"), page.locator("[name='arg.note']")
+    before = note.evaluate(colours)
+    assert amount.evaluate(colours) == before
+
+    page.keyboard.press("a")
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+
+    assert amount.evaluate(colours) == note.evaluate(colours) != before
+
+
 def test_three_keys_reject_with_a_reason(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam)
     page = live(browse(dana, f"/approvals/{approval.pk}/"))

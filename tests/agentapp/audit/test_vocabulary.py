@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 
 from agentapp.audit import vocabulary
 from agentapp.models import Run
+from agentapp.templatetags.console import status_glyph
 from approvals.models import Approval, Event
 from tests.rows import a_request, take
 
@@ -205,3 +206,8 @@ def test_a_row_says_how_much_was_changed_and_what_was_configured() -> None:
     configured = vocabulary.BY_WORD["configured"]
     table = {"table": "agentapp.ContextVariable"}
     assert vocabulary.said(configured, "configuration.changed", table) == "Changed context variable"
+
+
+def test_nothing_that_is_over_turns() -> None:
+    assert all("spin" not in status_glyph(deed.glyph) for deed in vocabulary.DEEDS)
+    assert "spin" in status_glyph("running")

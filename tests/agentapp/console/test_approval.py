@@ -10,9 +10,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import executions, runs
+from agentapp import actions, executions, runs
+from agentapp.console import beside
 from agentapp.messages import ToolResult
-from agentapp.models import Tool, ToolExecution
+from agentapp.models import Agent, Tool, ToolExecution
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Event
 from tests.rows import a_moment_ago, within_transaction
@@ -82,6 +83,77 @@ def test_the_page_asks_the_database_few_things_whatever_its_history(
 
     # The decisions, and what was said of them afterwards: neither is asked for while there are none.
     assert queries() == one + 2 <= MAX_QUERIES
+
+
+@pytest.mark.parametrize(
+    ("scope", "key", "what"),
+    [
+        ("all", "", "Everything"),
+        ("agent", "billing", "The agent billing"),
+        ("tool", "refund_payment", "The tool refund_payment"),
+    ],
+)
+@pytest.mark.parametrize("address", ["/approvals/{}/", "/inbox/peek/{}/"])
+def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
+    page: Client, waiting: Waiting, mia: User, address: str, scope: str, key: str, what: str
+) -> None:
+    approval = waiting()
+    Agent.objects.update(name="billing")
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            shown.append(page.get(address.format(approval.pk)).content.decode())
+        return len(captured)
+
+    shown: list[str] = []
+    queries()
+    before = queries()
+    assert "5 s, undo until then" in shown[-1] or "Undo for 5 s" in shown[-1]
+    actions.engage_switch(scope, key, "It pays <twice>", mia)
+
+    assert queries() == before + 1 <= MAX_QUERIES
+    assert f"<strong>{what} was stopped by Mia Manager: It pays &lt;twice&gt;.</strong>" in shown[-1]
+    assert f"{what} was stopped by Mia Manager. Runs only when that is released" in shown[-1]
+    assert "5 s" not in shown[-1]
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+    queries()
+    assert f"{what} was stopped by Mia Manager. Can be undone for" in shown[-1]
+    a_moment_ago(approval, "runs_at")
+    queries()
+    assert "It runs only when that is released." in shown[-1]
+    assert "Waiting for a worker" not in shown[-1]
+
+
+def test_a_switch_for_something_else_is_in_nobodys_way(page: Client, waiting: Waiting, mia: User) -> None:
+    approval = waiting()
+    Agent.objects.create(name="another", driver="scripted")
+    actions.engage_switch("agent", "another", "Not this one.", mia)
+
+    assert "Runs in 5 s, undo until then" in html_of(page, approval)
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+    a_moment_ago(approval, "runs_at")
+    assert "Waiting for a worker to take it." in html_of(page, approval)
+
+
+def test_a_rejection_waits_for_no_switch_of_its_tool(page: Client, waiting: Waiting, mia: User) -> None:
+    approval = waiting()
+    actions.engage_switch("tool", "refund_payment", "It pays twice.", mia)
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval, type="reject", message="No."))
+
+    html = html_of(page, approval)
+    assert "The agent is told in" in html
+    assert "was stopped" not in html
+    actions.engage_switch("all", "", "Everything rests.", mia)
+    assert "The agent is told when that is released." in html_of(page, approval)
+
+
+def test_the_bar_under_the_countdown_shows_what_is_left(waiting: Waiting) -> None:
+    approval = waiting(expires_seconds=1000)
+
+    def left(seconds: int) -> int:
+        return beside.left_percent(approval, approval.expires_at - timedelta(seconds=seconds))
+
+    assert [left(seconds) for seconds in (2000, 1000, 250, 0, -5)] == [100, 100, 25, 0, 0]
 
 
 @pytest.mark.parametrize("piece", ["side", "state"])
@@ -155,9 +227,9 @@ class TestDraft:
         self, page: Client, waiting: Waiting
     ) -> None:
         approval = waiting(risk="high")
-        assert "another person approves" not in page.get(f"/approvals/{approval.pk}/").content.decode()
+        assert "Needs another person" not in page.get(f"/approvals/{approval.pk}/").content.decode()
         html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS)).content.decode()
-        assert "What you change, another person approves" in html
+        assert "Needs another person" in html
 
     def test_it_stores_nothing(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, switches
 from agentapp.models import Breaker, KillSwitch
 from approvals.models import Event
 from tests.conftest import says
@@ -21,7 +21,8 @@ def test_a_manager_stops_an_agent_and_lets_it_go_on(page, clerk):
     assert "Nothing is stopped." in shown
     stopped = page.post("/switches/", {"target": "agent:clerk", "reason": "It pays twice."}, follow=True)
     assert stopped.redirect_chain == [("/switches/", 302)]
-    assert "It pays twice." in stopped.content.decode()
+    said = stopped.content.decode()
+    assert "The agent clerk was stopped by Mia Manager: It pays twice. No new model or tool call of what it" in said
     run = clerk.run(says("done"))
     assert run.waiting_for == "switch"
     released = page.post(f"/switches/{KillSwitch.objects.get().pk}/release/", follow=True)
@@ -101,6 +102,14 @@ def test_the_run_says_which_switch_holds_it_and_why(clerk, client, dana, mia):
     assert "The agent clerk was stopped by Mia Manager: It pays &lt;twice&gt;." in shown
     assert "Another" not in shown
     assert "A kill switch" in client.get("/runs/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"), [("", " by Mia Manager."), ("test", ": test."), ("Test.", ": Test."), ("Why? ", ": Why?")]
+)
+def test_what_is_said_of_a_switch_ends_as_a_sentence_does(clerk, mia, reason, end):
+    switch = KillSwitch(scope="agent", key="clerk", engaged_by=mia, reason=reason)
+    assert switches.describe(switch).endswith(end)
 
 
 @pytest.mark.parametrize("model", ["breaker", "killswitch"])

@@ -9,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from agentapp import actions
 from agentapp.console import queue
 from agentapp.models import ToolExecution
 from approvals.models import Approval
@@ -193,6 +194,18 @@ def test_decided_requests_have_a_list_of_their_own(page: Client, waiting: Waitin
     assert "Approved by Dana" in html
 
 
+def test_of_a_decided_request_it_is_said_what_was_asked(page: Client, waiting: Waiting) -> None:
+    approval = waiting()
+    preview = f"/inbox/peek/{approval.pk}/"
+    assert "What you are approving" in page.get(preview).content.decode()
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval, type="reject", message="No."))
+
+    html = page.get(preview).content.decode()
+
+    assert "What you are approving" not in html
+    assert re.findall(r"</svg>(What was asked|Arguments)", html) == ["What was asked", "Arguments"]
+
+
 def test_deciding_in_the_inbox_leads_to_the_next_request_with_an_undo(page: Client, waiting: Waiting) -> None:
     first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
 
@@ -204,6 +217,21 @@ def test_deciding_in_the_inbox_leads_to_the_next_request_with_an_undo(page: Clie
     html = response.content.decode()
     assert f"/approvals/{first.pk}/undo/" in html
     assert "runs in" in html
+
+
+def test_what_is_said_after_deciding_is_true_of_what_is_stopped_and_of_what_was_rejected(
+    page: Client, waiting: Waiting, mia: User
+) -> None:
+    rejected, approved, last = (waiting(expires_seconds=seconds) for seconds in (600, 700, 800))
+
+    def told(approval: Approval, following: Approval, **verdict: str) -> str:
+        fields = posted(approval, next="inbox", following=str(following.pk), **verdict)
+        html = page.post(f"/approvals/{approval.pk}/decide/", fields, follow=True).content.decode()
+        return " ".join(html[html.index("data-toast") :][:1000].split())
+
+    assert "the agent is told in" in told(rejected, approved, type="reject", message="No.")
+    actions.engage_switch("tool", "refund_payment", "It pays twice.", mia)
+    assert "stopped, to be undone for" in told(approved, last)
 
 
 def test_what_is_critical_is_approved_on_its_page_where_the_word_is_typed(page: Client, waiting: Waiting) -> None:

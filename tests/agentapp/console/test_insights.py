@@ -270,10 +270,27 @@ def test_files_have_days_with_their_year_and_plain_numbers(page: Client, dana: U
     [day, median, p95, number] = lines("time-to-decide")[-1]
     assert (day, p95, number) == (today, "", "2")
     assert median.isdecimal()
-    assert lines("waiting")[-1] == [today, "0"]
+    assert lines("waiting")[-2] == [today, "0"]
+    assert lines("waiting")[-1][0].startswith(f"{today}T")
     assert lines("by-person")[0][2:4] == ["Median, seconds", "p95, seconds"]
     assert lines("by-person")[1][4] == "0.5"
     assert "—" not in "".join(map("".join, lines("time-to-decide")))
+
+
+@pytest.mark.parametrize("span", ["24h", "7d"])
+def test_the_most_that_waited_does_not_fall_when_requests_are_decided(page: Client, dana: User, span: str) -> None:
+    waiting = [a_request() for _ in range(3)]
+
+    def said() -> tuple[str, str]:
+        found = re.search(r"waits now\. ([^;]+); (\d+ now)", text_of(page, f"/insights/?range={span}"))
+        assert found
+        return found[1], found[2]
+
+    most, now = said()
+    assert (most, now) == ("None before", "3 now")
+    for request in waiting:
+        take(request, dana)
+    assert said() == (most, "0 now")
 
 
 def test_each_tab_has_a_title_of_its_own(page: Client) -> None:

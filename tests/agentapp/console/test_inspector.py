@@ -1,6 +1,7 @@
 """What the inspector shows of a message, a model call and a tool call."""
 
 import json
+import re
 
 import pytest
 from django.contrib.auth.models import User
@@ -9,6 +10,7 @@ from django.test import Client
 from agentapp.executions import Proposal
 from agentapp.messages import ToolCall, ToolResult
 from agentapp.models import Step, ToolExecution
+from approvals.models import Approval
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal, told_run
 
 pytestmark = pytest.mark.django_db
@@ -52,6 +54,22 @@ def test_a_call_shows_arguments_result_and_what_allowed_it(mias: Client, sam: Us
     for shown in ("Dana Whitfield", "approved it", str(execution.idempotency_key), "Ask: A person decides.", "R-1"):
         assert shown in write
     assert "Our own system" in write
+
+
+def test_the_risk_is_that_of_the_request_and_else_that_of_the_rule(mias: Client, sam: User, dana: User) -> None:
+    run = told_run(sam, dana)
+    execution = ToolExecution.objects.get(run_id=run.id, name="refund_payment")
+    ToolExecution.objects.filter(run_id=run.id).update(ruling=execution.ruling | {"risk": "low"})
+    Approval.objects.filter(pk=execution.approval_id).update(risk="high")
+
+    def risks(query: str) -> list[tuple[str, str]]:
+        page = text(mias, run, query)
+        return re.findall(r"<dt>(Risk[^<]*)</dt><dd class=\"flex\">.*?</svg>([^<]+)</dd>", page)
+
+    assert risks("?step=2&call=0") == [("Risk", "High"), ("Risk by the rule", "Low")]
+    assert risks("?step=1&call=0") == [("Risk by the rule", "Low")]
+    Approval.objects.filter(pk=execution.approval_id).update(risk="low")
+    assert risks("?step=2&call=0") == [("Risk", "Low")]
 
 
 def test_a_secret_argument_is_never_written(mias: Client, sam: User, dana: User) -> None:

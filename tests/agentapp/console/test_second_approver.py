@@ -124,6 +124,29 @@ def test_at_high_risk_the_one_who_changed_it_is_not_counted(page: Client, second
     assert "1 of 2 approved" in html_of(page, f"/approvals/{approval.pk}/")
 
 
+@pytest.mark.parametrize(
+    ("risk", "needed", "place", "fine"),
+    [
+        ("medium", 1, "", "Runs in 5 s, undo until then"),
+        ("medium", 2, " as 1 of 2", "Needs another person after you"),
+        ("high", 1, " as 1 of 2", "Needs another person"),
+        ("high", 2, " as 1 of 3", "Needs 2 others"),
+    ],
+)
+def test_the_button_says_whom_a_change_needs_besides(
+    page: Client, second: Client, waiting: Waiting, risk: str, needed: int, place: str, fine: str
+) -> None:
+    approval = waiting(approvals_needed=needed, risk=risk)
+    if needed > 1:
+        # What they approved is not what is changed now.
+        assert decide(second, approval, **FORM).status_code == 302
+        approval.refresh_from_db()
+    html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **{**FORM, **CHEAPER})).content.decode()
+    assert f"Approve $184.50, edited{place}</span>" in html
+    assert (f'data-arms="Confirm refund of $184.50{place}"' in html) == (risk == "high")
+    assert f'<span class="fine">{fine}</span>' in html
+
+
 def test_ones_own_change_on_top_is_told_apart(page: Client, second: Client, waiting: Waiting) -> None:
     approval = edited(page, waiting(approvals_needed=2))
     draft = posted(approval, **{**FORM, "arg.amount": "100.00"})
