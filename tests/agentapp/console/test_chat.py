@@ -292,7 +292,7 @@ def test_the_run_of_another_agents_question_leads_to_the_conversation_it_belongs
     Run.objects.filter(pk=child.pk).update(parent=run)
     page = page_of(as_sam, child)
     assert f'href="/runs/{run.pk}/chat/"' in page
-    assert say(as_sam, child, "Hello?").status_code == 422
+    assert say(as_sam, child, "Hello?").status_code == 409
 
 
 def test_a_switched_off_agent_is_asked_nothing(clerk: Clerk, as_sam: Client) -> None:

@@ -103,9 +103,9 @@ def test_of_two_questions_each_is_answered_from_a_page_that_is_gone_back_to(
     assert [one.state for one in Approval.objects.order_by("execution__index")] == ["approved", "rejected"]
 
     otherwise = customer.post(page, answer(first, "no"))
-    assert (otherwise.status_code, "has been answered or taken back already" in otherwise.text) == (409, True)
+    assert (otherwise.status_code, "has been answered or taken back already" in otherwise.text) == (422, True)
     again = customer.post(page, {"do": "say", "text": "And me.", "request_key": "k"})
-    assert (again.status_code, "Send it again." in again.text, "And me.</textarea>" in again.text) == (409, True, True)
+    assert (again.status_code, "Send it again." in again.text, "And me.</textarea>" in again.text) == (422, True, True)
 
 
 def test_no_is_no(clerk: Clerk, page: str, customer: Client) -> None:

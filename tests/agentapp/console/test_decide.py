@@ -395,7 +395,7 @@ class TestRefusals:
         reused = str(uuid.uuid4())
         decide(page, first, decision_id=reused)
 
-        assert decide(page, second, decision_id=reused).status_code == 409
+        assert decide(page, second, decision_id=reused).status_code == 422
         second.refresh_from_db()
         assert second.state == Approval.State.PENDING
 
