@@ -18,6 +18,7 @@ from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
 from agentapp.tools.arguments import unknown_in
+from agentapp.tools.schema import unknown_names
 from approvals import channels, configuration, escalation, rule_versions, thresholds
 from approvals.digest import storable
 from approvals.models import Channel, EffectClass, Rule
@@ -214,18 +215,11 @@ def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[
 
 def _field_problems(path: str, row: Tool, entry: Mapping[str, Any]) -> list[Problem]:
     """Names that are locked or marked and that a call of the tool does not have: what was meant would not be."""
-    arguments = row.input_schema.get("properties")
-    if not isinstance(arguments, dict):
-        return []
-    of_results = (row.output_schema or {}).get("properties")
-    known = {"locked_fields": [*arguments], "secret_fields": [*arguments]}
-    if isinstance(of_results, dict):
-        known["pii_fields"] = [*arguments, *of_results]
+    known = ", ".join(row.input_schema.get("properties", {})) or "none"
     return [
-        Problem(f"{path}.{column}", f"{row.name} has no argument {name!r}; it has {', '.join(names) or 'none'}.")
-        for column, names in known.items()
-        for name in entry.get(column, [])
-        if name not in names
+        Problem(f"{path}.{column}", f"{row.name} has no argument {name!r}; it has {known}.")
+        for column in ("locked_fields", "secret_fields")
+        for name in unknown_names(row.input_schema, entry.get(column, []))
     ]
 
 

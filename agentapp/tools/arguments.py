@@ -26,9 +26,8 @@ def effective(tool: Contract, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def unknown_in(condition: str, tool: Contract) -> list[str]:
     """Arguments that a condition names and a tool does not have. With them it cannot be evaluated, so it asks."""
-    known = tool.input_schema.get("properties", {})
     named = [found["name"].split(".") for found in looked_at(condition, {"args": {}})]
-    return list(dict.fromkeys(path[1] for path in named if len(path) > 1 and path[1] not in known))
+    return unknown_names(tool.input_schema, dict.fromkeys(path[1] for path in named if len(path) > 1))
 
 
 def injected_names(tool_name: str) -> frozenset[str]:

@@ -253,6 +253,14 @@ def test_the_file_covers_every_setting_of_its_tables() -> None:
         assert columns - contract - set(shape.__annotations__) == set(), section
 
 
+def test_a_tool_that_takes_whatever_it_is_given_may_have_any_name_locked() -> None:
+    anything = {"type": "object", "properties": {}, "additionalProperties": True}
+    Tool.objects.filter(name="pay_out").update(input_schema=anything)
+    load("tools: {pay_out: {locked_fields: [acount]}}", "test")
+    load("rules: {a: {verdict: ask, tool: pay_out, condition: 'args.ammount > 3.0'}}", "test")
+    assert Tool.objects.get(name="pay_out").locked_fields == ["acount"]
+
+
 def test_what_a_file_leaves_out_stays_as_it_is() -> None:
     load(FILE, "test")
     [change] = load("rules: {pay-large: {risk: critical}}", "test")
