@@ -301,8 +301,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "tools.pay_out.locked_fields: pay_out has no argument 'acount'; it has ",
         ),
         (
-            "tools: {pay_out: {secret_fields: [pin]}}",
-            "tools.pay_out.secret_fields: pay_out has no argument 'pin'; it has ",
+            "tools: {pay_out: {secret_fields: [pinn]}}",
+            "tools.pay_out.secret_fields: pay_out has no argument 'pinn'; it has account, amount, pin.",
         ),
         (
             "agents: {a: {driver: scripted, max_cost: -5}}",
