@@ -66,8 +66,13 @@ def covers(grant: Grant, wanted: Wanted) -> bool:
         and fits(grant.constraints, wanted.arguments)
         and has_room(grant.limits.all(), wanted.arguments)
         and says_exactly(grant.constraints, wanted.outside())
-        and (wanted.weighed is None or _is_within(wanted.weighed(), grant))
+        and (wanted.weighed is None or _answers_at(wanted.weighed(), wanted, grant))
     )
+
+
+def _answers_at(risk: str, wanted: Wanted, grant: Grant) -> bool:
+    """Whether a grant answers at a risk, where a person would not have to show who they are: a grant shows nothing."""
+    return _is_within(risk, grant) and not step_up.needed(wanted.ruling.assurance, risk, wanted.effect_class)
 
 
 def _is_within(risk: str, grant: Grant) -> bool:

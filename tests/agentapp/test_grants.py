@@ -370,6 +370,19 @@ def test_two_workers_at_the_last_hit_run_one_call(clerk, dana):
         assert (sorted(map(str, results)), grant.hits) == (["False", "True"], tries())
 
 
+class TestHowSureOneMustBe:
+    def test_a_grant_of_before_does_not_answer_where_people_show_who_they_are_by_now(self, clerk, dana, settings):
+        """The rules say low; what came from outside makes it more, and that is signed since."""
+        Rule.objects.create(name="ask", tool="send", verdict="ask", risk="low", grants_allowed=True)
+        told = calls(call("r", "read_mail")), calls(call("s", "send", to="1000"))
+        [approval] = clerk.open(clerk.run(*told, says("done")))
+        assert approval.risk == "medium"
+        grant_from(approval, dana)
+        assert (clerk.run(*told, says("done")).state, sent()) == ("succeeded", 1)
+        settings.STEP_UP = {"medium": "signed"}
+        assert (clerk.run(*told, says("done")).waiting_for, sent()) == ("approval", 1)
+
+
 class TestWhoChangedTheCall:
     """At high risk a change is approved by another, and so is it allowed ahead."""
 
