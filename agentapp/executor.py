@@ -6,6 +6,7 @@ put on cards, all of a step at once, and the run lets go of its worker.
 """
 
 import logging
+import traceback
 from contextlib import suppress
 from decimal import Decimal
 from functools import partial
@@ -360,9 +361,14 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             result = points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
         except Exception as error:  # a tool's own code may fail in any way
             if not isinstance(error, ToolError | OutcomeUnknown):
-                log.warning("%s broke", tool.name, exc_info=True)
+                log.warning("%s broke: %s\n%s", tool.name, type(error).__name__, _where(error))
             result = attempts.failed(tool, error)
     return attempts.with_counts(result, context.counter)
+
+
+def _where(error: Exception) -> str:
+    """The lines of code in which something broke, without what it says: that can be about people."""
+    return "".join(traceback.format_tb(error.__traceback__)).rstrip()
 
 
 def _have_its_code(execution: ToolExecution, tool: Tool | None = None) -> None:

@@ -215,7 +215,7 @@ def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[
 
 def _field_problems(path: str, row: Tool, entry: Mapping[str, Any]) -> list[Problem]:
     """Names that are locked or marked and that a call of the tool does not have: what was meant would not be."""
-    known = ", ".join(row.input_schema.get("properties", {})) or "none"
+    known = ", ".join(sorted(row.input_schema.get("properties", {}))) or "none"
     return [
         Problem(f"{path}.{column}", f"{row.name} has no argument {name!r}; it has {known}.")
         for column in ("locked_fields", "secret_fields")

@@ -20,7 +20,7 @@ from django.contrib.auth.models import User
 from kombu import Connection
 from kombu.exceptions import ContentDisallowed
 
-from agentapp import contracts, executions, loop, refreshing
+from agentapp import contracts, executions, executor, loop, refreshing
 from agentapp.console import batch, formats
 from agentapp.models import Step, Tool, ToolExecution, ToolSource
 from agentapp.tools import python_source, results
@@ -80,7 +80,7 @@ def a_link_decides_by_being_opened_or_twice(scene: Scene) -> bool:
 
 
 def a_request_stays_open(scene: Scene) -> None:
-    scene.patch.setattr(verdicts, "no_longer_open", lambda approval: None)
+    scene.patch.setattr(verdicts, "no_longer_open", lambda *_: None)
 
 
 def an_argument_turns_the_text_around_it(scene: Scene) -> bool:
@@ -185,6 +185,8 @@ def rows_choose_any_function(scene: Scene) -> None:
         return any_function
 
     scene.patch.setattr(python_source, "of_row", of_row)
+    # Whoever writes a row writes its version as well.
+    scene.patch.setattr(executor, "is_of_this_code", lambda row: True)
 
 
 def what_cannot_be_undone_is_approved_by_the_dozen(scene: Scene) -> bool:
