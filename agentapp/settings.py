@@ -218,13 +218,11 @@ DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an
 NOTIFICATION_MANNERS = "agentapp.preferences"
 # Links in notifications are absolute; this is where the console is reached.
 BASE_URL = env("BASE_URL", "", read_web_address, "the address of the console")
-BASE_URL_IS_SET = bool(BASE_URL)
-BASE_URL = BASE_URL or "http://127.0.0.1:8000"
+BASE_URL_IS_SET, BASE_URL = bool(BASE_URL), BASE_URL or "http://127.0.0.1:8000"
 
 # --- Database ----------------------------------------------------------------------------------
 
 _POOL_SIZE = env_count_from_one("DATABASE_POOL_SIZE", 16)
-
 
 # For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
 PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)

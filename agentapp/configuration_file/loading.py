@@ -12,13 +12,11 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from agentapp import agent_settings, agent_tools, plain_yaml
-from agentapp.configuration_file import guidelines, variables
+from agentapp.configuration_file import arguments, guidelines, variables
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
-from agentapp.tools.arguments import unknown_in
-from agentapp.tools.schema import unknown_names
 from approvals import channels, configuration, escalation, rule_versions, thresholds
 from approvals.digest import storable
 from approvals.models import Channel, EffectClass, Rule
@@ -176,12 +174,12 @@ def _wanted_row(
         return row, [Problem(path, "There is no such tool. If its module is new, run sync_tools first.")]
     problems = _row_problems(path, row, None if is_new else set(entry))
     if isinstance(row, Tool):
-        problems += _field_problems(path, row, entry)
+        problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_tool(row, entry)]
     if isinstance(row, Channel) and not problems:
         problems += _channel_problems(path, row)
     if isinstance(row, Rule):
         problems += _threshold_problems(path, row, entry)
-        problems += _condition_problems(path, row)
+        problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_rule(row)]
     if isinstance(row, Agent):
         names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
         wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
@@ -211,24 +209,6 @@ def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[
                 where = path if column == "__all__" else f"{path}.{column}"
                 problems += [Problem(where, message) for message in messages]
     return problems
-
-
-def _field_problems(path: str, row: Tool, entry: Mapping[str, Any]) -> list[Problem]:
-    """Names that are locked or marked and that a call of the tool does not have: what was meant would not be."""
-    known = ", ".join(sorted(row.input_schema.get("properties", {}))) or "none"
-    return [
-        Problem(f"{path}.{column}", f"{row.name} has no argument {name!r}; it has {known}.")
-        for column in ("locked_fields", "secret_fields")
-        for name in unknown_names(row.input_schema, entry.get(column, []))
-    ]
-
-
-def _condition_problems(path: str, row: Rule) -> list[Problem]:
-    """Arguments that a condition names and its tool does not have: it could never be evaluated."""
-    tool = Tool.objects.filter(name=row.tool).first() if row.tool and row.condition else None
-    unknown = unknown_in(row.condition, tool) if tool is not None else []
-    names = ", ".join(map(repr, unknown))
-    return [Problem(f"{path}.condition", f"{row.tool} has no argument {names}.")] if unknown else []
 
 
 def _channel_problems(path: str, row: Channel) -> list[Problem]:

@@ -92,7 +92,6 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
     executed, path, questions = execution_of(approval), path_of(approval), questions_of(approval)
     run, claim = executed.run if executed is not None else None, claim_of(approval)
     far = _how_far(approval, user, given, lender)
-    number, wanted = _as_which(approval, shown, far["approvals_given"], far["approvals_needed"])
     return {
         "approval": approval,
         "standing": standing,
@@ -109,8 +108,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "mine": mine,
         "last": given[-1] if given else None,
         **far,
-        "number": number,
-        "wanted": wanted,
+        **_to_press(approval, shown, far["approvals_given"], far["approvals_needed"]),
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
         "stopped": stopped(approval, standing),
@@ -122,8 +120,6 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "path_visible": bool(path) and auth.visible_runs(user).filter(pk=path[0].run).exists(),
         "outcome_text": (outcome := outcome_text(approval)),
         "outcome_facts": facts_of(outcome),
-        "arms": confirm_label(shown, number, wanted) if approval.risk == Risk.HIGH else "",
-        "word": _word(approval, shown) if approval.risk == Risk.CRITICAL else "",
         **_asked(approval, standing, questions, user),
         **times.of(approval),
         "may_ask_again": actions.can_be_asked_again(approval, executed, user),
@@ -193,6 +189,17 @@ def _how_far(approval: Approval, user: User, given: list[Decision], lender: User
         "rejections_given": len(count.rejecting),
         "rejections_needed": count.rejections_needed(),
         "terms_words": count.terms.words,
+    }
+
+
+def _to_press(approval: Approval, shown: Shown, given: int, needed: int) -> dict[str, Any]:
+    """As which of how many people somebody would approve, and what that asks of them at high and critical risk."""
+    number, wanted = _as_which(approval, shown, given, needed)
+    return {
+        "number": number,
+        "wanted": wanted,
+        "arms": confirm_label(shown, number, wanted) if approval.risk == Risk.HIGH else "",
+        "word": _word(approval, shown) if approval.risk == Risk.CRITICAL else "",
     }
 
 
