@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import threading
@@ -17,7 +18,7 @@ from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
 from django.db import connections
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Route, expect, sync_playwright
 
 from agentapp import asgi, live
 
@@ -27,6 +28,7 @@ HEADLESS = "chromium-headless-shell"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
+PROBE = re.compile(r"/healthz/\?intercepted$")
 # How long is waited for what must come; it is no property of the product how fast a machine is.
 PATIENCE_MS = 30_000
 # A test was faster than the browser, which puts the focus where a page wants it only when it first paints.
@@ -190,6 +192,18 @@ def rested(page: Page) -> Page:
     """Wait until the page takes keys, which rest for 400 ms after a page, or what it is about, is shown."""
     page.evaluate(RESTED)
     return page
+
+
+def intercept(page: Page, url: str | re.Pattern[str], handler: Callable[[Route], object], **options: Any) -> None:
+    """`page.route` that holds from here on, for a page that is open.
+
+    Chromium says that it intercepts a little before it does, and what a page asks for meanwhile passes by: so the page
+    asks until it does.
+    """
+    page.route(url, handler, **options)
+    page.route(PROBE, lambda route: route.fulfill(status=204))
+    page.evaluate("async () => { while ((await fetch('/healthz/?intercepted')).status !== 204); }")
+    page.unroute(PROBE)
 
 
 # What is found is picked in the page: all that axe tells takes twice as long to come over as to be found.

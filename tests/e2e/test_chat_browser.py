@@ -16,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 from agentapp import actions, loop
 from agentapp.models import Agent, Run
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import intercept, rested, violations
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
 __all__ = ["provider"]
@@ -230,7 +230,7 @@ def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Brows
     page.get_by_label("returns").check()
     expect(page.get_by_label("Order")).to_be_visible()
     held: list[Route] = []
-    page.route("**/runs/new/parts/", lambda route: held.append(route))
+    intercept(page, "**/runs/new/parts/", lambda route: held.append(route))
     # Whatever takes the focus away from what was typed asks: the key, or the page that is still settling.
     with page.expect_request("**/runs/new/parts/") as asked:
         page.get_by_label("Order").fill("1042")

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from approvals import claims
 from approvals.models import Approval
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import rested
+from tests.e2e.conftest import intercept, rested
 from tests.e2e.test_inbox_browser import live
 from tests.processes import until
 
@@ -29,7 +29,9 @@ def test_until_what_was_chosen_is_there_nothing_of_the_last_one_can_be_decided(
     page = live(browse(dana, "/inbox/"))
     held: list[Route] = []
     released: list[bool] = []
-    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route))
+    intercept(
+        page, f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route)
+    )
 
     page.keyboard.press("j")
 
@@ -58,7 +60,7 @@ def test_what_could_not_be_chosen_leaves_nothing_to_decide_in_its_place(browse: 
     make_waiting(sam, title="First", expires_seconds=600)
     second = make_waiting(sam, title="Second", expires_seconds=700)
     page = live(browse(dana, "/inbox/"))
-    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.abort())
+    intercept(page, f"**/inbox/peek/{second.pk}/**", lambda route: route.abort())
 
     page.keyboard.press("j")
 
@@ -71,7 +73,7 @@ def test_what_is_asked_for_meanwhile_does_not_replace_what_was_chosen(browse: Br
     make_waiting(sam, title="Second", expires_seconds=700)
     page = live(browse(dana, "/inbox/"))
     held: list[Route] = []
-    page.route(f"**/inbox/peek/{first.pk}/**", lambda route: held.append(route))
+    intercept(page, f"**/inbox/peek/{first.pk}/**", lambda route: held.append(route))
     with page.expect_request(f"**/inbox/peek/{first.pk}/**") as refreshed:
         page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
 
@@ -98,8 +100,10 @@ def test_a_late_answer_about_the_last_one_does_not_replace_what_was_chosen(
     claiming: list[Route] = []
     held: list[Route] = []
     released: list[bool] = []
-    page.route("**/claim/", lambda route: claiming.append(route))
-    page.route(f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route))
+    intercept(page, "**/claim/", lambda route: claiming.append(route))
+    intercept(
+        page, f"**/inbox/peek/{second.pk}/**", lambda route: route.continue_() if released else held.append(route)
+    )
 
     def answer_the_claim() -> None:
         if status == 200:
@@ -135,7 +139,7 @@ def test_a_refresh_of_the_list_begun_before_a_choice_leaves_the_choice_marked(
     page = live(browse(dana, "/inbox/"))
     page.evaluate(COUNTED)
     held: list[Route] = []
-    page.route("**/inbox/rows/**", lambda route: held.append(route))
+    intercept(page, "**/inbox/rows/**", lambda route: held.append(route))
     page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
     until(lambda: page.evaluate("1") and held, "the list to be asked for")
 

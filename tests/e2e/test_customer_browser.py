@@ -17,7 +17,7 @@ from agentapp import customer_links, loop
 from agentapp.models import CustomerLink, Run
 from tests.agentapp.customers_at_work import access_to, customer_rule
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import intercept, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -111,7 +111,7 @@ def test_the_page_fetches_again_what_it_could_not_fetch(
         else:
             route.abort()
 
-    page.route("**/*part=moving*", answer)
+    intercept(page, "**/*part=moving*", answer)
     drive()
     expect(page.locator("#offline")).to_be_visible()
     is_down = False

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
+from tests.e2e.conftest import intercept
 from tests.e2e.test_inbox_browser import live
 
 pytestmark = pytest.mark.browser
@@ -31,7 +32,7 @@ def test_who_is_signed_out_in_focus_mode_has_their_request_back_and_decides_it_o
         Session.objects.all().delete()
         route.continue_()
 
-    page.route("**/decide/", sign_out, times=1)
+    intercept(page, "**/decide/", sign_out, times=1)
     page.get_by_label("Amount", exact=True).fill("184.50")
     page.locator("main").focus()
     live(page).keyboard.press("a")
@@ -59,7 +60,7 @@ def test_a_next_request_that_cannot_be_loaded_leaves_the_decision_and_is_asked_f
     page = browse(dana, "/inbox/")
     with page.expect_response("**/upcoming/"):
         live(page).keyboard.press("f")
-    page.route("**/inbox/focus/next/", lambda route: route.abort(), times=1)
+    intercept(page, "**/inbox/focus/next/", lambda route: route.abort(), times=1)
     live(page).keyboard.press("a")
 
     alert = page.locator("#focus [role=alert]")

@@ -12,7 +12,7 @@ from agentapp import actions, preferences
 from agentapp.console import queue
 from approvals.models import Approval
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import intercept, rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -141,7 +141,7 @@ def test_on_a_phone_what_is_selected_stays_in_sight_however_long_the_queue(
 def test_a_claim_that_gets_no_answer_leaves_decisions_as_they_were(browse: Browse, sam: User, dana: User) -> None:
     make_waiting(sam, risk="low")
     page = live(browse(dana, "/inbox/"))
-    page.route("**/claim/", lambda route: route.fulfill(status=503, body=""))
+    intercept(page, "**/claim/", lambda route: route.fulfill(status=503, body=""))
 
     with page.expect_response("**/claim/"):
         page.get_by_role("button", name="Claim").click()

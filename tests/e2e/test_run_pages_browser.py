@@ -11,7 +11,7 @@ from playwright.sync_api import Route as Held
 from agentapp.messages import ToolResult
 from agentapp.models import Route, Run
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import intercept, rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -112,7 +112,7 @@ def test_a_refresh_that_was_asked_for_before_a_click_does_not_take_back_what_was
 ) -> None:
     page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/", 390, 844))
     held: list[Held] = []
-    page.route(re.compile(r"/runs/[0-9a-f-]+/(\?upto=\d+)?$"), lambda route: held.append(route))
+    intercept(page, re.compile(r"/runs/[0-9a-f-]+/(\?upto=\d+)?$"), lambda route: held.append(route))
     with page.expect_request(re.compile(r"upto=")) as asked:
         page.evaluate("htmx.trigger(document.body, 'run-changed')")
     with page.expect_response(re.compile(r"step=1&call=0&upto=")):  # what it would have told is asked for again
@@ -127,7 +127,7 @@ def test_a_refresh_that_was_asked_for_before_a_click_does_not_take_back_what_was
 def test_a_refresh_while_a_row_has_not_come_yet_waits_for_it(browse: Browse, sam: User, dana: User) -> None:
     page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/", 390, 844))
     held: list[Held] = []
-    page.route(re.compile(r"step=1&call=0$"), lambda route: held.append(route))
+    intercept(page, re.compile(r"step=1&call=0$"), lambda route: held.append(route))
     refreshes: list[str] = []
     page.on("request", lambda request: refreshes.append(request.url) if "upto=" in request.url else None)
     with page.expect_request(re.compile(r"step=1&call=0$")):

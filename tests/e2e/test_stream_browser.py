@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Route, expect
 from agentapp import live, release
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, Serving
+from tests.e2e.conftest import PASSWORD, Serving, intercept
 from tests.processes import until
 
 pytestmark = pytest.mark.browser
@@ -72,7 +72,7 @@ def test_a_server_that_answers_503_for_a_while_is_asked_again(browse: Browse, sa
     make_waiting(sam)
     page = browse(dana, "/inbox/")
     pill(page).to_have_text("Live")
-    page.route("**/live/**", lambda route: route.fulfill(status=503, body="<h1>Busy</h1>"))
+    intercept(page, "**/live/**", lambda route: route.fulfill(status=503, body="<h1>Busy</h1>"))
 
     live.close_streams()
     pill(page).to_contain_text("Reconnecting")
@@ -114,7 +114,7 @@ def test_a_page_without_news_for_a_minute_says_since_when_it_is_offline(browse: 
     page.clock.install()
     page.goto("/inbox/")
     pill(page).to_have_text("Live")
-    page.route("**/live/**", lambda route: route.abort())
+    intercept(page, "**/live/**", lambda route: route.abort())
 
     # Nothing more comes over a stream that is being opened anew.
     with page.expect_request("**/live/**"):
@@ -188,7 +188,7 @@ def test_a_page_that_is_signed_in_again_hears_one_stream_however_often_it_has_lo
     page.evaluate("htmx.trigger('#live', 'session.expired')")
     pill(page).to_contain_text("Signed out")
     looks: list[Route] = []
-    page.route("**/session/", lambda route: looks.append(route))
+    intercept(page, "**/session/", lambda route: looks.append(route))
 
     # A browser says both when its tab comes to the front.
     page.evaluate("document.dispatchEvent(new Event('visibilitychange')); dispatchEvent(new Event('focus'))")
@@ -214,7 +214,7 @@ def test_what_was_typed_survives_a_post_that_arrives_signed_out(browse: Browse, 
         Session.objects.all().delete()
         route.continue_()
 
-    page.route(f"**/approvals/{approval.pk}/decide/", sign_out, times=1)  # before the page can hear of it
+    intercept(page, f"**/approvals/{approval.pk}/decide/", sign_out, times=1)  # before the page can hear of it
     page.locator("#reject-dialog").get_by_role("button", name="Reject").click()
     page.get_by_label("Name").fill("dana")
     page.get_by_label("Password").fill(PASSWORD)
@@ -275,7 +275,7 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
     make_waiting(sam, title="Second", expires_seconds=700)
     page = browse(dana, "/inbox/")
     pill(page).to_have_text("Live")
-    page.route("**/inbox/peek/**", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
+    intercept(page, "**/inbox/peek/**", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
 
     page.locator("#queue .q-main", has_text="Second").click()
     failed = page.locator("#peek [data-failed]")
