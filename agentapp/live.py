@@ -25,6 +25,7 @@ from django.http import parse_cookie
 from agentapp import auth, garbage, release, wakeups
 from agentapp.models import Run
 from agentapp.wakeups import EVERYTHING, Fact
+from approvals.ledger import CONFIGURATION
 
 type Scope = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -50,6 +51,8 @@ EXPIRED = b"event: session.expired\ndata: 1\n\n"
 RECORDED = "recorded"
 # Events that change what waits for people, and nothing else does.
 INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_call.late_answer", "tool_call.completed")
+# What is stopped, and let go on, changes what pages say of runs and requests, whichever they are.
+SWITCHES = "switch."
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Topic:
         about, _, run = fact.chain.partition(":")
         if self.about == RECORDED:
             return about != "draft"
+        if about == CONFIGURATION and fact.type.startswith(SWITCHES):
+            return self.about == "run"
         if about != self.about or (self.only and not fact.type.startswith(self.only)):
             return False
         return self.run in ("", run) and (self.own is None or run in self.own)

@@ -44,7 +44,7 @@ def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     context = card.context(found, user)
     seen = request.GET.get("version", "")
     context["news"] = str(found.version) != seen or context["standing"] != "pending"
-    return render(request, "console/approval.html#news", context)
+    return render(request, "console/approval.html#state", context)
 
 
 @require_safe

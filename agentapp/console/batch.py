@@ -163,8 +163,12 @@ def _done(request: HttpRequest, user: User) -> HttpResponse:
     found = {str(row.pk): row for row in _picked(user, [key for key, _ in kept["results"]])}
     counting = Decision.objects.filter(user=user, approval__in=list(found), undone_at__isnull=True)
     decided = {str(key) for key in counting.values_list("approval_id", flat=True)}
-    rows = [(found[key], not why and key in decided, why) for key, why in kept["results"] if key in found]
-    counted = sum(not why for _, _, why in rows)
+    rows = [
+        (found[key], not why and key in decided, why, card.stopped(found[key], "held"))
+        for key, why in kept["results"]
+        if key in found
+    ]
+    counted = sum(not why for _, _, why, _ in rows)
     context = {"filters": read_query(kept["query"]), "done": rows, "counted": counted, "kind": kept["kind"]}
     return render(request, "console/batch_done.html", context | {"back_to": "batch"})
 

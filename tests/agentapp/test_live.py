@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -14,7 +15,7 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connections
 from django.test import Client
 
-from agentapp import conversations, live, release, runs, turns, wakeups
+from agentapp import actions, conversations, live, release, runs, turns, wakeups
 from agentapp.asgi import application
 from agentapp.models import Agent, Run
 from approvals import ledger
@@ -189,6 +190,28 @@ def test_the_inbox_is_nudged_by_what_waits_for_people_and_by_nothing_else(sam: U
             assert await stream.next() == ("runs-changed", "1")
             await commit(run, "approval.requested")
             assert {await stream.next(), await stream.next()} == {("inbox-changed", "1"), ("runs-changed", "1")}
+
+    play(scene)
+
+
+def test_a_switch_concerns_every_page_about_runs(sam: User, dana: User, mia: User) -> None:
+    run, cookie = make_run(sam), cookie_of(dana)
+    engaged = partial(actions.engage_switch, "all", "", "Everything rests.", mia)
+
+    def alone(act: Callable[[], Any]) -> Any:
+        try:
+            return act()
+        finally:
+            connections.close_all()
+
+    async def scene() -> None:
+        async with listening(f"inbox,run:{run.pk}", cookie) as stream:
+            await settled(stream, "inbox-changed", "run-changed")
+            both = {("inbox-changed", "1"), ("run-changed", str(run.pk))}
+            switch = await asyncio.to_thread(alone, engaged)
+            assert {await stream.next(), await stream.next()} == both
+            await asyncio.to_thread(alone, partial(actions.release_switch, switch.pk, mia))
+            assert {await stream.next(), await stream.next()} == both
 
     play(scene)
 

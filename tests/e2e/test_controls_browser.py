@@ -14,8 +14,10 @@ from agentapp import actions, breakers
 from agentapp.breakers import Thing
 from agentapp.models import Agent, Run
 from approvals import ledger
+from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk, call, calls, says
 from tests.e2e.conftest import violations
+from tests.e2e.test_inbox_browser import live
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -37,6 +39,26 @@ def held(clerk: Clerk, ada: User) -> dict[str, Run]:
         for _ in range(3):
             breakers.failed(Thing("tool", "send"), "The line is dead.")
     return {"budget": dear, "partial": partial, "paused": paused, "switched": switched}
+
+
+@pytest.mark.parametrize("address", ["/approvals/{}/", "/inbox/"])
+def test_a_request_that_is_being_read_says_what_has_been_stopped_since(
+    browse: Browse, complaints: list[str], sam: User, dana: User, mia: User, address: str
+) -> None:
+    approval = make_waiting(sam, hold_seconds=5)
+    page = live(browse(dana, address.format(approval.pk)))
+    bar = page.locator(".decide .fine")
+    expect(bar).to_contain_text("5 s")
+
+    switch = actions.engage_switch("all", "", "It pays twice.", mia)
+
+    expect(page.get_by_text("Everything was stopped by Mia Manager: It pays twice.")).to_be_visible()
+    expect(bar).to_have_text("Everything was stopped by Mia Manager. Runs only when that is released")
+    assert violations(page) == []
+    actions.release_switch(switch.pk, mia)
+    expect(bar).to_contain_text("5 s")
+    expect(page.get_by_text("It pays twice.")).to_have_count(0)
+    assert complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -124,6 +124,20 @@ def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
     assert "Waiting for a worker" not in shown[-1]
 
 
+def test_a_page_that_is_open_learns_what_is_stopped_since(page: Client, waiting: Waiting, mia: User) -> None:
+    approval = waiting()
+    state = f"/approvals/{approval.pk}/state/?version={approval.version}"
+    assert "Runs in 5 s, undo until then" in page.get(state).content.decode()
+    actions.engage_switch("all", "", "Everything rests.", mia)
+
+    html = page.get(state).content.decode()
+
+    assert '<hx-partial hx-target="#stopped"' in html
+    assert "Everything was stopped by Mia Manager: Everything rests." in html
+    assert "Runs only when that is released" in html
+    assert "Show changes" not in html
+
+
 def test_a_switch_for_something_else_is_in_nobodys_way(page: Client, waiting: Waiting, mia: User) -> None:
     approval = waiting()
     Agent.objects.create(name="another", driver="scripted")
