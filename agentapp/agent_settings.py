@@ -7,6 +7,7 @@ from agentapp import agent_tools, hooks
 from agentapp.compilers import SECTIONS
 from agentapp.drivers import DRIVERS
 from agentapp.drivers import settings_problems as driver_problems
+from agentapp.llm import providers
 from agentapp.llm import settings as model_settings
 from agentapp.messages import FINISH_REASONS
 from agentapp.models import Agent
@@ -54,6 +55,11 @@ def tools_to_call(agent: Agent, names: Names) -> set[str]:
 
 def _driver_settings(agent: Agent, names: Names) -> list[str]:
     return driver_problems(agent.driver, agent.driver_settings) if agent.driver in DRIVERS else []
+
+
+def _model(agent: Agent, names: Names) -> Iterator[str]:
+    if agent.model and (problem := providers.name_problem(agent.model)):
+        yield problem
 
 
 def _model_settings(agent: Agent, names: Names) -> list[str]:
@@ -122,6 +128,7 @@ type _Check = Callable[[Agent, Names], Iterable[str]]
 # By column: what it is looked at together with, and what looks at it.
 _CHECKS: dict[str, tuple[frozenset[str], _Check]] = {
     "driver_settings": (frozenset({"driver", "driver_settings"}), _driver_settings),
+    "model": (frozenset({"model"}), _model),
     "model_settings": (frozenset({"model_settings"}), _model_settings),
     "compiler_settings": (frozenset({"message_compiler", "compiler_settings"}), _compiler_settings),
     "tool_choice": (frozenset({"tool_choice", "tools", "subagents", "denied_subagents"}), _tool_choice),

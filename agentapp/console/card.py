@@ -206,11 +206,11 @@ def _to_press(approval: Approval, shown: Shown, given: int, needed: int) -> dict
 def _as_which(approval: Approval, shown: Shown, given: int, needed: int) -> tuple[int, int]:
     """As which of how many people somebody would approve what is shown.
 
-    What they change nobody has approved yet; at high and critical risk they are none of those who have to.
+    What they change nobody has approved yet; at high and critical risk they are none of those who have to: 0.
     """
     if not shown.own_changes:
         return given + 1, needed
-    return 1, needed + (approval.risk in HIGH_RISKS and not approval.mocked)
+    return (0 if approval.risk in HIGH_RISKS and not approval.mocked else 1), needed
 
 
 def _word(approval: Approval, shown: Shown) -> str:
@@ -300,7 +300,7 @@ def _seen(approval: Approval, digest: str) -> dict[str, Any] | None:
 def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
     """What the second press of a high risk says: "Confirm refund of $214.50"."""
     verb, _, rest = shown.title.partition(" ")
-    place = f" as {number} of {wanted}" if wanted > 1 else ""
+    place = f" as {number} of {wanted}" if number and wanted > 1 else ""
     if shown.button and rest.startswith(shown.button):
         return f"Confirm {verb.lower()} of {shown.button}{place}"
     words = shown.title[:1].lower() + shown.title[1:]

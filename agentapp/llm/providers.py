@@ -44,11 +44,10 @@ class Access:
 
 def access(name: str) -> Access:
     """Who answers to "provider:model", by the environment of this moment. Raises ModelError, never retryable."""
-    provider_name, colon, model = name.partition(":")
-    provider = PROVIDERS.get(provider_name)
-    if provider is None or not colon or not model.strip():
-        known = ", ".join(f"{known}:…" for known in PROVIDERS)
-        raise ModelError(f"{name[:120]!r} names no model. Known forms: {known}.", code="unknown_model")
+    if problem := name_problem(name):
+        raise ModelError(problem, code="unknown_model")
+    provider_name, _, model = name.partition(":")
+    provider = PROVIDERS[provider_name]
     base_url = _variable(provider.url_variable)
     if base_url and (urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).netloc):
         raise ModelError(f"{provider.url_variable} must be an http or https address.", code="not_configured")
@@ -59,6 +58,14 @@ def access(name: str) -> Access:
             raise ModelError(f"{name} needs a key: set {variables} for the worker.", code="not_configured")
         key = "none"
     return Access(provider_name, model.strip(), base_url or provider.default_url, key)
+
+
+def name_problem(name: str) -> str:
+    """Why a text is no name of a model, "provider:model". Empty: it is one, of which nothing is known yet."""
+    provider, _, model = name.partition(":")
+    if provider in PROVIDERS and model.strip():
+        return ""
+    return f"{name[:120]!r} names no model. Known forms: {', '.join(f'{known}:…' for known in PROVIDERS)}."
 
 
 def secrets() -> list[str]:

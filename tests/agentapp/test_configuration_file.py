@@ -347,6 +347,10 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "agents: {a: {tools: [pay_out], tool_choice: look_up_order}}",
             "agents.a.tool_choice: 'look_up_order' is neither auto, required, none nor one of its tools: pay_out.",
         ),
+        (
+            "agents: {a: {model: 'opanai:gpt-5'}}",
+            "agents.a.model: 'opanai:gpt-5' names no model. Known forms: openai:…",
+        ),
         ("agents: {a: {finish_reasons: [lenght]}}", "agents.a.finish_reasons: 'lenght' is no finish reason."),
         ("agents: {a: {model_settings: {heat: 1}}}", "agents.a.model_settings: 'heat' is no setting of a model."),
         ("agents: {a: {driver_settings: {max_retries: 1}}}", "agents.a.driver_settings: This driver has no settings."),

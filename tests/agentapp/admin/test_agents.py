@@ -125,6 +125,7 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"driver_settings": '"x"'}, "Driver settings are an object"),
         ({"model_settings": '{"temperature": "hot"}'}, "temperature is a number from 0 to 2."),
         ({"model_settings": '{"extra_headers": {}}'}, "is no setting of a model. There are cache,"),
+        ({"model": "gpt-5"}, "names no model. Known forms:"),
         ({"finish_reasons": '["lenght"]'}, "is no finish reason. There are stop, length,"),
         ({"finish_reasons": '"length"'}, "A list of finish reasons"),
         ({"denied_subagents": '["nobody"]'}, "There is no agent"),
