@@ -9,6 +9,7 @@ as well, and writes WebP files and their index. Arguments name the pictures to t
 import base64
 import logging
 import os
+import secrets
 import shutil
 import sys
 import tempfile
@@ -24,6 +25,8 @@ FOLDER = ROOT / "docs" / "screenshots"
 DESIGN = FOLDER / "design"
 sys.path.insert(0, str(ROOT))
 os.environ["DEBUG"], os.environ["DJANGO_SETTINGS_MODULE"] = "true", "agentapp.settings"
+# Served without DEBUG it needs a key of its own.
+os.environ["SECRET_KEY"] = secrets.token_urlsafe(50)
 # The page for a new password is there where mail can be sent. None is.
 os.environ["EMAIL_HOST"] = "mail.invalid"
 # A provider's button, with nobody behind it.
