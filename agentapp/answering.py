@@ -26,7 +26,6 @@ from agentapp.messages import Reply, StopRun, UserMessage
 from agentapp.models import ToolExecution
 from agentapp.proposals import judge_again
 from agentapp.runtime import DriveRuntime, driver_of
-from agentapp.secrecy import secrets_of
 from agentapp.state import RunState
 from agentapp.toolset import specs
 from agentapp.transcript import decided
@@ -111,7 +110,7 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
         tool_choice="auto",
     )
     reply = in_words(driver_of(state), DriveRuntime(state), request)
-    return replace(reply, text=blotted(reply.text, secrets_of(execution)))
+    return replace(reply, text=blotted(reply.text, execution.secret_values))
 
 
 def _waiting_arguments(execution: ToolExecution, approval: Approval) -> str:
@@ -128,7 +127,7 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
     anew, why_not = _proposed_instead(state, execution, reply)
     text = storable(reply.text).strip() or (NO_WORDS if anew or why_not else "")
     if why_not:
-        text += f"\n\n(It would propose other arguments, which cannot be: {blotted(why_not, secrets_of(execution))})"
+        text += f"\n\n(It would propose other arguments, which cannot be: {blotted(why_not, execution.secret_values)})"
     facts = {
         "model": storable(reply.model)[:120],
         "input_tokens": usage.input_tokens,

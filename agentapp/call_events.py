@@ -10,6 +10,7 @@ from agentapp.models import Run, ToolExecution
 from approvals import ledger
 from approvals.detectors import without_secrets
 from approvals.digest import storable
+from approvals.masking import blotted
 from approvals.sealed import digest_of, sealed
 
 
@@ -26,12 +27,15 @@ def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[
 
 
 def record_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
-    for failure in said_of(failures):
+    for failure in said_of(execution, failures):
         record(execution, "attempt_failed", {**failure, "message": sealed(failure["message"], execution.salt)})
 
 
-def said_of(failures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**failure, "message": without_secrets(storable(failure["message"]))[:500]} for failure in failures]
+def said_of(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What attempts that failed said, as it is kept: without known secrets and the call's secret arguments."""
+    secrets = execution.secret_values if failures else set()
+    said = (without_secrets(blotted(storable(failure["message"]), secrets))[:500] for failure in failures)
+    return [{**failure, "message": words} for failure, words in zip(failures, said, strict=True)]
 
 
 def arguments_facts(execution: ToolExecution) -> dict[str, str]:

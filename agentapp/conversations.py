@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Exists, F, Max, OuterRef
 
-from agentapp.models import Agent, Conversation, Message, Run
+from agentapp.models import Agent, ApiToken, Conversation, Message, Run
 from approvals import ledger
 from approvals.clock import Now
 from approvals.detectors import without_secrets
@@ -192,8 +192,9 @@ def want_nobody(conversation: Conversation, facts: Mapping[str, str]) -> bool:
 
 
 def summarise(
-    conversation: Conversation, text: str, until: int, by: User | None = None, expected_version: int | None = None
-) -> bool:
+    conversation: Conversation, text: str, until: int, by: User | None = None, expected_version: int | None = None,
+    token: ApiToken | None = None,
+) -> bool:  # fmt: skip
     """Keep a summary of the messages up to a place, for the compiler that sends it in their stead.
 
     Nothing is said by it, so the version stays. False: it is the one there is. Raises Changed, NoSuchPlace for a
@@ -208,7 +209,8 @@ def summarise(
             raise AlreadySummarised(f"There is a summary up to message {locked.summary_until} already.")
         if (kept, until) == (locked.summary, locked.summary_until):
             return False
-        Conversation.objects.filter(pk=locked.pk).update(summary=kept, summary_until=until, summarised_by=by)
+        told = {"summary": kept, "summary_until": until, "summarised_by": by, "summary_token": token}
+        Conversation.objects.filter(pk=locked.pk).update(**told)
         data = {"until": until, "digest": sha256(kept)}
         ledger.record(chain(locked.pk), "conversation.summarised", data, ledger.actor_of(by))
     return True
@@ -231,6 +233,7 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
             agent=source.agent, key=storable(key), customer=source.customer, forked_from=source, version=len(said),
             summary=source.summary if summed_up else "", summary_until=source.summary_until if summed_up else 0,
             summarised_by_id=source.summarised_by_id if summed_up else None,
+            summary_token_id=source.summary_token_id if summed_up else None,
         )  # fmt: skip
         Message.objects.bulk_create(
             Message(
@@ -262,7 +265,7 @@ def erase_said(runs: Iterable[Run]) -> int:
         locked.update(in_them.select_for_update().values_list("pk", flat=True))
     summed_up = said.filter(conversation=OuterRef("pk"), seq__lte=OuterRef("summary_until"))
     of_these = Conversation.objects.filter(Exists(summed_up), pk__in=locked)
-    of_these.update(summary="", summary_until=0, summarised_by=None)
+    of_these.update(summary="", summary_until=0, summarised_by=None, summary_token=None)
     return said.update(content=ERASED)
 
 

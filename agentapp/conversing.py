@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError
 
 from agentapp import auth, conversations
-from agentapp.models import Conversation
+from agentapp.models import ApiToken, Conversation
 from agentapp.refused import Refused
 from agentapp.takeover import changed_meanwhile
 from approvals import ledger
@@ -28,8 +28,9 @@ def fork_conversation(conversation_id: uuid.UUID, upto: int | None, key: str, us
 
 
 def summarise_conversation(
-    conversation_id: uuid.UUID, summary: str, until: int, user: User, expected_version: int | None = None
-) -> Conversation:
+    conversation_id: uuid.UUID, summary: str, until: int, user: User, expected_version: int | None = None,
+    token: ApiToken | None = None,
+) -> Conversation:  # fmt: skip
     """Keep a summary of a conversation's messages up to a place. Agents that are sent summaries read it in their stead.
 
     `expected_version` is the one the summary's writer has read; None expects nothing.
@@ -40,7 +41,7 @@ def summarise_conversation(
     if len(summary) > MAX_SUMMARY_CHARS:
         raise Refused("invalid", f"The summary is longer than {MAX_SUMMARY_CHARS} characters.", "summary")
     try:
-        conversations.summarise(conversation, summary, until, user, expected_version)
+        conversations.summarise(conversation, summary, until, user, expected_version, token)
     except conversations.Changed as changed:
         raise changed_meanwhile(changed) from changed
     except conversations.AlreadySummarised as error:

@@ -10,20 +10,25 @@ from django.contrib.auth.models import User
 from django.core import signing
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from agentapp.models import Conversation, CustomerLink, Run
+from agentapp.models import ApiToken, Conversation, CustomerLink, Run
 from approvals import ledger
 from approvals.clock import Now
 
 _SALT = "agentapp.customer_links"
 
 
-def make(conversation: Conversation, user: User, expires_at: datetime, actor: str) -> CustomerLink:
-    """A link into a conversation. What is said through it begins runs in the name of whoever made it."""
+def make(
+    conversation: Conversation, user: User, expires_at: datetime, actor: str, token: ApiToken | None = None
+) -> CustomerLink:
+    """A link into a conversation. What is said through it begins runs in the name of whoever made it.
+
+    `token`: what it was asked for with.
+    """
     with ledger.transaction():
         # The chain of the conversation is written under its lock.
         Conversation.objects.select_for_update().get(pk=conversation.pk)
         link = CustomerLink.objects.create(
-            conversation=conversation, made_by=user, created_at=Now(), expires_at=expires_at
+            conversation=conversation, made_by=user, token=token, created_at=Now(), expires_at=expires_at
         )
         data = {"link": str(link.pk), "expires_at": expires_at.isoformat()}
         ledger.record(_chain(conversation.pk), "conversation.link_made", data, actor)
@@ -53,7 +58,7 @@ def find(text: str) -> CustomerLink | None:
     except (signing.BadSignature, ValueError, TypeError):
         return None
     rows = CustomerLink.objects.annotate(is_live=Exists(live().filter(pk=OuterRef("pk"))))
-    return rows.select_related("conversation__agent", "made_by").filter(pk=key).first()
+    return rows.select_related("conversation__agent", "made_by", "token").filter(pk=key).first()
 
 
 def live() -> QuerySet[CustomerLink]:

@@ -114,7 +114,8 @@ def make_link(access: Access, hours: int) -> CustomerLink:
     if not 1 <= hours <= MAX_LINK_HOURS:
         raise Refused("invalid", f"A link is good for 1 to {MAX_LINK_HOURS} hours.", "hours")
     expires_at = timezone.now() + timedelta(hours=hours)
-    return customer_links.make(access.conversation, access.user, expires_at, ledger.actor_of(access.user, access.via))
+    actor = ledger.actor_of(access.user, access.via)
+    return customer_links.make(access.conversation, access.user, expires_at, actor, access.token)
 
 
 def write(access: Access, text: str, expected_version: int | None = None, key: str = "") -> starting.Started:
@@ -161,7 +162,7 @@ def may_answer(access: Access, run: Run) -> bool:
     """Whether a run's question can be answered here: not where whoever made the link, or asked for it, opened it."""
     asked = {run.starter_id, *run.takers}
     if access.link is not None:
-        asked.add(access.link.made_by_id)
+        asked |= {access.link.made_by_id, access.link.token and access.link.token.issued_by_id}
     return asked.isdisjoint(user.pk for user in access.opened_by)
 
 

@@ -178,7 +178,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
             outcome.execution.raw_result_text = kept(within(outcome.raw.data, without_secrets), MAX_RESULT_CHARS)
             outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
-        outcome.execution.failures += said_of(outcome.failures)
+        outcome.execution.failures += said_of(outcome.execution, outcome.failures)
     if call_statements.FINISH(rows) != len(rows):
         raise Overtaken("a call has an answer already")
     for outcome in outcomes:
@@ -200,7 +200,7 @@ def compare(execution: ToolExecution, comparison: dict[str, Any], facts: dict[st
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
     """Keep what each attempt that failed said, of a call that has no answer yet."""
     if failures:
-        execution.failures += said_of(failures)
+        execution.failures += said_of(execution, failures)
         execution.save(update_fields=["failures"])
         record_failures(execution, failures)
 

@@ -4,7 +4,7 @@ A function returns whether it changed a row; False means somebody else got there
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -65,14 +65,17 @@ def take_over(run: Run, user: User) -> bool:
         taken_over_by=user, taken_over_at=Now(), takers=takers, updated_at=Now()
     )
     if changed:
+        run.takers = takers
         ledger.record(ledger.run_chain(run.pk), "run.taken_over", actor=ledger.actor_of(user))
     return bool(changed)
 
 
-def exclude(run: Run, user: User) -> None:
-    """Remember who took over a run above this one. The caller holds the run's lock."""
-    if user.pk not in run.takers:
-        Run.objects.filter(pk=run.pk).update(takers=[*run.takers, user.pk])
+def bar(run: Run, people: Iterable[int]) -> None:
+    """Let these decide nothing about what a run proposes from here on. The caller holds the run's lock."""
+    new = [pk for pk in people if pk not in run.takers]
+    if new:
+        run.takers = [*run.takers, *new]
+        Run.objects.filter(pk=run.pk).update(takers=run.takers)
 
 
 def hand_back(run: Run, actor: str) -> bool:

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import F, Max, Value
 from django.db.models.functions import Greatest
 
-from agentapp import continuity, nudges, run_statements, spending
+from agentapp import continuity, nudges, run_statements, spending, takers
 from agentapp.branching import Branch, columns_of, without_words
 from agentapp.due import LASTING
 from agentapp.due import clock as clock
@@ -29,7 +29,7 @@ from agentapp.due import unfinished as unfinished
 from agentapp.due import with_configuration as with_configuration
 from agentapp.messages import Reply, StopSignal
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step, ToolExecution
-from agentapp.pauses import exclude as exclude
+from agentapp.pauses import bar as bar
 from agentapp.pauses import hand_back as hand_back
 from agentapp.pauses import join as join
 from agentapp.pauses import pause as pause
@@ -84,6 +84,10 @@ class Start:
     mocks: dict[str, Any] | None = None
     """What answers its calls; it reaches no tool. Never changed."""
 
+    @property
+    def taken_back(self) -> Run | None:
+        return self.undoes.run if self.undoes is not None else None
+
 
 def create(start: Start, via: str = "") -> Run:
     """A queued run. The caller is inside `ledger.transaction()` and nudges a worker on commit.
@@ -103,7 +107,7 @@ def create(start: Start, via: str = "") -> Run:
         undoes=start.undoes,
         is_trial=start.is_trial,
         mocks=start.mocks,
-        takers=_takers(start),
+        takers=takers.of(start.retry_of or start.taken_back, start.parent, start.token),
         customer=start.customer,
         title=without_secrets(start.title)[:200],
         input=without_secrets(start.input),
@@ -137,24 +141,6 @@ def create(start: Start, via: str = "") -> Run:
         data |= {"mocked": True}
     ledger.record(ledger.run_chain(run.pk), "run.queued", data, ledger.actor_of(start.starter, via))
     return run
-
-
-def _takers(start: Start) -> list[int]:
-    """Whoever took over a run decides nothing about those it begins, and whoever wrote an input nothing it leads to.
-
-    Nor does who made the token that it was started with: they have kept its secret, or could have. Nor does who wrote
-    the summary that stands in the place of what was said.
-    """
-    before = start.retry_of or (start.undoes.run if start.undoes is not None else None)
-    if before is not None:
-        found = sorted({*before.takers, before.starter_id} - {None})
-    else:
-        found = list(start.parent.takers) if start.parent else []
-    issuer = start.token.issued_by_id if start.token is not None else None
-    told_by = start.conversation.summarised_by_id if start.conversation is not None else None
-    sent = start.agent.message_compiler == Agent.Compiler.SECTIONS
-    others = [issuer, told_by if sent else None]
-    return [*found, *dict.fromkeys(pk for pk in others if pk is not None and pk not in found)]
 
 
 def _behind_the_last(conversation: Conversation | None) -> Any:

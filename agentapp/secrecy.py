@@ -11,8 +11,7 @@ from agentapp.messages import Reply, ToolCall
 from agentapp.models import Tool, ToolExecution
 from agentapp.tools.planning import NAME as PLAN
 from agentapp.transcript import StepRows
-from approvals.digest import MalformedJSON, parse
-from approvals.masking import blotted, blotted_within, masked, secret_texts
+from approvals.masking import blotted, blotted_within, masked, secrets_in
 
 
 def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
@@ -25,7 +24,7 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
     has_secrets = any(tool.secret_fields for tool in tools.values()) or any(call.secret_fields for call in made)
     if is_plain and not has_secrets:
         return reply
-    secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(secrets_of(each) for each in made))
+    secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(each.secret_values for each in made))
     if not secrets:
         return reply
     return dataclasses.replace(
@@ -36,17 +35,11 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
     )
 
 
-def secrets_of(execution: ToolExecution) -> set[str]:
-    """The values of secret arguments of one call, as it was proposed and as it ran."""
-    fields = execution.all_secret_fields
-    return _of_text(execution.arguments_text, fields) | _of_text(execution.executed_text, fields)
-
-
 def result_shown(execution: ToolExecution) -> Any:
     """What a call gave back, as people may read it: no value that a secret name has, and no secret argument."""
     value = json.loads(execution.result_text) if execution.result_text else None
     fields = execution.all_secret_fields
-    return blotted_within(masked(value, fields), secrets_of(execution)) if fields else value
+    return blotted_within(masked(value, fields), execution.secret_values) if fields else value
 
 
 def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:
@@ -58,11 +51,4 @@ def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:
 
 
 def _of_call(call: ToolCall, tools: Mapping[str, Tool]) -> set[str]:
-    return _of_text(call.arguments_text, marking.of_call(tools.get(call.name), call).secret)
-
-
-def _of_text(text: str, fields: list[Any]) -> set[str]:
-    try:
-        return secret_texts(parse(text), fields) if fields and text else set()
-    except MalformedJSON:
-        return set()  # such a call is refused, and nobody can tell what in it is which argument
+    return secrets_in(call.arguments_text, marking.of_call(tools.get(call.name), call).secret)

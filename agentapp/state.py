@@ -6,18 +6,19 @@ from dataclasses import dataclass, field, replace
 
 from django.db.models import UUIDField
 
-from agentapp import drafts, mocks, recorded, runs
+from agentapp import drafts, mocks, recorded, runs, takers
 from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_earlier
 from agentapp.drivers.base import Driver
 from agentapp.hooks import Hooks
 from agentapp.messages import Usage
 from agentapp.mocks import StandIn
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.proposals import Situation
 from agentapp.recorded import OnRecord, Recorded
 from agentapp.toolset import Configuration, read_configuration
 from agentapp.transcript import StepRows, load_done, load_steps
+from approvals import ledger
 from approvals.prepared import Given, Prepared
 
 _SEEN = Prepared(
@@ -48,6 +49,8 @@ class RunState:
     """What models took for the step that is being decided."""
     drafted: bool = False
     """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
+    said: int = 0
+    """The version of the conversation that was read."""
     recorded: Recorded | None = None
     """The record that answers a replay, or a fork in which nothing may happen."""
 
@@ -60,7 +63,9 @@ class RunState:
         # The row has just been read: where it counts no step, there is none.
         steps = load_steps(run, configuration.tools.values()) if run.step_count else []
         state = cls(run, run.lease_token, configuration, steps, load_earlier(run))
+        state.said = run.conversation.version if run.conversation is not None else 0
         state.earlier.done = load_done(run)
+        state._bar_who_wrote()
         state.recorded = recorded.load(run)
         state.step_under_way = bool(state.steps and state.steps[-1].open)
         state.drafted = run.has_draft  # type: ignore[attr-defined]
@@ -92,8 +97,19 @@ class RunState:
     def conversation(self) -> Earlier:
         """What was said before the run, and while a person had taken it over: as it is by now."""
         if self.run.takers and self.run.conversation_id is not None:
-            self.earlier = replace(load_earlier(self.run, self.earlier.kept), done=self.earlier.done)
+            version = Conversation.objects.values_list("version", flat=True).get(pk=self.run.conversation_id)
+            if version != self.said:
+                self.earlier = replace(load_earlier(self.run, self.earlier.kept), done=self.earlier.done)
+                self.said = version
+                self._bar_who_wrote()
         return self.earlier
+
+    def _bar_who_wrote(self) -> None:
+        """Let whoever had a part in what the run has just read decide nothing about what it proposes from here on."""
+        new = takers.of_talk(self.run) - set(self.run.takers)
+        if new:
+            with ledger.transaction():
+                runs.bar(self.locked(), sorted(new))
 
     def look_for_pause(self) -> None:
         """Notice a pause that was asked for, or a person who took over, while nothing needed the row's lock."""

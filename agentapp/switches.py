@@ -5,6 +5,7 @@ let go of their worker and wait. The caller is inside `ledger.transaction()`.
 """
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -107,6 +108,19 @@ def stopping(execution: ToolExecution) -> list[KillSwitch]:
     names = Q(key=str(run.agent_snapshot["name"])) | Q(key__in=Agent.objects.filter(pk=run.agent_id).values("name"))
     mine = Q(scope=Scope.ALL) | Q(names, scope=Scope.AGENT) | Q(scope=Scope.TOOL, key=execution.name)
     return list(KillSwitch.objects.filter(mine).select_related("engaged_by"))
+
+
+def stopping_each(executions: Sequence[ToolExecution]) -> dict[uuid.UUID, list[KillSwitch]]:
+    """The same of several calls, by call, in two queries at most."""
+    engaged = list(KillSwitch.objects.select_related("engaged_by"))
+    called = dict(Agent.objects.filter(runs__executions__in=executions).values_list("pk", "name")) if engaged else {}
+
+    def covers(switch: KillSwitch, call: ToolExecution) -> bool:
+        names = {str(call.run.agent_snapshot["name"]), called.get(call.run.agent_id)}
+        mine = names if switch.scope == Scope.AGENT else {call.name}
+        return bool(switch.scope == Scope.ALL or switch.key in mine)
+
+    return {call.pk: [switch for switch in engaged if covers(switch, call)] for call in executions}
 
 
 def any_engaged() -> Exists:

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, conversations, runs, tasks
-from agentapp.models import Conversation, Message, Run
+from agentapp.models import ApiToken, Conversation, Message, Run
 from agentapp.refused import Refused
 from approvals import decisions, ledger, plans
 from approvals.detectors import without_secrets
@@ -32,11 +32,12 @@ class Written(NamedTuple):
     """Whether it had been written before with the same key."""
 
 
-def take_over_run(run_id: uuid.UUID, user: User) -> Run:
+def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) -> Run:
     """Speak in the agent's place: the run is put aside as soon as its current call is done.
 
-    Its requests stay open for others. Whoever took over decides nothing about the run's calls, ever. A run that
-    has ended is taken over for what its customer says next. Taking over twice is taking over once.
+    Its requests stay open for others. Whoever took over decides nothing about the run's calls, ever, nor does who made
+    the `token` it was done with. A run that has ended is taken over for what its customer says next. Taking over twice
+    is taking over once.
     """
     with ledger.transaction():
         run = _locked(run_id, user)
@@ -52,13 +53,16 @@ def take_over_run(run_id: uuid.UUID, user: User) -> Run:
         runs.take_over(run, user)
         _put_aside(run, user)
         for child in below:
-            runs.exclude(child, user)
             if child.state != Run.State.PAUSED and child.pause_requested_at is None:
-                child.refresh_from_db(fields=["takers"])
                 runs.take_over(child, user)
                 _put_aside(child, user)
-        decisions.exclude([run.pk, *(child.pk for child in below)], user)
-        plans.end([run.pk, *(child.pk for child in below)], TAKEN_OVER, ledger.actor_of(user))
+        taken = [run, *below]
+        issuer = token.issued_by if token is not None else None
+        for person in filter(None, (user, issuer)):
+            for row in taken:
+                runs.bar(row, [person.pk])
+            decisions.exclude([row.pk for row in taken], person)
+        plans.end([row.pk for row in taken], TAKEN_OVER, ledger.actor_of(user))
         conversations.set_mode(conversation, Conversation.Mode.MANUAL, run, ledger.actor_of(user))
     run.refresh_from_db()
     return run

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from agentapp import auth, executions, previews, runs, tasks
-from agentapp.models import Run, Tool, ToolExecution
+from agentapp.models import ApiToken, Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from agentapp.tools.schema import check_arguments
 from agentapp.tools.sources import implementation_of
@@ -44,8 +44,11 @@ def hindrance(execution: ToolExecution) -> str:
     return ""
 
 
-def undo_call(execution_id: uuid.UUID, why: str, user: User, via: str = "") -> Run:
-    """Propose the call that takes another back. Once for each call; people decide whether it runs."""
+def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | None = None) -> Run:
+    """Propose the call that takes another back. Once for each call; people decide whether it runs.
+
+    `token`: what it is asked for with.
+    """
     seen = auth.visible_runs(user)
     execution = (
         ToolExecution.objects.select_related("tool__source", "run__agent").filter(pk=execution_id, run__in=seen).first()
@@ -66,7 +69,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, via: str = "") -> R
             # The arguments were read before: who erased the run since did not see them.
             if run is None or run.erased_at is not None:
                 raise Refused("cannot_undo", ERASED)
-            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, via)
+            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, token)
     except IntegrityError as error:
         if not Run.objects.filter(undoes=execution).exists():
             raise
@@ -99,7 +102,9 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     return tool, arguments
 
 
-def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User, via: str) -> Run:
+def _propose(
+    execution: ToolExecution, tool: Tool, arguments: dict[str, Any], why: str, user: User, token: ApiToken | None
+) -> Run:
     done, agent = execution.run, execution.run.agent
     snapshot = snapshot_for(agent, tool.name, done.route)
     call = {"id": "undo", "name": tool.name, "arguments": arguments}
@@ -111,6 +116,7 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
             title=f"Undo {execution.name} of {done.reference}"[:200],
             route=done.route,
             starter=user,
+            token=token,
             customer=done.customer,
             script=[
                 {"tool_calls": [call]},
@@ -119,6 +125,7 @@ def _propose(execution: ToolExecution, tool: Tool, arguments: dict[str, Any], wh
             undoes=execution,
         )
     )
+    via = f"api {token.prefix}" if token is not None else ""
     executions.record(execution, "undo_asked", {"run": str(run.pk), "by": tool.name}, ledger.actor_of(user, via))
     transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return run

@@ -7,6 +7,7 @@ from approvals.blots import MIN_BLOTTED_CHARS as MIN_BLOTTED_CHARS
 from approvals.blots import blotting
 from approvals.detectors import MASK as MASK
 from approvals.detectors import without_secrets
+from approvals.digest import MalformedJSON, parse
 
 CHANGED_MASK = f"{MASK} (changed)"
 STILL_MASKED = "This still has a masked part; write it anew."
@@ -101,6 +102,14 @@ def secret_texts(value: Any, secrets: Collection[str]) -> set[str]:
         found = (set(_texts(item)) if name in secrets else secret_texts(item, secrets) for name, item in value.items())
         return set().union(*found)
     return set().union(*(secret_texts(item, secrets) for item in value)) if isinstance(value, list) else set()
+
+
+def secrets_in(text: str, secrets: Collection[str]) -> set[str]:
+    """The same of a JSON text. None of one that is malformed: nobody can tell what in it is which argument."""
+    try:
+        return secret_texts(parse(text), secrets) if secrets and text else set()
+    except MalformedJSON:
+        return set()
 
 
 def blotted(text: str, secrets: Collection[str]) -> str:

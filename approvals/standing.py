@@ -19,7 +19,7 @@ from approvals.thresholds import Count, Terms
 
 HAD_A_HAND = (
     "You had a hand in this run, so someone else decides about its calls: you have taken it over, started one that it "
-    "goes back to, or made the token it was started with."
+    "goes back to, had a part in what was said before, or made the token that this was done with."
 )
 
 

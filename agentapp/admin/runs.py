@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
-from agentapp.secrecy import result_shown, secrets_of
+from agentapp.secrecy import result_shown
 from approvals import lens
 from approvals.admin_pages import ReadOnlyAdmin, masked_arguments
 from approvals.masking import blotted_within, masked
@@ -109,7 +109,7 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
     def told(self, execution: ToolExecution) -> str:
         """For people only; it may repeat what the call was given."""
         shown = masked(execution.metadata, secret_fields_of(execution))
-        return _text(blotted_within(shown, secrets_of(execution)))
+        return _text(blotted_within(shown, execution.secret_values))
 
 
 @admin.register(Conversation)

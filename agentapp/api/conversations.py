@@ -135,7 +135,7 @@ def summarise_conversation(request: ApiRequest, conversation_id: uuid.UUID, body
     The messages stay, and `version` too. Sending the same again changes nothing.
     """
     summarised = actions.summarise_conversation(
-        conversation_id, body.summary, body.until, person(request), body.conversation_version
+        conversation_id, body.summary, body.until, person(request), body.conversation_version, request.auth
     )
     return _shown(request, summarised, MessageListing.model_construct())
 

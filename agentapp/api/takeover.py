@@ -42,7 +42,7 @@ def take_over_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     handed back. Its requests stay open, for others: whoever took over never decides about the run's calls.
     The first counts; who comes second is told who was first. A run without a conversation gets one.
     """
-    actions.take_over_run(run_id, person(request))
+    actions.take_over_run(run_id, person(request), request.auth)
     return get_run(request, run_id)
 
 

@@ -156,7 +156,7 @@ class OutcomeIn(BaseModel):
 )
 def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeIn) -> ToolExecutionOut:
     """A worker died in the middle of this call, so nobody knows what it did. Say what you found out, and
-    the run goes on. Whoever started the run cannot.
+    the run goes on. Whoever started the run cannot, nor who took it over or made the token it was started with.
     """
     user = person(request)
     visible = ToolExecution.objects.filter(pk=execution_id, run__in=auth.visible_runs(user))

@@ -17,9 +17,10 @@ def of_tool(row: Tool, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield column, f"{row.name} has no argument {name!r}; it has {known}."
 
 
-def of_rule(row: Rule) -> Iterator[tuple[str, str]]:
-    """The same of what a condition names: it could never be evaluated."""
-    tool = Tool.objects.filter(name=row.tool).first() if row.tool and row.condition else None
+def of_rule(row: Rule, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The same of what a condition names, where the file says it or its tool: it could never be evaluated."""
+    looks = row.tool and row.condition and entry.keys() & {"tool", "condition"}
+    tool = Tool.objects.filter(name=row.tool).first() if looks else None
     unknown = unknown_in(row.condition, tool) if tool is not None else []
     if unknown:
         yield "condition", f"{row.tool} has no argument {', '.join(map(repr, unknown))}."

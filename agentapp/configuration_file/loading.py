@@ -179,7 +179,7 @@ def _wanted_row(
         problems += _channel_problems(path, row)
     if isinstance(row, Rule):
         problems += _threshold_problems(path, row, entry)
-        problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_rule(row)]
+        problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_rule(row, entry)]
     if isinstance(row, Agent):
         names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
         wrong = agent_settings.problems(row, names, agent_settings.touched(entry))

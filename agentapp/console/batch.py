@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from agentapp import actions
-from agentapp.console import card, card_rows, queue
+from agentapp.console import card, card_rows, in_the_way, queue
 from agentapp.console.fields import ABSENT
 from agentapp.console.filters import Filters, read_query
 from agentapp.console.shell import signed_in
@@ -163,8 +163,10 @@ def _done(request: HttpRequest, user: User) -> HttpResponse:
     found = {str(row.pk): row for row in _picked(user, [key for key, _ in kept["results"]])}
     counting = Decision.objects.filter(user=user, approval__in=list(found), undone_at__isnull=True)
     decided = {str(key) for key in counting.values_list("approval_id", flat=True)}
+    held = [row for row in found.values() if str(row.pk) in decided and row.runs_at and not row.used_at]
+    stopped = in_the_way.of_each(held)
     rows = [
-        (found[key], not why and key in decided, why, card.stopped(found[key], "held"))
+        (found[key], not why and key in decided, why, stopped.get(found[key].pk))
         for key, why in kept["results"]
         if key in found
     ]

@@ -10,13 +10,13 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 from django.utils import timezone
 
-from agentapp import actions, auth, confirming, lineage, switches
+from agentapp import actions, auth, confirming, lineage
 from agentapp.cards import words_of
-from agentapp.console import dry_run, edits, evidence, origins, plan_lines, say, schema_form, times, undoing
+from agentapp.console import dry_run, edits, evidence, in_the_way, origins, plan_lines, say, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
-from agentapp.models import KillSwitch, Run, Tool, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
 from approvals import lens
 from approvals import questions as questions_asked
@@ -111,7 +111,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         **_to_press(approval, shown, far["approvals_given"], far["approvals_needed"]),
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
-        "stopped": stopped(approval, standing),
+        "stopped": in_the_way.of(approval, executed, standing),
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,
@@ -138,27 +138,6 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "unfounded": bool(approval.explanation)
         and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """A kill switch in the way of what was asked, or of what was decided about it."""
-
-    brief: str
-    words: str
-
-
-def stopped(approval: Approval, standing: str) -> list[Stopped]:
-    """What keeps a call that waits from running, or its agent from hearing. No query while nothing is stopped."""
-    execution = execution_of(approval)
-    waits = standing in ("pending", "held", "taken") and getattr(approval, "is_anything_stopped", True)
-    if execution is None or not waits:
-        return []
-    found = switches.stopping(execution)
-    if approval.state not in (*Approval.UNDECIDED, Approval.State.APPROVED):
-        # A switch for the tool is in nobody's way where no call is to run.
-        found = [switch for switch in found if switch.scope != KillSwitch.Scope.TOOL]
-    return [Stopped(switches.brief(switch), switches.describe(switch)) for switch in found]
 
 
 def _edit(approval: Approval, shown: Shown, given: list[Decision]) -> edits.Edit | None:

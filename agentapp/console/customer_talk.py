@@ -85,7 +85,8 @@ def no_stream(request: HttpRequest, signed: str) -> HttpResponse:
 
 
 def _access(link: CustomerLink, opened_by: list[User]) -> Access:
-    return Access(link.conversation, link.made_by, f"link {link.pk.hex[-6:]}", link=link, opened_by=opened_by)
+    via = f"link {link.pk.hex[-6:]}"
+    return Access(link.conversation, link.made_by, via, link.token, link=link, opened_by=opened_by)
 
 
 def _opened_by(request: HttpRequest) -> list[User]:

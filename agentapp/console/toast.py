@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agentapp import switches
-from agentapp.console import card
+from agentapp.console import card, in_the_way
 from approvals.models import Approval, Decision
 
 
@@ -28,5 +28,5 @@ def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
         return {"approval": approval, "word": f"{word}, others are needed too:", "until": None, "mine": mine}
     until = approval.runs_at if approval.used_at is None else None
     held = until is not None and until > timezone.now()
-    stopped = card.stopped(approval, "held") if held and mine.is_anything_stopped else []
+    stopped = in_the_way.of(approval, card.execution_of(approval), "held") if held and mine.is_anything_stopped else []
     return {"approval": approval, "word": word, "until": until if held else None, "mine": mine, "stopped": stopped}

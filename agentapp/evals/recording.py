@@ -12,7 +12,7 @@ from agentapp.considered import GUIDED
 from agentapp.evals.observing import final_status, has_begun, was_executed
 from agentapp.models import Run, Step, ToolExecution
 from agentapp.reasons import Reason
-from agentapp.secrecy import result_shown, secrets_of
+from agentapp.secrecy import result_shown
 from approvals.detectors import clean, within
 from approvals.lens import values_in
 from approvals.masking import blotted, masked
@@ -72,7 +72,7 @@ def _telling(calls: Sequence[ToolExecution]) -> Callable[[str], str]:
     known: set[str] = set()
     for call in calls:
         texts = (call.arguments_text, call.proposed_text, call.executed_text, call.result_text)
-        known |= secrets_of(call) | values_in(texts, _fields(call))
+        known |= call.secret_values | values_in(texts, _fields(call))
     return lambda text: clean(blotted(text, known))
 
 

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from agentapp.models.agents import Agent
+from agentapp.models.agents import Agent, ApiToken
 from approvals.ids import uuid7
 from approvals.models.noted import Noted
 
@@ -41,6 +41,10 @@ class Conversation(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="Who wrote the summary: they decide nothing about runs that are sent it.",
     )  # fmt: skip
+    summary_token = models.ForeignKey(
+        ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        help_text="What the summary was written with: whoever made it decides nothing about those runs either.",
+    )  # fmt: skip
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     created_at = models.DateTimeField(auto_now_add=True)
     erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
@@ -68,6 +72,10 @@ class CustomerLink(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.PROTECT, related_name="links")
     made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    token = models.ForeignKey(
+        ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        help_text="What it was asked for with. Runs that begin through it are its, too.",
+    )  # fmt: skip
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)

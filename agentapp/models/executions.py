@@ -11,6 +11,7 @@ from agentapp.messages import ACTED
 from agentapp.models.runs import Run, Step
 from agentapp.models.tools import Tool
 from approvals.ids import uuid7
+from approvals.masking import secrets_in
 from approvals.models import Approval, EffectClass, Grant
 from approvals.models.noted import Noted
 from approvals.sealed import new_salt
@@ -190,6 +191,12 @@ class ToolExecution(Noted, models.Model):
     def all_secret_fields(self) -> list[str]:
         """What nobody reads: as it was marked when this was proposed and when people were asked, and as it is now."""
         return self._marked("secret_fields")
+
+    @property
+    def secret_values(self) -> set[str]:
+        """The values of its secret arguments, as texts, as it was proposed and as it ran."""
+        fields = self.all_secret_fields
+        return secrets_in(self.arguments_text, fields) | secrets_in(self.executed_text, fields)
 
     @property
     def all_pii_fields(self) -> list[str]:

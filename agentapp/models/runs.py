@@ -132,7 +132,8 @@ class Run(Noted, models.Model):
     takers = models.JSONField(
         default=list,
         help_text="Keys of everybody who ever took it over, or a run above it, or started the run it tries again, or "
-        "one of whose calls it takes back, or made for another the token it was started with: none decides about it.",
+        "one of whose calls it takes back, or made for another the token it was started with, or had a part in what was"
+        " said before in its conversation: none decides about it.",
     )
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
     worked_seconds = models.FloatField(default=0, help_text="Of workers that have held it; waiting does not count.")

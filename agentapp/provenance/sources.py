@@ -12,7 +12,6 @@ from agentapp.models import Agent, Message, Run, Tool, ToolExecution
 from agentapp.provenance import spelling
 from agentapp.provenance.paths import leaves
 from agentapp.reasons import Reason
-from agentapp.secrecy import secrets_of
 from agentapp.transcript import StepRows
 from approvals.masking import blotted
 
@@ -263,7 +262,7 @@ def result_of(execution: ToolExecution, number: int, own: str) -> Source:
     origin = TRUSTED if execution.trust == Tool.Trust.TRUSTED else OUTSIDE
     if execution.message:
         lines = (*lines, *spelling.lines_of(execution.message))
-    secrets = secrets_of(execution)
+    secrets = execution.secret_values
     if secrets:  # what a call itself said proves nothing, and nobody should read it in a quote
         lines = tuple(blotted(line, secrets) for line in lines)
     return Source(origin, execution.name, lines, number, execution.call_id, execution.evidence_ref, own)

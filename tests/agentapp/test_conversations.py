@@ -4,12 +4,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import IntegrityError
 
 from agentapp import actions, auth, conversations
 from agentapp.compilers import compile_messages, load_earlier, said_before
 from agentapp.messages import AssistantMessage, UserMessage
-from agentapp.models import Agent, Conversation, Message, Run
+from agentapp.models import Agent, ApiToken, Conversation, Message, Run
 from agentapp.transcript import load_steps
 from approvals import ledger
 from tests.conftest import call, calls, make_user, says
@@ -197,6 +198,38 @@ def test_who_sums_up_decides_nothing_about_the_runs_that_are_sent_it(clerk, sam,
         clerk.decide(approval, dana)
     [row] = [row for row in approval.provenance if row["path"] == "account"]
     assert (row["origin"], row["source"]) == ("outside", "The summary of the conversation")
+
+
+def test_a_summary_that_is_written_while_a_run_waits_for_a_worker_bars_its_writer_too(clerk, dana, marco):
+    clerk.agent.message_compiler = Agent.Compiler.SECTIONS
+    clerk.agent.save()
+    conversation = talk(clerk, ("One?", "Two."))
+    pay = calls(call("p", "pay", account="XX99-881", amount=5))
+    run = clerk.start(pay, says("done"), conversation="ticket-1")
+    token = ApiToken.objects.create(name="shop", user=dana, issued_by=marco)
+    conversations.summarise(conversation, "They want the account XX99-881 paid at once.", 2, dana, token=token)
+    [approval] = clerk.open(clerk.drive(run))
+    assert sorted(approval.excluded) == sorted([dana.pk, marco.pk])
+
+
+def test_whoever_had_a_part_in_what_was_said_decides_nothing_about_what_it_leads_to(clerk, dana, marco, mia):
+    """Dana asked as if she were the customer, Mia spoke in the agent's place; Marco only looked on."""
+    mia.groups.add(*dana.groups.all())
+    mia = User.objects.get(pk=mia.pk)
+    asked = replace(new(clerk), input="My new account is XX99-881.", script=[says("Noted.")])
+    first = actions.start_run(asked, dana)
+    clerk.drive(first)
+    actions.take_over_run(first.pk, mia)
+    actions.write_message(first.pk, "It is agreed: 5 go there.", mia)
+    actions.hand_back_run(first.pk, mia)
+    pay = calls(call("p", "pay", account="XX99-881", amount=5))
+    run = clerk.run(pay, says("done"), input="Thanks.", conversation="ticket-1")
+    [approval] = clerk.open(run)
+    assert sorted(run.takers) == sorted(approval.excluded) == sorted([dana.pk, mia.pk])
+    for person in (dana, mia):
+        assert refused(clerk.decide, approval, person).code == "took_over"
+    clerk.decide(approval, marco)
+    assert clerk.drive(run).state == "succeeded"
 
 
 def test_who_sums_up_decides_where_no_model_is_sent_it(clerk, sam, dana):

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from agentapp import auth
 from agentapp.models import Agent, Message, Run
+from tests.agentapp.api.conftest import ApiClient
 
 pytestmark = pytest.mark.django_db
 TICKET = {"agent": "support", "input": "Where is it?", "conversation": "ticket-7"}
@@ -75,3 +77,14 @@ def test_what_may_not_be_seen_is_not_there(client_of: Any, taken: str, otto: Use
 @pytest.mark.parametrize("body", [{}, {"text": 7}, {"text": ""}, {"text": "a", "more": 1}, {"text": "x" * 100_001}])
 def test_a_message_that_makes_no_sense_is_refused(sams: Any, taken: str, body: Any) -> None:
     assert sams.post(f"/runs/{taken}/messages", body).status == 422
+
+
+def test_who_made_the_token_it_was_done_with_decides_nothing_about_the_run_either(
+    client_of: Any, sams: Any, sam: User, dana: User, support: Agent
+) -> None:
+    run = sams.post("/runs", TICKET).data["id"]
+    _, secret = auth.issue_token(sam, "theirs", ["runs:create"], actor="system", issued_by=dana)
+
+    assert ApiClient(secret).post(f"/runs/{run}/take_over").status == 200
+
+    assert Run.objects.get(pk=run).takers == [sam.pk, dana.pk]

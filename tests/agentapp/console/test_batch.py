@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from agentapp import actions
 from agentapp.console import batch
@@ -218,9 +220,17 @@ class TestDeciding:
         page.post("/inbox/batch/", {"item": items(table(page, first, second).content.decode()), "type": "approve"})
         assert page.get("/inbox/batch/done/").content.decode().count("Runs in") == 2
 
+        def queries() -> int:
+            with CaptureQueriesContext(connection) as captured:
+                shown.append(page.get("/inbox/batch/done/").content.decode())
+            return len(captured)
+
+        shown: list[str] = []
+        before = queries()
         actions.engage_switch("tool", "refund_payment", "It pays twice.", mia)
 
-        html = page.get("/inbox/batch/done/").content.decode()
+        assert queries() == before + 2
+        html = shown[-1]
         assert html.count("The tool refund_payment was stopped by Mia Manager. Can be undone for") == 2
         assert "Runs in" not in html
 
