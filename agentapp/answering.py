@@ -95,7 +95,7 @@ def _look_again(waiting: Iterable[ToolExecution]) -> None:
 def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply:
     """What the model says. Raises ModelError."""
     run = state.run
-    breach = budgets.breach(run, budgets.next_step_cost(state.steps), runs.clock(run).date())
+    breach = budgets.breach(run, state.steps, budgets.next_step_cost(state.steps), runs.clock(run).date())
     if breach is not None:
         raise ModelError(f"the run may not pay for an answer: {breach.signal.message}", code="budget")
     arguments = _waiting_arguments(execution, Approval.objects.get(pk=question.approval_id))

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from django.db.models import F
 
-from agentapp import runs
+from agentapp import lineage, runs
 from agentapp.messages import StopSignal
 from agentapp.models import Agent, Run, Spending, ToolExecution
 from agentapp.reasons import StopReason
@@ -42,12 +42,20 @@ def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
     return next((rows.step.cost for rows in reversed(steps) if rows.step.cost is not None), Decimal(0))
 
 
-def breach(run: Run, projected: Decimal, day: date) -> Breach | None:
-    """The limit that spending `projected` dollars more would pass. A query only for agents with a daily limit."""
+def breach(run: Run, steps: Sequence[StepRows], projected: Decimal, day: date) -> Breach | None:
+    """The limit that spending `projected` dollars more would pass.
+
+    Queries only for agents with a daily limit, and for runs that have asked agents: what those took counts as well.
+    """
     agent = run.agent_snapshot
     asks = agent["on_budget"] == Agent.OnBudget.ASK
     if agent["max_cost"] is not None:
-        signal = _passed("run", run.cost, projected, Decimal(agent["max_cost"]) + run.budget_extra, "max_cost")
+        limit = Decimal(agent["max_cost"]) + run.budget_extra
+        if any(execution.subrun_id is not None for rows in steps for execution in rows.executions):
+            whose, spent = "run, with those that it asked for,", lineage.cost_of_family(run).cost
+        else:
+            whose, spent = "run", run.cost
+        signal = _passed(whose, spent, projected, limit, "max_cost")
         if signal is not None:
             return Breach(signal, asks)
     if agent["max_daily_cost"] is not None and not run.is_mocked:

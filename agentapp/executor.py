@@ -163,6 +163,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
     snapshot = cards.take_snapshot(state.run, tool, parse(text)) if planned else ""
     with ledger.transaction():
+        subagents.lock_family(state, execution)
         run = state.locked()
         if run.is_told_to_stop:
             return
@@ -231,6 +232,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
     text = approval.final_arguments_text
     snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked)
     with ledger.transaction():
+        subagents.lock_family(state, execution)
         run = state.locked()
         if run.is_told_to_stop:
             return

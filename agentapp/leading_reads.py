@@ -30,6 +30,7 @@ def find(state: RunState, rows: StepRows) -> list[ToolExecution]:
 def start_late(state: RunState, reads: list[ToolExecution]) -> None:
     """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
     with ledger.transaction():
+        subagents.lock_family(state, *reads)
         run = state.locked()
         if run.is_told_to_stop:
             return

@@ -45,5 +45,23 @@ def cost_of_family(run: Run) -> FamilyCost:
     return FamilyCost(cost, is_partial)
 
 
+def root_of(run: Run) -> uuid.UUID:
+    """The run that was started from outside. One query for each run above this one."""
+    root, above = run.pk, run.parent_id
+    while above is not None:
+        root = above
+        above = Run.objects.values_list("parent", flat=True).get(pk=root)
+    return root
+
+
+def size_of_family(root: uuid.UUID, most: int) -> int:
+    """How many runs a run and all below it are, as far as `most`. One query for each level."""
+    size, above = 1, [root]
+    while above and size < most:
+        above = list(Run.objects.filter(parent__in=above).order_by().values_list("pk", flat=True)[: most - size])
+        size += len(above)
+    return size
+
+
 def _asker(run: Run) -> Asker:
     return Asker(run.pk, run.agent_snapshot["name"])

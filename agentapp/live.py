@@ -9,7 +9,8 @@ import contextlib
 import signal
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -38,6 +39,10 @@ RECHECK_SECONDS = 60.0
 # Several changes at once become one nudge.
 SETTLE_SECONDS = 0.15
 MAX_TOPICS = 8
+# Of one person in one process: each looks up their rights again and again. A new one takes the place of the oldest.
+# A page that cannot be seen holds none. Whoever reads nothing cannot be told that another has their place: so many more
+# are waited for.
+MAX_STREAMS = MAX_LEAVING = 50
 # Of a conversation, so many runs that have not ended are listened to.
 MAX_CHAT_RUNS = 50
 HEADERS = [
@@ -47,6 +52,10 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 EXPIRED = b"event: session.expired\ndata: 1\n\n"
+# A page that gave up its place comes back as late as any may: else the pages beyond the limit would take each other's
+# places without pause. One that has its place again comes back soon when that stream ends.
+REPLACED = b"event: replaced\nretry: 15000\ndata: 1\n\n"
+RETRY_MS = 500
 # Any event of the ledger, whichever chain it is in.
 RECORDED = "recorded"
 # Events that change what waits for people, and nothing else does.
@@ -96,6 +105,8 @@ class Subscriber:
     untold: dict[Topic, None] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     closing: bool = False
+    replaced: bool = False
+    """Another has its place."""
 
     def tell(self, facts: Iterable[Fact]) -> None:
         for fact in facts:
@@ -106,6 +117,25 @@ class Subscriber:
     def end(self) -> None:
         self.closing = True
         self.woken.set()
+
+
+@contextlib.contextmanager
+def place[K](taken: defaultdict[K, list[Subscriber]], whose: K, subscriber: Subscriber, most: int) -> Iterator[None]:
+    """Give a stream a place among those of the same owner in this process, where need be that of the oldest."""
+    taken[whose].append(subscriber)
+    for oldest in [each for each in taken[whose] if not each.closing][:-most]:
+        oldest.replaced = True
+        oldest.end()
+    try:
+        yield
+    finally:
+        taken[whose].remove(subscriber)
+        if not taken[whose]:
+            del taken[whose]
+
+
+# The open streams of each person.
+_open: defaultdict[int, list[Subscriber]] = defaultdict(list)
 
 
 class Hub:
@@ -198,14 +228,23 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]})
         await send({"type": "http.response.body", "body": b""})
         return
-    topics = await _topics(scope)
+    reader = await _reader(scope)
+    if reader is not None and len(_open.get(reader.person, ())) >= MAX_STREAMS + MAX_LEAVING:
+        await send({"type": "http.response.start", "status": 429, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+        return
     # Never a redirect: a stream that is redirected to a page reconnects without pause.
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-    if topics is None or scope["method"] == "HEAD":
-        body = b"" if topics is not None else EXPIRED
+    if reader is None or scope["method"] == "HEAD":
+        body = b"" if reader is not None else EXPIRED
         await send({"type": "http.response.body", "body": body})
         return
-    subscriber = Subscriber(topics)
+    subscriber = Subscriber(reader.topics)
+    with place(_open, reader.person, subscriber, MAX_STREAMS):
+        await _follow(scope, receive, send, subscriber)
+
+
+async def _follow(scope: Scope, receive: Receive, send: Send, subscriber: Subscriber) -> None:
     hub().join(subscriber)
     gone = asyncio.create_task(until_gone(receive, subscriber))
     # A server that stops cancels what does not end by itself; without a database the page comes back later.
@@ -222,7 +261,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
 async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
     """Nudge for all topics at once, since the page was rendered before the stream opened; then as told."""
     # A page that an earlier release has rendered offers to reload itself.
-    await _send(send, f"event: deploy\ndata: {release.fingerprint()}\n\n".encode())
+    await _send(send, f"event: deploy\nretry: {RETRY_MS}\ndata: {release.fingerprint()}\n\n".encode())
     subscriber.tell([EVERYTHING])
     clock = asyncio.get_running_loop().time
     beat_at, check_at = clock(), clock() + RECHECK_SECONDS
@@ -232,11 +271,11 @@ async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
             if any(topic.grows for topic in subscriber.untold):
                 check_at = clock()
         if clock() >= check_at:
-            topics = await _topics(scope)
-            if topics is None:
+            reader = await _reader(scope)
+            if reader is None:
                 await _send(send, EXPIRED)
                 return
-            subscriber.topics, check_at = topics, clock() + RECHECK_SECONDS
+            subscriber.topics, check_at = reader.topics, clock() + RECHECK_SECONDS
         # Only now is the page told, which then looks: what happens after its look is heard.
         if subscriber.untold:
             body = b"".join(dict.fromkeys(topic.message for topic in subscriber.untold))
@@ -249,6 +288,8 @@ async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
         if not subscriber.untold and not subscriber.closing:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(subscriber.woken.wait(), max(0.0, beat_at - clock()))
+    if subscriber.replaced:
+        await _send(send, REPLACED)
 
 
 async def _send(send: Send, body: bytes) -> None:
@@ -262,11 +303,19 @@ async def until_gone(receive: Receive, subscriber: Subscriber) -> None:
     subscriber.end()
 
 
-async def _topics(scope: Scope) -> tuple[Topic, ...] | None:
+@dataclass(frozen=True)
+class _Reader:
+    """Who is signed in, by their key, and what they asked for and may hear about."""
+
+    person: int
+    topics: tuple[Topic, ...]
+
+
+async def _reader(scope: Scope) -> _Reader | None:
     return await sync_to_async(_authorised, thread_sensitive=False)(scope)
 
 
-def _authorised(scope: Scope) -> tuple[Topic, ...] | None:
+def _authorised(scope: Scope) -> _Reader | None:
     """The topics asked for that this person may hear about; others are left out. None: nobody is signed in."""
     close_old_connections()
     try:
@@ -274,7 +323,7 @@ def _authorised(scope: Scope) -> tuple[Topic, ...] | None:
         if user is None:
             return None
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("t", [""])[0].split(",")
-        return tuple(topic for name in asked[:MAX_TOPICS] for topic in _topics_of(name, user))
+        return _Reader(user.pk, tuple(topic for name in asked[:MAX_TOPICS] for topic in _topics_of(name, user)))
     finally:
         # Outside of a request nobody else gives the connection back.
         connections.close_all()

@@ -211,7 +211,7 @@ def _obey(state: RunState) -> bool:
 def _within_budget(state: RunState) -> bool:
     """Whether the run may pay for another decision. False: it now waits for a person, or has ended."""
     projected = budgets.next_step_cost(state.steps)
-    breach = budgets.breach(state.run, projected, runs.clock(state.run).date())
+    breach = budgets.breach(state.run, state.steps, projected, runs.clock(state.run).date())
     if breach is None:
         return True
     if not breach.asks:
@@ -219,7 +219,7 @@ def _within_budget(state: RunState) -> bool:
         return False
     with ledger.transaction():
         run = state.locked()
-        if run.is_told_to_stop or budgets.breach(run, projected, runs.clock(run).date()) is None:
+        if run.is_told_to_stop or budgets.breach(run, state.steps, projected, runs.clock(run).date()) is None:
             return True  # somebody acted meanwhile: the loop looks again
         # A run that waits for its agent's next day looks again when that begins, whether or not somebody allows more.
         runs.park(run, state.token, Run.WaitingFor.BUDGET, wake_at=breach.until, why=breach.signal.message)

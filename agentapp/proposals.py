@@ -19,6 +19,7 @@ from agentapp import (
     budgets,
     call_limits,
     customer_links,
+    families,
     grant_use,
     plan_use,
     planning,
@@ -211,11 +212,11 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         text = written_out(arguments)
         repeating.is_new(situation.steps, situation.earlier, tool, sha256(text), before)
         repeating.is_one_act(situation.run, tool, arguments, before)
-        _not_too_deep(situation.run, tool)
+        _may_ask_further(situation.run, tool, before)
         if situation.run.starter is not None and not situation.run.starter.is_active:
             raise CallRefused(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
         _can_be_planned(situation, tool, arguments, before)
-        costs = _needs_budget(situation.run, tool, before)
+        costs = _needs_budget(situation, tool, before)
         ruling = ruling_for(situation, tool, arguments, always_ask=costs, watched=True)
         if ruling.verdict == Verdict.DENY:
             raise CallRefused(Reason.POLICY_DENIED, f"A rule forbids this call: {ruling.reason}")
@@ -292,12 +293,13 @@ def _can_be_planned(situation: Situation, tool: Tool, arguments: dict[str, Any],
             )
 
 
-def _needs_budget(run: Run, tool: Tool, before: list[Proposal]) -> bool:
+def _needs_budget(situation: Situation, tool: Tool, before: list[Proposal]) -> bool:
     """Whether a person must let the run pay for this call and those before it. Raises CallRefused if none is asked."""
     if not tool.cost_per_call:
         return False
     others = sum((p.tool.cost_per_call for p in before if p.tool is not None and not p.refusal), Decimal(0))
-    breach = budgets.breach(run, tool.cost_per_call + others, runs.clock(run).date())
+    run = situation.run
+    breach = budgets.breach(run, situation.steps, tool.cost_per_call + others, runs.clock(run).date())
     if breach is not None and not breach.asks:
         raise CallRefused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
     return breach is not None
@@ -322,8 +324,8 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     raise CallRefused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 
 
-def _not_too_deep(run: Run, tool: Tool) -> None:
-    """Refuse to ask an agent where agents have asked agents as deep as they may."""
+def _may_ask_further(run: Run, tool: Tool, before: list[Proposal]) -> None:
+    """Refuse to ask an agent where agents have asked agents as deep, or as often, as they may."""
     most = run.agent_snapshot.get("max_depth", 0)
     if agent_tools.asks_agent(tool) and run.depth >= most:
         raise CallRefused(
@@ -331,6 +333,8 @@ def _not_too_deep(run: Run, tool: Tool) -> None:
             f"Depth limit reached: {run.depth}/{most}. No further agent can be asked from here; "
             "do it yourself or answer with what you have.",
         )
+    if why := families.full(run, tool, before):
+        raise CallRefused(Reason.CALL_LIMIT_EXCEEDED, why)
 
 
 def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, business_keys, provenance, weighing
+from agentapp import breakers, business_keys, families, provenance, weighing
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
 from agentapp.messages import ToolResult
@@ -56,6 +56,9 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
     starter = state.run.starter_id
     if starter is not None and not _ACTIVE.rows(user=starter):
         return refusal(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
+    # Others of the family may have asked agents meanwhile.
+    if execution.subrun_id is None and (why := families.full(state.run, tool)):
+        return refusal(Reason.CALL_LIMIT_EXCEEDED, why)
     return None
 
 

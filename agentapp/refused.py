@@ -56,6 +56,7 @@ _STATUS = {
     **dict.fromkeys(_FORBIDDEN, 403),
     "not_found": 404,
     **dict.fromkeys(_CONFLICTS, 409),
+    "too_many_comments": 429,
     "too_many_messages": 429,
 }
 

@@ -73,6 +73,8 @@ APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
 # A model that looks at calls of this risk and above before people do, as in openai:gpt-5. Empty: none does.
 SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
 SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
+# How many runs one that was started from outside may come to, with all that agents ask agents for.
+FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # An approval that the workers could not use in this time does not run, and the agent is told.
 APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from agentapp import executions, mocks, nudges, runs, steering
+from agentapp import agent_tools, executions, families, mocks, nudges, runs, steering
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, Run, ToolExecution
@@ -38,6 +38,12 @@ _REFUSED: dict[str, str] = {
 def is_asking(execution: ToolExecution) -> bool:
     """Whether a call waits for the answer of another agent."""
     return execution.state == ToolExecution.State.EXECUTING and execution.subrun_id is not None
+
+
+def lock_family(state: RunState, *calls: ToolExecution) -> None:
+    """`families.lock`, where one of these calls asks an agent. Before the run's own row is locked."""
+    if any(agent_tools.asks_agent(call.tool) for call in calls):
+        families.lock(state.run)
 
 
 def begin(

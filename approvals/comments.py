@@ -8,8 +8,10 @@ import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.contrib.auth.models import User
+from django.db.models import Count, Q, Window
 
 from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
@@ -21,6 +23,11 @@ from approvals.sealed import ERASED, GONE, sealed
 from approvals.standing import Refusal
 
 MAX_CHARS = 2000
+# Of one person about one request: what mentions people is mailed.
+MAX_PER_MINUTE = 20
+MAX_PER_PERSON = 200
+# So many, the latest, stand on a page.
+SHOWN = 50
 # More names than these are a list, and tell nobody.
 MAX_MENTIONS = 20
 # As usernames are written; what ends a sentence is no part of one.
@@ -36,6 +43,14 @@ class Posted:
     untold: Sequence[str]
 
 
+@dataclass(frozen=True)
+class Said:
+    """The latest comments, the newest last, and how many came before them."""
+
+    comments: Sequence[Comment]
+    earlier: int = 0
+
+
 def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     """Keep what somebody says about a request, and tell those they mention who may see it."""
     words = without_secrets(approval, storable(text).replace("\r\n", "\n").strip())
@@ -43,6 +58,8 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
         return Refusal("message_required", "Write something first.")
     if len(words) > MAX_CHARS:
         return Refusal("too_long", f"A comment has {MAX_CHARS} characters at most.")
+    if too_many := _too_many(approval, author):
+        return Refusal("too_many_comments", too_many)
     comment = Comment.objects.create(approval=approval, author=author, text=words, at=Now())
     named = mentioned(words)
     found = User.objects.filter(username__in=named, is_active=True).order_by("username") if named else ()
@@ -60,9 +77,22 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     )
 
 
-def of(approval: Approval) -> list[Comment]:
-    """What was said about a request, the newest last."""
-    return list(approval.comments.select_related("author"))
+def of(approval: Approval, most: int | None = SHOWN) -> Said:
+    """What was said about a request. `most`: no more than so many of the latest. One query."""
+    found = approval.comments.select_related("author").annotate(in_all=Window(Count("pk"))).order_by("-at", "-id")
+    rows = list(found[:most])
+    return Said(rows[::-1], rows[0].in_all - len(rows)) if rows else Said([])
+
+
+def _too_many(approval: Approval, author: User) -> str:
+    """Why somebody may say nothing more about a request, for now or at all; or an empty text."""
+    lately = Count("pk", filter=Q(at__gt=Now() - timedelta(minutes=1)))
+    said = Comment.objects.filter(approval=approval, author=author).aggregate(in_all=Count("pk"), lately=lately)
+    if said["in_all"] >= MAX_PER_PERSON:
+        return f"You have written {MAX_PER_PERSON} comments on this request, and one person writes no more."
+    if said["lately"] >= MAX_PER_MINUTE:
+        return f"More than {MAX_PER_MINUTE} comments in a minute. Wait a moment, then send it again."
+    return ""
 
 
 def mentioned(text: str) -> list[str]:

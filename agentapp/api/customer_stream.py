@@ -88,15 +88,8 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": response.content})
         return
     subscriber = live.Subscriber(())
-    _open[conversation].append(subscriber)
-    for oldest in [each for each in _open[conversation] if not each.closing][:-MAX_STREAMS]:
-        oldest.end()
-    try:
+    with live.place(_open, conversation, subscriber, MAX_STREAMS):
         await _follow(scope, conversation, receive, send, subscriber)
-    finally:
-        _open[conversation].remove(subscriber)
-        if not _open[conversation]:
-            del _open[conversation]
 
 
 async def _follow(

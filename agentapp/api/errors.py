@@ -97,6 +97,7 @@ _TITLES = {
     "unknown_route": "There is no such route",
     "idempotency_key_reused": "The key belongs to another request",
     "decision_id_reused": "The id belongs to another decision",
+    "too_many_comments": "Too many comments",
     "too_many_messages": "Too many messages",
     "too_many_requests": "Too many requests",
     "too_many_streams": "Too many streams",

@@ -52,7 +52,8 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The right column again."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
-    return render(request, "console/_approval_side.html", {**card.context(found, user), **beside.beside(found, user)})
+    context = {**card.context(found, user), **beside.beside(found, user, _all_comments(request))}
+    return render(request, "console/_approval_side.html", context)
 
 
 @never_cache
@@ -138,7 +139,7 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     user = signed_in(request)
     asked = request.GET if request.method in ("GET", "HEAD") else request.POST
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
-    context = {**card.context(found, user, typed), **beside.beside(found, user)}
+    context = {**card.context(found, user, typed), **beside.beside(found, user, _all_comments(request))}
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, lens.hidden(found.secret_fields, found.pii_fields))
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
@@ -146,6 +147,11 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
         context |= _assurance(request, found)
     context["anyway"] = "anyway" in asked or not context["claimed_by_other"]
     return context
+
+
+def _all_comments(request: HttpRequest) -> bool:
+    """Whether somebody has asked for the comments that came before the latest, too."""
+    return request.GET.get("comments") == "all"
 
 
 def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:

@@ -41,8 +41,9 @@ class Alike:
     words: str
 
 
-def beside(approval: Approval, user: User) -> dict[str, Any]:
+def beside(approval: Approval, user: User, all_comments: bool = False) -> dict[str, Any]:
     """What stands in the right column: its place in the queue, its likes, its history, whom it asks."""
+    most = None if all_comments else comments.SHOWN
     execution = card.execution_of(approval)
     run = execution.run if execution is not None else None
     place = place_of(approval, user)
@@ -56,7 +57,8 @@ def beside(approval: Approval, user: User) -> dict[str, Any]:
         "again_key": uuid.uuid4(),
         "alike": alike(approval, user),
         "history": history(approval, asked["people"]),
-        "comments": comments.of(approval) if getattr(approval, "was_commented", True) else [],
+        "said": comments.of(approval, most) if getattr(approval, "was_commented", True) else comments.Said([]),
+        "all_comments": all_comments,
         "comment_chars": comments.MAX_CHARS,
         **judged.context(approval.decisions.all(), run, user),
         **asked,

@@ -3,7 +3,7 @@
 (() => {
   const STALE_MS = 25_000, OFFLINE_MS = 60_000, LOST_MS = 3000, SPEAK_MS = 10_000;
   // `since`: when the page was opened, or shown again.
-  let last = 0, since = Date.now(), opened, ended, unreachable, lostAt, connection, offlineSince;
+  let last = 0, since = Date.now(), opened, ended, replaced, unreachable, lostAt, connection, offlineSince;
 
   const $ = (id) => document.getElementById(id), $$ = (selector) => [...document.querySelectorAll(selector)], page = document.body.dataset;
   // What the scripts of a page share.
@@ -22,6 +22,7 @@
     }
     offlineSince = null;
     if (!opened) return silent > 5000 ? ["stale", "Reconnecting"] : ["", "Connecting"];
+    if (replaced) return ["stale", "Too many pages are open, this one waits for a place"];
     const isStale = silent > STALE_MS || (lostAt && now - lostAt > LOST_MS);
     return isStale ? ["stale", `Reconnecting, last update ${long(silent)} ago`] : ["", "Live"];
   }
@@ -44,7 +45,7 @@
     speak();
   }
 
-  function heard() { last = Date.now(); opened = true; unreachable = false; lostAt = 0; show(); }
+  function heard() { last = Date.now(); opened = true; replaced = unreachable = false; lostAt = 0; show(); }
 
   // Without a network a server on the same machine may still answer.
   async function reach() {
@@ -135,6 +136,7 @@
   document.addEventListener("htmx:error", fail);
   document.addEventListener("inbox-changed", count);
   document.addEventListener("session.expired", expire);
+  document.addEventListener("replaced", () => { replaced = true; show(); });
   document.addEventListener("deploy", (event) => { $("newer").hidden = event.detail.data === page.release; });
   document.addEventListener("click", (event) => { if (event.target.closest("[data-again]")) resume(true); });
   document.addEventListener("visibilitychange", () => {

@@ -10,16 +10,19 @@ from django.db.models import F
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from agentapp import actions, budgets
+from agentapp import actions, budgets, lineage
 from agentapp.actions import Refused
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
 from agentapp.sweep import sweep
 from approvals.clock import Now
 from approvals.models import Event, Rule
 from tests.conftest import call, calls, says
+from tests.teams import Team
 
 pytestmark = pytest.mark.usefixtures("one_day")
 limits = importlib.import_module("agentapp.migrations.0004_limits")
+
+COSTLY = {"usage": {"cost": 0.3}}
 
 
 def look(number: int, cost: float = 0.01):
@@ -218,6 +221,22 @@ def test_the_calls_of_one_step_are_paid_from_one_budget(clerk):
     run = clerk.run(both, says("One was enough."))
     assert [clerk.execution(run, c).reason for c in "ab"] == ["", "budget_exhausted"]
     assert run.cost == Decimal("0.6")
+
+
+def test_what_the_agents_it_asked_have_cost_counts_against_the_limit_of_a_run(clerk):
+    team = Team(clerk)
+    team.may_ask("refunds", {**calls(call("a", "ask_ledger", input="?")), **COSTLY}, says("r"), asks=("ledger",))
+    team.may_ask("ledger", {**says("l"), **COSTLY})
+    Agent.objects.filter(name="clerk").update(max_cost=Decimal("0.5"))
+    run = team.run(calls(call("a", "ask_refunds", input="?")), says("done"))
+    assert (run.state, run.stop_reason, run.cost) == ("stopped", "cost_limit", 0)
+    assert "with those that it asked for, has cost $0.6000 of $0.5000" in run.stop_message
+
+
+def test_a_run_that_asked_nobody_adds_up_no_family(clerk, monkeypatch):
+    monkeypatch.setattr(lineage, "cost_of_family", lambda run: pytest.fail("added up"))
+    Agent.objects.update(max_cost=Decimal(1))
+    assert clerk.run(look(1), says("done")).state == "succeeded"
 
 
 def test_what_is_spent_counts_into_the_day_of_the_databases_clock(clerk, monkeypatch):

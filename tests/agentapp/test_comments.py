@@ -1,10 +1,12 @@
 """Comments: who may say and read them, whom they tell, and that no model ever does."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core import mail
+from django.db.models import F
 from django.db.models.deletion import ProtectedError
 
 from agentapp import actions, preferences
@@ -66,6 +68,48 @@ def test_a_comment_has_words_and_not_too_many(dana: User, text: str, code: str) 
     assert refused.value.code == code
     assert not Comment.objects.exists()
     assert not Event.objects.filter(type="approval.commented").exists()
+
+
+def test_one_person_says_so_much_in_a_minute_and_no_more(
+    dana: User, marco: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "MAX_PER_MINUTE", 2)
+    approval, other = a_request(), a_request()
+    for number in range(2):
+        said(approval, dana, f"@marco {number}")
+    with pytest.raises(Refused, match="More than 2 comments in a minute") as refused:
+        said(approval, dana, "@marco 2")
+    assert (refused.value.code, refused.value.status, told(approval)) == ("too_many_comments", 429, ["marco"] * 2)
+    said(approval, marco, "Others go on.")
+    said(other, dana, "So does she elsewhere,")
+    Comment.objects.filter(approval=approval).update(at=F("at") - timedelta(seconds=61))
+    said(approval, dana, "and here a minute later.")
+
+
+def test_one_person_says_so_much_about_a_request_and_no_more(
+    dana: User, marco: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "MAX_PER_PERSON", 2)
+    approval = a_request()
+    for number in range(2):
+        said(approval, dana, f"Number {number}")
+    Comment.objects.update(at=F("at") - timedelta(days=1))
+    with pytest.raises(Refused, match="You have written 2 comments on this request") as refused:
+        said(approval, dana, "Number 2")
+    assert refused.value.status == 429
+    assert said(approval, marco, "Others go on.").comment.pk
+
+
+@pytest.mark.parametrize(("most", "numbers", "earlier"), [(None, [0, 1, 2], 0), (3, [0, 1, 2], 0), (2, [1, 2], 1)])
+def test_the_latest_are_read_and_how_many_came_before(
+    dana: User, most: int | None, numbers: list[int], earlier: int
+) -> None:
+    approval = a_request()
+    said(a_request(), dana, "Elsewhere.")
+    for number in range(3):
+        said(approval, dana, str(number))
+    found = comments.of(approval, most)
+    assert ([one.text for one in found.comments], found.earlier) == ([str(number) for number in numbers], earlier)
 
 
 def test_who_may_see_a_request_may_say_something_and_nobody_else(dana: User, sam: User, mia: User, otto: User) -> None:

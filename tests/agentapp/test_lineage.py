@@ -41,6 +41,15 @@ def test_the_cost_of_a_family_is_that_of_all_below_and_none_above(family):
     assert lineage.cost_of_family(family[0]).is_partial
 
 
+def test_the_root_of_a_family_is_the_run_that_was_started_from_outside(family):
+    assert {lineage.root_of(run) for run in family} == {family[0].pk}
+
+
+def test_the_size_of_a_family_counts_all_below_as_far_as_one_wants_to_know(family):
+    assert [lineage.size_of_family(run.pk, 100) for run in family] == [3, 2, 1]
+    assert lineage.size_of_family(family[0].pk, 2) == 2
+
+
 def test_the_cost_of_a_family_takes_one_query_for_each_level(family):
     with CaptureQueriesContext(connection) as queries:
         lineage.cost_of_family(family[0])

@@ -65,6 +65,8 @@ class Stream:
         }
         self.started: dict[str, Any] = {}
         self.release = ""
+        self.retry: list[str] = []
+        """How long the page is to wait before it comes back, each time it was told."""
         self.looks: Callable[[str], Coroutine[Any, Any, None]] | None = None
         """What the page does as soon as it is told of something, before the stream goes on."""
         self._gone = asyncio.Event()
@@ -81,6 +83,7 @@ class Stream:
             return
         for block in message["body"].decode().split("\n\n")[:-1]:
             fields = dict(line.split(": ", 1) for line in block.splitlines())
+            self.retry += [fields["retry"]] if "retry" in fields else []
             if fields["event"] == "deploy":
                 self.release = fields["data"]
             elif fields["event"] != "hb":
@@ -243,6 +246,66 @@ def test_a_stream_begins_with_the_release_that_speaks(dana: User) -> None:
         async with listening("inbox", cookie) as stream:
             await settled(stream, "inbox-changed")
             assert stream.release == release.fingerprint()
+
+    play(scene)
+
+
+def test_of_a_person_a_stream_too_many_takes_the_place_of_the_oldest(
+    sam: User, dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page that lost its place comes back late: else pages would take each other's places without pause."""
+    monkeypatch.setattr(live, "MAX_STREAMS", 2)
+    run, cookie, sams = make_run(sam), cookie_of(dana), cookie_of(sam)
+    topic = f"run:{run.pk}"
+
+    async def scene() -> None:
+        async with listening(topic, cookie) as first, listening(topic, sams) as others:
+            await settled(others, "run-changed")
+            await settled(first, "run-changed")
+            async with listening(topic, cookie) as second, listening(topic, cookie) as third:
+                await settled(third, "run-changed")
+                assert await first.next() == ("replaced", "1")
+                assert await first.next() is None
+                assert (first.retry, third.retry) == (["500", "15000"], ["500"])
+                await first.leave()
+                await second.told()
+                await others.told()
+                await commit(run, "step.recorded")
+                for stream in (second, third, others):
+                    assert await stream.next() == ("run-changed", str(run.pk))
+        assert not live._open
+
+    play(scene)
+
+
+def test_streams_of_a_person_that_nobody_reads_cannot_be_opened_without_end(
+    dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not told that another has their place: what is sent to them waits."""
+    monkeypatch.setattr(live, "MAX_STREAMS", 1)
+    monkeypatch.setattr(live, "MAX_LEAVING", 2)
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        async def waits(message: Any) -> None:
+            if message.get("more_body"):
+                await asyncio.Event().wait()
+
+        async def hears() -> Any:
+            return await asyncio.Event().wait()
+
+        scope = {"method": "GET", "path": "/live/", "query_string": b"t=inbox", "headers": [(b"cookie", cookie)]}
+        unread = [asyncio.create_task(live.stream(scope, hears, waits)) for _ in range(3)]
+        async with asyncio.timeout(DEADLINE):
+            while len(live._open.get(dana.pk, ())) < 3:
+                await asyncio.sleep(0.01)
+        async with listening("inbox", cookie) as another:
+            assert await another.next() is None
+            assert another.started["status"] == 429
+        for each in unread:
+            each.cancel()
+        await asyncio.gather(*unread, return_exceptions=True)
+        assert not live._open
 
     play(scene)
 

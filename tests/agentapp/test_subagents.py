@@ -2,11 +2,12 @@
 
 import uuid
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
 
-from agentapp import actions, agent_tools, executions, loop, runs, waiting
+from agentapp import actions, agent_tools, executions, lineage, loop, runs, waiting
 from agentapp.answers import answer
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.messages import StopSignal
@@ -17,7 +18,7 @@ from approvals import decisions, ledger
 from approvals.models import Approval, Event, Rule
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
-from tests.races import race, tries
+from tests.races import few_tries, race, tries
 from tests.teams import Team, child_of
 
 
@@ -470,6 +471,64 @@ def test_the_usage_of_each_run_is_its_own(team):
     assert run.input_tokens == 20
 
 
+# --- How many ------------------------------------------------------------------------------------
+
+
+def asks(*names: str, agent: str = "ask_refunds") -> dict:
+    """One reply that asks an agent so many questions."""
+    return calls(*(call(name, agent, input=name) for name in names))
+
+
+def reasons_of(team: Team, run: Run, ids: str) -> list[str]:
+    return [team.clerk.execution(run, id).reason for id in ids]
+
+
+def test_one_reply_asks_no_more_agents_than_a_family_may_have_runs(team, settings):
+    settings.FAMILY_MAX_RUNS = 3
+    team.may_ask("refunds", says("yes"))
+    run = team.run(asks(*"abcd"), asks("e"), says("done"))
+    assert reasons_of(team, run, "abcde") == ["", "", *["call_limit_exceeded"] * 3]
+    assert "3 runs at most" in told(run, "c")
+    assert (run.state, Run.objects.count()) == ("succeeded", 3)
+
+
+def test_agents_that_ask_each_other_are_stopped_by_what_the_whole_family_comes_to(team, settings):
+    settings.FAMILY_MAX_RUNS = 6
+    team.may_ask("ping", asks(*"ab", agent="ask_pong"), says("ping is done"), asks=("pong",))
+    team.may_ask("pong", asks(*"ab", agent="ask_ping"), says("pong is done"), asks=("ping",))
+    run = team.run(asks(*"ab", agent="ask_ping"), says("done"))
+    assert (run.state, Run.objects.count()) == ("succeeded", 6)
+    assert {each.state for each in Run.objects.all()} == {"succeeded"}
+
+
+def test_another_family_is_not_held_against_this_one(team, settings):
+    settings.FAMILY_MAX_RUNS = 2
+    team.may_ask("refunds", says("yes"))
+    for _ in range(2):
+        run = team.run(asks("a"), says("done"))
+        assert reasons_of(team, run, "a") == [""]
+
+
+def test_what_a_person_allowed_does_not_begin_when_the_family_is_full_by_then(team, dana, settings):
+    team.may_ask("refunds", says("yes"))
+    Rule.objects.create(name="a person first", tool="ask_refunds", verdict="ask")
+    run = team.run(asks("a"), says("done"))
+    [approval] = team.clerk.open(run)
+    team.clerk.decide(approval, dana)
+    settings.FAMILY_MAX_RUNS = 1
+    run = team.drive_all(run)
+    assert (run.state, reasons_of(team, run, "a")) == ("succeeded", ["call_limit_exceeded"])
+    approval.refresh_from_db()
+    assert (approval.state, Run.objects.count()) == ("superseded", 1)
+
+
+def test_who_asks_no_agent_counts_no_family(team, monkeypatch):
+    team.may_ask("refunds", says("yes"))
+    monkeypatch.setattr(lineage, "root_of", lambda run: pytest.fail("looked for"))
+    run = team.run(calls(call("a", "look_up", what="x"), call("b", "look_up", what="y")), says("done"))
+    assert run.state == "succeeded"
+
+
 # --- Crashes and races ---------------------------------------------------------------------------
 
 
@@ -538,6 +597,18 @@ def test_the_answer_and_the_parking_of_the_asking_run_cannot_miss_each_other(tea
             loop.drive(waiting[0].pk)
 
         race(lambda run=run: loop.drive(run.pk), answering)
+        assert team.drive_all(run).state == "succeeded"
+
+
+def test_agents_that_ask_at_the_same_time_do_not_pass_the_limit_of_their_family(team, settings):
+    team.may_ask("refunds", asks(*"ab", agent="ask_ledger"), says("r"), asks=("ledger",))
+    team.may_ask("ledger", says("l"))
+    settings.FAMILY_MAX_RUNS = 5
+    for _ in range(few_tries()):
+        run = team.clerk.run(asks(*(str(uuid.uuid4()) for _ in range(2))), says("done"))
+        both = list(Run.objects.filter(parent=run))
+        assert not any(race(*(partial(loop.drive, child.pk) for child in both)))
+        assert 1 + len(both) + Run.objects.filter(parent__in=both).count() == 5
         assert team.drive_all(run).state == "succeeded"
 
 

@@ -77,6 +77,39 @@ def test_what_is_no_comment_comes_back_with_what_was_typed(page: Client, waiting
     assert not Comment.objects.exists()
 
 
+def test_one_comment_too_many_comes_back_with_what_was_typed(
+    page: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "MAX_PER_MINUTE", 1)
+    approval = waiting()
+    say(page, approval, "First.")
+    response = page.post(f"/approvals/{approval.pk}/comments/", {"text": "And another thing"})
+    html = response.content.decode()
+    assert response.status_code == 429
+    assert ">And another thing</textarea>" in html
+    assert "More than 1 comments in a minute. Wait a moment, then send it again." in html
+    assert Comment.objects.count() == 1
+
+
+def test_the_page_shows_the_latest_and_leads_to_those_before(
+    page: Client, waiting: Waiting, marco: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "SHOWN", 2)
+    approval = waiting()
+    for number in range(4):
+        actions.post_comment(approval.pk, f"Number {number}", marco)
+    here, link = f"/approvals/{approval.pk}/", f"/approvals/{approval.pk}/?comments=all#comments"
+    for path in (here, f"{here}side/"):
+        html = page.get(path).content.decode()
+        assert f'2 earlier comments. <a class="txt" href="{link}">Show all</a>' in html
+        assert ["Number 1" in html, "Number 2" in html, "Number 3" in html] == [False, True, True]
+        everything = page.get(f"{path}?comments=all").content.decode()
+        assert all(f"Number {number}" in everything for number in range(4))
+        assert "earlier comments" not in everything
+        # What is fetched again when something changes shows all as well.
+        assert f'hx-get="{here}side/?comments=all"' in everything
+
+
 def test_who_may_not_see_the_request_reads_and_writes_nothing(waiting: Waiting, marco: User, otto: User) -> None:
     approval = waiting(groups=(Group.objects.create(name="finance").pk,))
     for user in (marco, otto):
@@ -133,6 +166,13 @@ class TestTheApi:
         assert self.call(otto, approval, "Hello.").status_code == 404
         assert self.call(otto, approval, scopes="approvals:read").status_code == 404
         assert not Comment.objects.exists()
+
+    def test_one_too_many_is_for_later(self, waiting: Waiting, dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(comments, "MAX_PER_MINUTE", 1)
+        approval = waiting()
+        assert self.call(dana, approval, "First.").status_code == 201
+        refused = self.call(dana, approval, "Second.")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_comments")
 
     @pytest.mark.parametrize("text", ["", "  ", "x" * 2001, 7])
     def test_it_refuses_what_is_no_comment(self, waiting: Waiting, dana: User, text: Any) -> None:
