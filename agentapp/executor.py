@@ -161,7 +161,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     tool = execution.tool
     assert tool is not None
     text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
-    snapshot = cards.take_snapshot(state.run, tool, parse(text)) if planned else ""
+    snapshot = cards.take_snapshot(state.run, tool, parse(text)).text if planned else ""
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:
@@ -229,7 +229,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
     tool = execution.tool
     assert tool is not None
     text = approval.final_arguments_text
-    snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked)
+    snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked).text
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop:

@@ -601,6 +601,38 @@ class TestWhatASnapshotRefuses:
         assert "There is no account ana." in answer(refused).text
 
 
+class TestAStateThatSpeaksOfRefusing:
+    """What a tool looks up is its own: no name in it means that the call is refused."""
+
+    PAYMENT = ({"refused": True}, {"refused": True, "unavailable": "card number"})
+
+    @pytest.fixture(params=PAYMENT)
+    def payment(self, request, offer):
+        state = dict(request.param)
+
+        @tool(effect="irreversible", snapshot=lambda account: state)
+        def retry_payment(account: str) -> str:
+            """Try a payment again."""
+            note("retry_payment", account=account)
+            return "tried"
+
+        offer(retry_payment)
+        return state
+
+    def test_is_shown_to_people_and_the_call_runs_as_they_decide(self, clerk, payment, dana):
+        run = clerk.run(calls(call("a", "retry_payment", account="ana")), says("done"))
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == payment
+        clerk.decide(approval, dana)
+        assert (clerk.drive(run).state, effects_of("retry_payment")) == ("succeeded", [{"account": "ana"}])
+
+    def test_is_shown_to_people_where_a_mock_gives_it(self, clerk, payment):
+        mocks = {"tools": {"pay": {"answers": [{"sequence": [{"result": "paid"}]}], "snapshot": payment}}}
+        run = clerk.run(calls(PAY), says("done"), mocks=mocks)
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == payment
+
+
 class TestCodeOfAnotherVersion:
     """A newer process has synced its tools; this one still has the code of before."""
 
