@@ -21,6 +21,7 @@ from agentapp import (
     second_look,
     subagents,
 )
+from agentapp.agent_tools import asks_agent
 from agentapp.call_checks import refusal
 from agentapp.cards import Made
 from agentapp.executions import Outcome
@@ -128,7 +129,7 @@ def hold(state: RunState, rows: StepRows) -> bool:
     state.refresh_configuration()
     situation = state.situation
     found = [_make(state, situation, execution) for execution in asking]
-    if _refuse_impossible(state, asking, found):
+    if _refuse_impossible(state, rows, asking, found):
         return False
     made = [each.card for each in found]
     looks = [second_look.take(state, card) for card in made]
@@ -207,19 +208,29 @@ def _still_wait(waiting: Sequence[ToolExecution]) -> None:
         raise executions.Overtaken("a call that waited was set aside meanwhile")
 
 
-def _refuse_impossible(state: RunState, asking: list[ToolExecution], made: Sequence[Made]) -> bool:
+def _refuse_impossible(state: RunState, rows: StepRows, asking: list[ToolExecution], made: Sequence[Made]) -> bool:
     """Refuse calls that their tools refuse when they look up what the call rests on: nobody need be asked about them.
 
-    False: there are none.
+    People are asked all the same about one that was begun before, since what makes it impossible may be what it did;
+    and about one behind an open act of its step, which may make it possible. False: there are none.
     """
-    refused = [(execution, each.refused) for execution, each in zip(asking, made, strict=True) if each.refused]
-    outcomes = [Outcome(execution, of_error(ToolError(why, refused=True))) for execution, why in refused]
+    outcomes = [
+        Outcome(execution, of_error(ToolError(each.refused, refused=True)))
+        for execution, each in zip(asking, made, strict=True)
+        if each.refused and not execution.attempts and not _is_behind_an_act(rows, execution)
+    ]
     if not outcomes:
         return False
     with ledger.transaction():
         if not state.locked().is_told_to_stop:
             executions.finish(outcomes)
     return True
+
+
+def _is_behind_an_act(rows: StepRows, execution: ToolExecution) -> bool:
+    """Whether an earlier call of the step is open that may change something, itself or by an agent that it asks."""
+    earlier = [each for each in rows.open if each.index < execution.index]
+    return any(each.consequential or asks_agent(each.tool) for each in earlier)
 
 
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:

@@ -16,7 +16,7 @@ from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
-from agentapp.tools.base import ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from approvals import configuration, decisions, delegations, ledger, standing
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -579,7 +579,14 @@ class TestWhatASnapshotRefuses:
             note("close_account", account=account)
             return "closed"
 
-        offer(close_account)
+        @tool(effect="reversible")
+        def open_account(account: str) -> str:
+            """Open an account."""
+            note("open_account", account=account)
+            known.add(account)
+            return "opened"
+
+        offer(close_account, open_account)
         return known
 
     def test_is_told_to_the_model_and_nobody_is_asked(self, clerk, accounts):
@@ -599,6 +606,69 @@ class TestWhatASnapshotRefuses:
         refused = clerk.execution(run, "a")
         assert (run.state, refused.result_status, effects_of("close_account")) == ("succeeded", "refused", [])
         assert "There is no account ana." in answer(refused).text
+
+    def test_is_left_to_people_where_an_earlier_call_of_the_step_may_make_it_possible(self, clerk, accounts, dana):
+        both = calls(call("a", "open_account", account="bo"), call("b", "close_account", account="bo"))
+        run = clerk.run(both, says("done"))
+        first, second = clerk.open(run)
+        assert "There is no account bo." in json.loads(second.snapshot_text)["unavailable"]
+        clerk.decide(first, dana)
+        clerk.decide(second, dana)
+        run = clerk.drive(run)
+        [again] = clerk.open(run)  # there is an account by now, which is not what was approved
+        assert (again.supersedes, json.loads(again.snapshot_text)) == (second, {"account": "bo"})
+        clerk.decide(again, dana)
+        assert (clerk.drive(run).state, effects_of("close_account")) == ("succeeded", [{"account": "bo"}])
+
+    def test_is_told_to_the_model_once_nothing_is_open_before_it(self, clerk, accounts, dana):
+        both = calls(call("a", "open_account", account="bo"), call("b", "close_account", account="bob"))
+        run = clerk.run(both, says("done"))
+        first, second = clerk.open(run)
+        clerk.decide(first, dana)
+        clerk.decide(second, dana)
+        accounts.add("bob")  # what it was approved on is no more, so it is looked up once more
+        run = clerk.drive(run)
+        [again] = clerk.open(run)
+        accounts.remove("bob")
+        clerk.decide(again, dana)
+        run = clerk.drive(run)
+        assert (run.state, clerk.execution(run, "b").result_status) == ("succeeded", "refused")
+        assert effects_of("close_account") == []
+
+    @pytest.mark.parametrize("asked_first", [False, True])
+    def test_is_told_to_the_model_where_only_a_read_is_before_it(self, clerk, accounts, asked_first):
+        if asked_first:
+            Rule.objects.create(name="looks", tool="look_up", verdict="ask")
+        both = calls(call("a", "look_up", what="bo"), call("b", "close_account", account="bo"))
+        run = clerk.run(both, says("done"))
+        assert clerk.execution(run, "b").result_status == "refused"
+        assert [each.tool for each in clerk.open(run)] == (["look_up"] if asked_first else [])
+
+    def test_is_left_to_people_where_they_want_a_call_tried_again_that_may_have_happened(self, clerk, offer, dana):
+        """What it was to close is closed: by the very call of which nobody knew what it did."""
+        closed: list[str] = []
+
+        def still_open(account: str) -> dict[str, str]:
+            if account in closed:
+                raise ToolError(f"{account} is closed.", refused=True)
+            return {"account": account}
+
+        @tool(effect="irreversible", snapshot=still_open)
+        def close_for_good(account: str) -> str:
+            """Close an account for good."""
+            closed.append(account)
+            raise OutcomeUnknown("the line went dead")
+
+        offer(close_for_good)
+        run = clerk.run(calls(call("a", "close_for_good", account="ana")), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).waiting_for == "outcome"
+        actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "Try it again.", dana)
+        run = clerk.drive(run)
+        assert (run.waiting_for, clerk.execution(run, "a").state) == ("approval", "waiting")
+        [again] = clerk.open(run)
+        assert json.loads(again.snapshot_text) == {"unavailable": "ToolError: ana is closed."}
+        assert closed == ["ana"]
 
 
 class TestAStateThatSpeaksOfRefusing:
