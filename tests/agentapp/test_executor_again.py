@@ -9,14 +9,14 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, concluding, contracts, executions, loop, runs, waiting
+from agentapp import actions, cards, concluding, contracts, executions, loop, other_code, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
-from agentapp.tools.base import OutcomeUnknown, ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals import configuration, decisions, delegations, ledger, standing
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -749,6 +749,78 @@ class TestCodeOfAnotherVersion:
         Tool.objects.filter(name="fill").update(effect_class="read")
         run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
         assert (run.state, run.wake_at is not None, effects_of("fill")) == ("queued", True, [])
+
+    def come_back(self, clerk, run, times=1):
+        """The run is due again, and a process without the code has it, this one."""
+        for _ in range(times):
+            Run.objects.filter(pk=run.pk).update(wake_at=None)
+            run = clerk.drive(run)
+        return run
+
+    def often_enough(self) -> int:
+        return other_code.GIVEN_UP_AFTER_SECONDS // other_code.LOOK_AGAIN_SECONDS
+
+    def test_is_waited_for_a_quarter_of_an_hour_and_then_a_read_is_answered(self, clerk, newer):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        run = self.come_back(clerk, run, times=self.often_enough() - 1)
+        left = Event.objects.filter(run_id=run.pk, type="run.released")
+        assert (run.state, sum(event.data["delay_seconds"] for event in left)) == ("queued", 15 * 60)
+        run = self.come_back(clerk, run)
+        answered = clerk.execution(run, "a")
+        assert (run.state, answered.result_status, answered.reason) == ("succeeded", "refused", "tool_disabled")
+        assert "No process has the version of fill" in answer(answered).text
+        assert effects_of("fill") == []
+
+    def test_is_given_up_for_a_call_that_a_rule_allows(self, clerk, newer, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        Rule.objects.create(name="fills", tool="fill", verdict="allow")
+        Tool.objects.filter(name="fill").update(effect_class="reversible")
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        run = self.come_back(clerk, run, times=self.often_enough())
+        assert (run.state, clerk.execution(run, "a").reason, effects_of("fill")) == ("succeeded", "tool_disabled", [])
+
+    def test_has_people_asked_again_about_what_they_approved(self, clerk, newer, dana, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        [approval] = clerk.open(run)
+        clerk.decide(approval, dana)
+        run = self.come_back(clerk, clerk.drive(run), times=self.often_enough())
+        approval.refresh_from_db()
+        [again] = clerk.open(run)
+        assert (run.waiting_for, approval.state, again.supersedes) == ("approval", "superseded", approval)
+        clerk.decide(again, dana)
+        run = clerk.drive(run)
+        # What was waited before is over: it is looked for anew.
+        assert (run.state, clerk.execution(run, "a").approval_id) == ("queued", again.pk)
+        self.restart(newer)
+        assert (self.come_back(clerk, run).state, effects_of("fill")) == ("succeeded", [{"seats": 36}])
+
+    def test_leaves_the_outcome_of_an_interrupted_write_to_people(self, clerk, dana, offer, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+
+        @tool(effect="irreversible", idempotency="key", max_attempts=3)
+        def transfer(amount: int, context: ToolContext) -> str:
+            """Transfer an amount."""
+            note("transfer", context.idempotency_key, amount=amount)
+            raise clerk_tools.WorkerDies
+
+        rows = offer(transfer)
+        run = clerk.run(calls(call("a", "transfer", amount=3)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+        Tool.objects.filter(pk=rows["transfer"].pk).update(version="f" * 64)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        run = self.come_back(clerk, clerk.drive(run), times=self.often_enough())
+        lost = clerk.execution(run, "a")
+        assert (run.state, run.waiting_for, lost.state) == ("waiting", "outcome", "outcome_unknown")
+        assert len(effects_of("transfer")) == 1
+
+    def test_names_the_command_that_may_be_missing_in_the_log(self, clerk, newer, caplog):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        assert "run sync_tools" in caplog.text
 
     def test_is_no_matter_to_a_run_whose_tools_are_mocked(self, clerk, newer):
         Tool.objects.filter(name="fill").update(effect_class="read")
