@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +23,7 @@ from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import standing
 from approvals.cards import Card, digest_of
-from approvals.digest import canonical, load, parse
+from approvals.digest import canonical, parse
 from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
@@ -33,8 +32,6 @@ MAX_EVIDENCE = 12
 MAX_EVIDENCE_CHARS = 4000
 MAX_EXPLANATION_CHARS = 8000
 SNAPSHOT_SECONDS = 5
-REFUSED = "refused"
-"""In a snapshot: the tool refused the call when it looked up what that rests on."""
 CRITICAL_HOLD_SECONDS = 10
 
 
@@ -46,6 +43,23 @@ class Words:
     sentence: list[dict[str, Any]]
     effects: list[dict[str, Any]]
     button: str
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What a tool found when it looked up the state a call rests on."""
+
+    text: str = ""
+    refused: str = ""
+    """Why the tool refuses the call. Beside the state and never in it, where any tool may use any name."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A request that could be made, and why its tool refuses the call, where it does."""
+
+    card: Card
+    refused: str = ""
 
 
 def words_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any]) -> Words:
@@ -129,7 +143,7 @@ def build(
     weighed: Weighed,
     asked: AskedFor,
     kind: ApprovalKind = ApprovalKind.AUTHORIZATION,
-) -> Card:
+) -> Made:
     """The request to people, or to the customer, about one call.
 
     Looks up the state the decision rests on; writes nothing.
@@ -139,10 +153,11 @@ def build(
         # Nobody decides about what they themselves have asked for word by word, whatever a rule says of starters.
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
-    snapshot_text = take_snapshot(run, tool, arguments, execution.times_asked)
+    looked_up = take_snapshot(run, tool, arguments, execution.times_asked)
+    snapshot_text = looked_up.text
     secrets = list(dict.fromkeys([*tool.secret_fields, *execution.secret_fields]))
     words = _words(tool, masked(arguments, secrets), state_shown(snapshot_text, secrets))
-    return Card(
+    card = Card(
         run_id=run.pk,
         execution_id=execution.pk,
         agent=run.agent_snapshot["name"],
@@ -175,6 +190,7 @@ def build(
         mocked=run.is_mocked,
         **_terms_of(ruling, kind, is_mocked=run.is_mocked),
     )
+    return Made(card, looked_up.refused)
 
 
 def _terms_of(ruling: Ruling, kind: ApprovalKind, *, is_mocked: bool) -> dict[str, Any]:
@@ -240,38 +256,31 @@ def proposed_text(execution: ToolExecution, tool: Tool) -> str:
     return canonical(effective(tool, parse(execution.arguments_text or "{}")))
 
 
-def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0) -> str:
+def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0) -> LookedUp:
     """The state a decision about this call rests on, as canonical text; empty when the tool names none.
 
     A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed. `turn`: how
-    often people have been asked about it; a mocked run's state is what its mocks say for that.
+    often people have been asked about it; a mocked run's state is what its mocks say for that, and refuses nothing.
     """
     if proposes_plan(tool):
-        return planning.snapshot_of(arguments, partial(take_snapshot, run, turn=turn))
+        return LookedUp(planning.snapshot_of(arguments, lambda each, its: take_snapshot(run, each, its, turn).text))
     if run.is_mocked:
         then = recorded.snapshot_text(run, tool.name, canonical(arguments))
         if then is not None:
-            return then
+            return LookedUp(then)
         found = mocks.snapshot(run, tool.name, turn)
-        return "" if found is None and not tool.takes_snapshot else canonical(found or sentences.looked_up(tool))
+        is_empty = found is None and not tool.takes_snapshot
+        return LookedUp("" if is_empty else canonical(found or sentences.looked_up(tool)))
     implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
-        return ""
+        return LookedUp()
     try:
-        return canonical(within(SNAPSHOT_SECONDS, implementation.snapshot_of, arguments))
+        return LookedUp(canonical(within(SNAPSHOT_SECONDS, implementation.snapshot_of, arguments)))
     except DeadlineExceeded:
-        return canonical({"unavailable": f"no answer in {SNAPSHOT_SECONDS} s"})
+        return LookedUp(canonical({"unavailable": f"no answer in {SNAPSHOT_SECONDS} s"}))
     except Exception as error:  # a tool's own code may fail in any way
-        told: dict[str, Any] = {"unavailable": f"{type(error).__name__}: {error}"[:300]}
-        if isinstance(error, ToolError) and error.refused:
-            told = {"unavailable": str(error)[:300], REFUSED: True}
-        return canonical(told)
-
-
-def refused_by_snapshot(card: Card) -> str:
-    """Why a tool refuses a call, found out while the state it rests on was looked up. Empty: it does not."""
-    state = load(card.snapshot_text) if card.snapshot_text else None
-    return str(state["unavailable"]) if isinstance(state, dict) and state.get(REFUSED) is True else ""
+        why = str(error)[:300] if isinstance(error, ToolError) and error.refused else ""
+        return LookedUp(canonical({"unavailable": f"{type(error).__name__}: {error}"[:300]}), why)
 
 
 def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from agentapp import (
     late,
     leading_reads,
     logs,
+    other_code,
     plan_use,
     points,
     recheck,
@@ -44,7 +45,7 @@ from agentapp.state import RunState
 from agentapp.tools.context import Cancelled, OutcomeUnknown
 from agentapp.tools.counting import LimitReached
 from agentapp.tools.results import ToolError, checked
-from agentapp.tools.sources import implementation_of, is_of_this_code
+from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from agentapp.waiting import Settled
 from approvals import decisions, ledger
@@ -53,10 +54,6 @@ from approvals.models import Approval, Verdict
 
 State = ToolExecution.State
 log = logging.getLogger(__name__)
-
-
-class OtherCode(Exception):
-    """The code of this process is not what people were asked about: a process that has it makes the call."""
 
 
 def settle(state: RunState) -> Settled:
@@ -117,8 +114,12 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     if changed:
         leading_reads.refuse_changed(state, changed)
         return
-    for read in reads:
-        _have_its_code(read)
+    given_up = [Outcome(read, answer) for read in reads if (answer := other_code.refused(read)) is not None]
+    if given_up:
+        with ledger.transaction():
+            runs.mark_tool_error(state.locked())
+            executions.finish(given_up)
+        return
     distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
     results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
     called = {read.pk for read in distinct.values()}
@@ -161,7 +162,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     tool = execution.tool
     assert tool is not None
     text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
-    snapshot = cards.take_snapshot(state.run, tool, parse(text)) if planned else ""
+    snapshot = cards.take_snapshot(state.run, tool, parse(text)).text if planned else ""
     with ledger.transaction():
         subagents.lock_family(state, execution)
         run = state.locked()
@@ -180,11 +181,11 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
             return
         key = recheck.key_of(execution, tool, text)
         done = key.taken_by
-        refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling) or recheck.circuit_open(state, tool)
+        refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling)
+        refusal = refusal or other_code.refused(execution, tool) or recheck.circuit_open(state, tool)
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
-        _have_its_code(execution, tool)
         grant = grant_use.use(state.configuration, wanted, execution) if asks and not planned else None
         why = plan_use.use(planned_as(state.situation, tool, text, ruling), execution, snapshot) if planned else ""
         if asks and (why or not (planned or grant)):
@@ -230,7 +231,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
     tool = execution.tool
     assert tool is not None
     text = approval.final_arguments_text
-    snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked)
+    snapshot = cards.take_snapshot(state.run, tool, parse(text), execution.times_asked).text
     with ledger.transaction():
         subagents.lock_family(state, execution)
         run = state.locked()
@@ -258,12 +259,15 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
             else:
                 decisions.expire(approval.pk)
             return
+        if not refusal and other_code.refused(execution, tool) is not None:
+            decisions.supersede(approval, other_code.ASKED_AGAIN.format(tool.name))
+            executions.set_aside(execution, other_code.ASKED_AGAIN.format(tool.name))
+            return
         refusal = refusal or recheck.circuit_open(state, tool)
         if refusal is not None:
             decisions.supersede(approval, refusal.message)
             executions.finish([Outcome(execution, refusal, replay_of=done)])
             return
-        _have_its_code(execution, tool)
         if not decisions.consume(approval):  # the gate: approved, due, in time, unused, these exact bytes
             decisions.expire(approval.pk)  # if that was why
             return
@@ -328,11 +332,11 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         state.refresh_configuration(always=True)
         if standstill.stopping(state, execution) is not None:
             return
-        if not honours_key or execution.attempts > tool.max_attempts or not tool.enabled:
+        is_over = not honours_key or execution.attempts > tool.max_attempts or not tool.enabled
+        if is_over or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))
             return
-        _have_its_code(execution, tool)
         executions.repeat(execution)
     _run_begun(state, execution, tool)
 
@@ -371,14 +375,3 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
 def _where(error: Exception) -> str:
     """The lines of code in which something broke, without what it says: that can be about people."""
     return "".join(traceback.format_tb(error.__traceback__)).rstrip()
-
-
-def _have_its_code(execution: ToolExecution, tool: Tool | None = None) -> None:
-    """Raises OtherCode where the code of this process is of another contract than the one on record.
-
-    `tool`: its row as it is by now.
-    """
-    tool = tool or execution.tool
-    assert tool is not None
-    if not execution.mocked and not is_of_this_code(tool):
-        raise OtherCode(f"the code of {tool.name} here is of another version than the one on record")

@@ -13,6 +13,7 @@ import redis
 from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.core.cache import caches
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import (
     Case,
@@ -36,7 +37,8 @@ from django.utils import timezone
 
 from agentapp import continuity
 from agentapp.due import due
-from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, WebhookEndpoint
+from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, Tool, WebhookEndpoint
+from agentapp.tools import python_source
 from approvals.clock import Now, heard
 from approvals.models import Anchor, Notification, Verification
 from approvals.proof import anchors, checkpoints, verifying
@@ -133,6 +135,7 @@ def figures() -> dict[str, Any]:
     broken = Breaker.objects.exclude(state=Breaker.State.CLOSED)
     verified = verifying.past().filter(state=Verification.State.DONE)
     yet_to_come = Verification.objects.filter(started_at__gt=timezone.now() + checkpoints.CLOCKS_DIFFER)
+    other_code = _of_other_code()
     unanchored = Anchor.objects.filter(failing_since__lte=now - anchors.FAILING_LONG)
     row = (
         ContentType.objects.order_by("pk")
@@ -146,6 +149,8 @@ def figures() -> dict[str, Any]:
             untold=_number_of(notifications),
             broken=_number_of(broken),
             first_broken=Subquery(broken.order_by("opened_at").values("key")[:1]),
+            unsynced=_number_of(other_code),
+            first_unsynced=Subquery(other_code.order_by("name").values("name")[:1]),
             deaf=_number_of(WebhookEndpoint.objects.filter(failing)),
             ledger_broken=Subquery(verified.values("broken")[:1]),
             ahead=Subquery(yet_to_come.order_by("-started_at").values("started_at")[:1]),
@@ -161,6 +166,8 @@ def figures() -> dict[str, Any]:
             "untold",
             "broken",
             "first_broken",
+            "unsynced",
+            "first_unsynced",
             "deaf",
             "ledger_broken",
             "ahead",
@@ -231,6 +238,21 @@ def _broken(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _unsynced(row: dict[str, Any]) -> Problem | None:
+    if not row["unsynced"]:
+        return None
+    more = f" and {row['unsynced'] - 1} more" if row["unsynced"] > 1 else ""
+    return Problem(
+        "tools_not_synced",
+        f"{_count(row['unsynced'], 'tool is', 'tools are')} of another version on record than in the code of this web "
+        "server.",
+        "A process with this code calls none of them: runs that want to are left to processes that have the version on "
+        "record, and where there are none, the calls are refused or asked about again. Restart the processes of the "
+        "older release; where this is the release that is to run, run its manage.py sync_tools.",
+        f"{row['first_unsynced']}{more}",
+    )
+
+
 def _deaf(row: dict[str, Any]) -> Problem | None:
     if not row["deaf"]:
         return None
@@ -298,7 +320,8 @@ def _unanchored(row: dict[str, Any]) -> Problem | None:
 
 
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
-    _read_only, _restored, _ledger_broken, _ahead, _unswept, _late, _untold, _broken, _deaf, _unanchored, _clocks,
+    _read_only, _restored, _ledger_broken, _ahead, _unswept, _late, _untold, _unsynced, _broken, _deaf, _unanchored,
+    _clocks,
 )  # fmt: skip
 
 
@@ -310,6 +333,17 @@ def _is_read_only() -> Any:
     if connection.vendor != "postgresql":
         return Value("off")
     return Func(Value("transaction_read_only"), function="current_setting", output_field=CharField())
+
+
+def _of_other_code() -> QuerySet[Tool]:
+    """The tools that could be called and are, in the code of this process, of another version than on record."""
+    try:
+        versions = {tool.name: tool.version for tools in python_source.modules().values() for tool in tools}
+    except ImproperlyConfigured:  # nothing can be said of it here; checks say what is wrong
+        versions = {}
+    # The name of a tool is part of what its version is the digest of.
+    there = Tool.objects.filter(enabled=True, missing_since=None, source__kind="python", source__enabled=True)
+    return there.filter(name__in=[*versions, ""]).exclude(version__in=[*versions.values(), ""])
 
 
 def _due_since() -> Any:

@@ -22,6 +22,7 @@ from agentapp import (
     lease,
     limits,
     logs,
+    other_code,
     points,
     progress,
     rehearsing,
@@ -31,11 +32,12 @@ from agentapp import (
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
 from agentapp.drivers.base import ModelError
-from agentapp.executor import OtherCode, settle
+from agentapp.executor import settle
 from agentapp.history import BrokenHistory
 from agentapp.hooks import HookFailed
 from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
 from agentapp.models import Run, Tool
+from agentapp.other_code import OtherCode
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import admit_agent, decide
@@ -47,9 +49,11 @@ from approvals.database import AWAY
 
 log = logging.getLogger(__name__)
 
+OF_ANOTHER_RELEASE = (
+    "A call of %s waits for a process that has its tool: %s. Where this process is of the release that is to run, "
+    "run sync_tools of that release; else restart it."
+)
 MAX_BACKOFF_SECONDS = 60
-OTHER_CODE_SECONDS = 30
-"""After so long somebody looks again who has the code of a tool, as while a release goes out."""
 MAX_RETRY_AFTER_SECONDS = 900  # Longer than this nobody waits for a provider, whatever it asks for.
 
 # Who asked for a cancellation, by the reason that stands on the row.
@@ -108,8 +112,8 @@ def _unbroken(state: RunState) -> Again | None:
         runs.release(state.run, state.token, str(overtaken))
         return Again()
     except OtherCode as other:
-        log.error("A call of %s waits for another process: %s. Restart this one.", state.run.pk, other)
-        return _come_back(state, str(other), OTHER_CODE_SECONDS, failed=False)
+        log.error(OF_ANOTHER_RELEASE, state.run.pk, other)
+        return _come_back(state, str(other), other_code.LOOK_AGAIN_SECONDS, failed=False)
     except (runs.LeaseLost, *AWAY):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:

@@ -21,10 +21,13 @@ from agentapp import (
     second_look,
     subagents,
 )
+from agentapp.agent_tools import asks_agent
 from agentapp.call_checks import refusal
+from agentapp.cards import Made
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult, Usage
 from agentapp.models import Agent, Run, ToolExecution
+from agentapp.proposals import Situation
 from agentapp.reasons import Reason, StopReason
 from agentapp.second_look import SecondLook
 from agentapp.state import RunState
@@ -32,7 +35,6 @@ from agentapp.tools.planning import proposes_plan
 from agentapp.tools.results import ToolError, of_error
 from agentapp.transcript import StepRows
 from approvals import decisions, ledger, people, questions
-from approvals.cards import Card
 from approvals.clock import Now
 from approvals.models import Approval, DecisionType, Event, Question
 from approvals.prepared import Given, Prepared
@@ -126,19 +128,10 @@ def hold(state: RunState, rows: StepRows) -> bool:
     asking = [execution for execution in rows.open if execution.state == State.PROPOSED]
     state.refresh_configuration()
     situation = state.situation
-    made = []
-    for execution in asking:
-        tool = state.configuration.tools.get(execution.name, execution.tool)
-        assert tool is not None
-        asked_for = cards.asked_for(execution, tool)
-        weighed = asked_terms.weighed(situation, execution, tool, asked_for)
-        planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
-        weighed = plan_cards.as_risky(weighed, planned)
-        kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
-        card = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
-        made.append(plan_cards.of_plan(card, planned) if planned else plan_cards.of_call(card, state.run, tool))
-    if _refuse_impossible(state, asking, made):
+    found = [_make(state, situation, execution) for execution in asking]
+    if _refuse_impossible(state, rows, asking, found):
         return False
+    made = [each.card for each in found]
     looks = [second_look.take(state, card) for card in made]
     made = [replace(card, second_look=look.said) if look else card for card, look in zip(made, looks, strict=True)]
     audience = people.audience(made)
@@ -167,6 +160,20 @@ def hold(state: RunState, rows: StepRows) -> bool:
         waiting_for = Run.WaitingFor.OUTCOME if is_unknown else Run.WaitingFor.APPROVAL
         runs.park(run, state.token, waiting_for, wake_at=_by_record(state, run) or wake_at)
     return True
+
+
+def _make(state: RunState, situation: Situation, execution: ToolExecution) -> Made:
+    """The request about one call, as it would be made."""
+    tool = state.configuration.tools.get(execution.name, execution.tool)
+    assert tool is not None
+    asked_for = cards.asked_for(execution, tool)
+    weighed = asked_terms.weighed(situation, execution, tool, asked_for)
+    planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
+    weighed = plan_cards.as_risky(weighed, planned)
+    kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
+    made = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
+    of_it = plan_cards.of_plan(made.card, planned) if planned else plan_cards.of_call(made.card, state.run, tool)
+    return replace(made, card=of_it)
 
 
 def _pay(run: Run, look: SecondLook) -> None:
@@ -201,19 +208,29 @@ def _still_wait(waiting: Sequence[ToolExecution]) -> None:
         raise executions.Overtaken("a call that waited was set aside meanwhile")
 
 
-def _refuse_impossible(state: RunState, asking: list[ToolExecution], made: Sequence[Card]) -> bool:
+def _refuse_impossible(state: RunState, rows: StepRows, asking: list[ToolExecution], made: Sequence[Made]) -> bool:
     """Refuse calls that their tools refuse when they look up what the call rests on: nobody need be asked about them.
 
-    False: there are none.
+    People are asked all the same about one that was begun before, since what makes it impossible may be what it did;
+    and about one behind an open act of its step, which may make it possible. False: there are none.
     """
-    refused = [(execution, cards.refused_by_snapshot(card)) for execution, card in zip(asking, made, strict=True)]
-    outcomes = [Outcome(execution, of_error(ToolError(why, refused=True))) for execution, why in refused if why]
+    outcomes = [
+        Outcome(execution, of_error(ToolError(each.refused, refused=True)))
+        for execution, each in zip(asking, made, strict=True)
+        if each.refused and not execution.attempts and not _is_behind_an_act(rows, execution)
+    ]
     if not outcomes:
         return False
     with ledger.transaction():
         if not state.locked().is_told_to_stop:
             executions.finish(outcomes)
     return True
+
+
+def _is_behind_an_act(rows: StepRows, execution: ToolExecution) -> bool:
+    """Whether an earlier call of the step is open that may change something, itself or by an agent that it asks."""
+    earlier = [each for each in rows.open if each.index < execution.index]
+    return any(each.consequential or asks_agent(each.tool) for each in earlier)
 
 
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:

@@ -9,14 +9,14 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, concluding, contracts, executions, loop, runs, waiting
+from agentapp import actions, cards, concluding, contracts, executions, loop, other_code, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
 from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
-from agentapp.tools.base import ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals import configuration, decisions, delegations, ledger, standing
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -579,7 +579,14 @@ class TestWhatASnapshotRefuses:
             note("close_account", account=account)
             return "closed"
 
-        offer(close_account)
+        @tool(effect="reversible")
+        def open_account(account: str) -> str:
+            """Open an account."""
+            note("open_account", account=account)
+            known.add(account)
+            return "opened"
+
+        offer(close_account, open_account)
         return known
 
     def test_is_told_to_the_model_and_nobody_is_asked(self, clerk, accounts):
@@ -599,6 +606,101 @@ class TestWhatASnapshotRefuses:
         refused = clerk.execution(run, "a")
         assert (run.state, refused.result_status, effects_of("close_account")) == ("succeeded", "refused", [])
         assert "There is no account ana." in answer(refused).text
+
+    def test_is_left_to_people_where_an_earlier_call_of_the_step_may_make_it_possible(self, clerk, accounts, dana):
+        both = calls(call("a", "open_account", account="bo"), call("b", "close_account", account="bo"))
+        run = clerk.run(both, says("done"))
+        first, second = clerk.open(run)
+        assert "There is no account bo." in json.loads(second.snapshot_text)["unavailable"]
+        clerk.decide(first, dana)
+        clerk.decide(second, dana)
+        run = clerk.drive(run)
+        [again] = clerk.open(run)  # there is an account by now, which is not what was approved
+        assert (again.supersedes, json.loads(again.snapshot_text)) == (second, {"account": "bo"})
+        clerk.decide(again, dana)
+        assert (clerk.drive(run).state, effects_of("close_account")) == ("succeeded", [{"account": "bo"}])
+
+    def test_is_told_to_the_model_once_nothing_is_open_before_it(self, clerk, accounts, dana):
+        both = calls(call("a", "open_account", account="bo"), call("b", "close_account", account="bob"))
+        run = clerk.run(both, says("done"))
+        first, second = clerk.open(run)
+        clerk.decide(first, dana)
+        clerk.decide(second, dana)
+        accounts.add("bob")  # what it was approved on is no more, so it is looked up once more
+        run = clerk.drive(run)
+        [again] = clerk.open(run)
+        accounts.remove("bob")
+        clerk.decide(again, dana)
+        run = clerk.drive(run)
+        assert (run.state, clerk.execution(run, "b").result_status) == ("succeeded", "refused")
+        assert effects_of("close_account") == []
+
+    @pytest.mark.parametrize("asked_first", [False, True])
+    def test_is_told_to_the_model_where_only_a_read_is_before_it(self, clerk, accounts, asked_first):
+        if asked_first:
+            Rule.objects.create(name="looks", tool="look_up", verdict="ask")
+        both = calls(call("a", "look_up", what="bo"), call("b", "close_account", account="bo"))
+        run = clerk.run(both, says("done"))
+        assert clerk.execution(run, "b").result_status == "refused"
+        assert [each.tool for each in clerk.open(run)] == (["look_up"] if asked_first else [])
+
+    def test_is_left_to_people_where_they_want_a_call_tried_again_that_may_have_happened(self, clerk, offer, dana):
+        """What it was to close is closed: by the very call of which nobody knew what it did."""
+        closed: list[str] = []
+
+        def still_open(account: str) -> dict[str, str]:
+            if account in closed:
+                raise ToolError(f"{account} is closed.", refused=True)
+            return {"account": account}
+
+        @tool(effect="irreversible", snapshot=still_open)
+        def close_for_good(account: str) -> str:
+            """Close an account for good."""
+            closed.append(account)
+            raise OutcomeUnknown("the line went dead")
+
+        offer(close_for_good)
+        run = clerk.run(calls(call("a", "close_for_good", account="ana")), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        assert clerk.drive(run).waiting_for == "outcome"
+        actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "Try it again.", dana)
+        run = clerk.drive(run)
+        assert (run.waiting_for, clerk.execution(run, "a").state) == ("approval", "waiting")
+        [again] = clerk.open(run)
+        assert json.loads(again.snapshot_text) == {"unavailable": "ToolError: ana is closed."}
+        assert closed == ["ana"]
+
+
+class TestAStateThatSpeaksOfRefusing:
+    """What a tool looks up is its own: no name in it means that the call is refused."""
+
+    PAYMENT = ({"refused": True}, {"refused": True, "unavailable": "card number"})
+
+    @pytest.fixture(params=PAYMENT)
+    def payment(self, request, offer):
+        state = dict(request.param)
+
+        @tool(effect="irreversible", snapshot=lambda account: state)
+        def retry_payment(account: str) -> str:
+            """Try a payment again."""
+            note("retry_payment", account=account)
+            return "tried"
+
+        offer(retry_payment)
+        return state
+
+    def test_is_shown_to_people_and_the_call_runs_as_they_decide(self, clerk, payment, dana):
+        run = clerk.run(calls(call("a", "retry_payment", account="ana")), says("done"))
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == payment
+        clerk.decide(approval, dana)
+        assert (clerk.drive(run).state, effects_of("retry_payment")) == ("succeeded", [{"account": "ana"}])
+
+    def test_is_shown_to_people_where_a_mock_gives_it(self, clerk, payment):
+        mocks = {"tools": {"pay": {"answers": [{"sequence": [{"result": "paid"}]}], "snapshot": payment}}}
+        run = clerk.run(calls(PAY), says("done"), mocks=mocks)
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == payment
 
 
 class TestCodeOfAnotherVersion:
@@ -647,6 +749,78 @@ class TestCodeOfAnotherVersion:
         Tool.objects.filter(name="fill").update(effect_class="read")
         run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
         assert (run.state, run.wake_at is not None, effects_of("fill")) == ("queued", True, [])
+
+    def come_back(self, clerk, run, times=1):
+        """The run is due again, and a process without the code has it, this one."""
+        for _ in range(times):
+            Run.objects.filter(pk=run.pk).update(wake_at=None)
+            run = clerk.drive(run)
+        return run
+
+    def often_enough(self) -> int:
+        return other_code.GIVEN_UP_AFTER_SECONDS // other_code.LOOK_AGAIN_SECONDS
+
+    def test_is_waited_for_a_quarter_of_an_hour_and_then_a_read_is_answered(self, clerk, newer):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        run = self.come_back(clerk, run, times=self.often_enough() - 1)
+        left = Event.objects.filter(run_id=run.pk, type="run.released")
+        assert (run.state, sum(event.data["delay_seconds"] for event in left)) == ("queued", 15 * 60)
+        run = self.come_back(clerk, run)
+        answered = clerk.execution(run, "a")
+        assert (run.state, answered.result_status, answered.reason) == ("succeeded", "refused", "tool_disabled")
+        assert "No process has the version of fill" in answer(answered).text
+        assert effects_of("fill") == []
+
+    def test_is_given_up_for_a_call_that_a_rule_allows(self, clerk, newer, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        Rule.objects.create(name="fills", tool="fill", verdict="allow")
+        Tool.objects.filter(name="fill").update(effect_class="reversible")
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        run = self.come_back(clerk, run, times=self.often_enough())
+        assert (run.state, clerk.execution(run, "a").reason, effects_of("fill")) == ("succeeded", "tool_disabled", [])
+
+    def test_has_people_asked_again_about_what_they_approved(self, clerk, newer, dana, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        [approval] = clerk.open(run)
+        clerk.decide(approval, dana)
+        run = self.come_back(clerk, clerk.drive(run), times=self.often_enough())
+        approval.refresh_from_db()
+        [again] = clerk.open(run)
+        assert (run.waiting_for, approval.state, again.supersedes) == ("approval", "superseded", approval)
+        clerk.decide(again, dana)
+        run = clerk.drive(run)
+        # What was waited before is over: it is looked for anew.
+        assert (run.state, clerk.execution(run, "a").approval_id) == ("queued", again.pk)
+        self.restart(newer)
+        assert (self.come_back(clerk, run).state, effects_of("fill")) == ("succeeded", [{"seats": 36}])
+
+    def test_leaves_the_outcome_of_an_interrupted_write_to_people(self, clerk, dana, offer, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+
+        @tool(effect="irreversible", idempotency="key", max_attempts=3)
+        def transfer(amount: int, context: ToolContext) -> str:
+            """Transfer an amount."""
+            note("transfer", context.idempotency_key, amount=amount)
+            raise clerk_tools.WorkerDies
+
+        rows = offer(transfer)
+        run = clerk.run(calls(call("a", "transfer", amount=3)), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+        Tool.objects.filter(pk=rows["transfer"].pk).update(version="f" * 64)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        run = self.come_back(clerk, clerk.drive(run), times=self.often_enough())
+        lost = clerk.execution(run, "a")
+        assert (run.state, run.waiting_for, lost.state) == ("waiting", "outcome", "outcome_unknown")
+        assert len(effects_of("transfer")) == 1
+
+    def test_names_the_command_that_may_be_missing_in_the_log(self, clerk, newer, caplog):
+        Tool.objects.filter(name="fill").update(effect_class="read")
+        clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        assert "run sync_tools" in caplog.text
 
     def test_is_no_matter_to_a_run_whose_tools_are_mocked(self, clerk, newer):
         Tool.objects.filter(name="fill").update(effect_class="read")

@@ -15,8 +15,8 @@ from django.db.utils import OperationalError
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import breakers, health, loop, sweep
-from agentapp.models import Breaker, Heartbeat, Run, WebhookEndpoint, WebhookProgress
+from agentapp import breakers, health, loop, sweep, tool_sync
+from agentapp.models import Breaker, Heartbeat, Run, Tool, WebhookEndpoint, WebhookProgress
 from approvals import broker, ledger, notify
 from approvals.models import Approval, Channel, Notification
 from tests import clerk_tools
@@ -119,6 +119,31 @@ def test_an_open_breaker_is_said(tool_fails):
     [problem] = health.look()
     assert (problem.code, problem.details) == ("breaker_open", "refund_order")
     Breaker.objects.update(state="closed")
+    assert codes() == []
+
+
+def test_tools_of_another_version_on_record_than_in_the_code_are_said(clerk):
+    assert codes() == []
+    Tool.objects.filter(name__in=["pay", "send"]).update(version="f" * 64)
+    [problem] = health.look()
+    assert (problem.code, problem.details) == ("tools_not_synced", "pay and 1 more")
+    assert problem.message.startswith("2 tools are of another version")
+    assert "sync_tools" in problem.means
+    tool_sync.sync("system")
+    assert codes() == []
+
+
+@pytest.mark.parametrize(
+    "why", [{"enabled": False}, {"missing_since": timezone.now()}, {"name": "of_another_release"}], ids=str
+)
+def test_a_tool_that_nobody_here_would_call_may_be_of_any_version(clerk, why):
+    Tool.objects.filter(name="pay").update(version="f" * 64, **why)
+    assert codes() == []
+
+
+@pytest.mark.parametrize("modules", [[], ["no.such.module"]])
+def test_an_installation_whose_tools_cannot_be_read_is_looked_at_all_the_same(settings, modules):
+    settings.TOOL_MODULES = modules
     assert codes() == []
 
 

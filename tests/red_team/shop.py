@@ -121,4 +121,4 @@ def card(case: Case) -> Card:
     call = ToolExecution(name=tool.name, call_id="call-99", arguments_text=text)
     own = StepRows(Step(number=len(past.steps) + 1, text=case.prose), [call])
     weighed = Weighed(Ruling(verdict="ask", reason="Payments are decided by a person.", risk="high"))
-    return cards.build(past.run, [*past.steps, own], call, tool, weighed, AskedFor(text))
+    return cards.build(past.run, [*past.steps, own], call, tool, weighed, AskedFor(text)).card

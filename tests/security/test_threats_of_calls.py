@@ -20,7 +20,7 @@ from django.contrib.auth.models import User
 from kombu import Connection
 from kombu.exceptions import ContentDisallowed
 
-from agentapp import contracts, executions, executor, loop, refreshing
+from agentapp import contracts, executions, loop, other_code, refreshing
 from agentapp.console import batch, formats
 from agentapp.models import Step, Tool, ToolExecution, ToolSource
 from agentapp.tools import python_source, results
@@ -186,7 +186,7 @@ def rows_choose_any_function(scene: Scene) -> None:
 
     scene.patch.setattr(python_source, "of_row", of_row)
     # Whoever writes a row writes its version as well.
-    scene.patch.setattr(executor, "is_of_this_code", lambda row: True)
+    scene.patch.setattr(other_code, "is_of_this_code", lambda row: True)
 
 
 def what_cannot_be_undone_is_approved_by_the_dozen(scene: Scene) -> bool:
