@@ -124,7 +124,7 @@ def _waiting_arguments(execution: ToolExecution, approval: Approval) -> str:
 
 def _keep(state: RunState, execution: ToolExecution, question: Question, reply: Reply) -> None:
     usage = reply.usage.credible
-    anew, why_not = _proposed_instead(state, execution, reply)
+    anew, why_not = _proposed_instead(state, execution, question, reply)
     text = storable(reply.text).strip() or (NO_WORDS if anew or why_not else "")
     if why_not:
         text += f"\n\n(It would propose other arguments, which cannot be: {blotted(why_not, execution.secret_values)})"
@@ -151,14 +151,15 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
             executions.set_aside(execution, INSTEAD, anew)
 
 
-def _proposed_instead(state: RunState, execution: ToolExecution, reply: Reply) -> tuple[str, str]:
+def _proposed_instead(state: RunState, execution: ToolExecution, question: Question, reply: Reply) -> tuple[str, str]:
     """The arguments the agent proposes instead, checked as any; or why they cannot be. Both empty: it proposes none."""
     call = next((call for call in reply.tool_calls if call.name == execution.name), None)
     tool = state.disclosed.get(execution.name)
     if call is None or tool is None:
         return "", ""
     state.refresh_configuration()
-    text, why_not = judge_again(state.situation, call, execution)
+    asked = [*questions.about(question.approval).exclude(proposed_text="").select_related("approval"), question]
+    text, why_not = judge_again(replace(state.situation, asked=asked), call, execution)
     approval = Approval.objects.filter(execution=execution).first()
     if approval is None:  # it expired meanwhile, and people are asked again
         return "", ""

@@ -1,5 +1,6 @@
 """On what terms people are asked about a call: by whose rules, and how risky it is by now. Reads only."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from agentapp import cards, runs, weighing
+from agentapp import cards, provenance, runs, weighing
 from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.tools.arguments import effective
@@ -25,7 +26,9 @@ def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: c
     arguments = parse(asked.text)
     # Of a call that a person has changed: what the model had proposed.
     was = effective(tool, parse(execution.arguments_text or "{}")) if asked.editor_id is not None else None
+    situation = replace(situation, asked=asked.asked)
     origins = origins_for(situation, tool, arguments, was)
+    origins = provenance.with_people(origins, situation.sources, arguments, asked.hands)
     terms = _terms(situation, execution, tool, asked.text, origins)
     earlier = weighing.before(situation.run, tool, execution)
     return weighing.weigh(execution, tool, terms, arguments, origins, earlier, timezone.now())

@@ -1,7 +1,7 @@
 """What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -21,11 +21,11 @@ from agentapp.tools.results import ToolError
 from agentapp.tools.sources import implementation_of
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
-from approvals import standing
+from approvals import entitlement, questions, standing
 from approvals.cards import Card, digest_of
 from approvals.digest import canonical, parse
 from approvals.masking import is_of, masked, masked_beside
-from approvals.models import Approval, ApprovalKind, DecisionType, Risk
+from approvals.models import Approval, ApprovalKind, DecisionType, Question, Risk
 from approvals.policy import Ruling
 
 MAX_EVIDENCE = 12
@@ -108,6 +108,10 @@ class AskedFor:
     editor_id: int | None = None
     editor_lender_id: int | None = None
     """Whose right they used, where it was lent to them."""
+    hands: Collection[int] = ()
+    """Who else had a hand in them: they asked, and the agent proposed these; or changed what it had proposed before."""
+    asked: Sequence[Question] = ()
+    """The questions after which the agent proposed other arguments."""
 
 
 def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
@@ -115,13 +119,15 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
     replaced = _replaced(execution)
     if replaced is None or replaced.tool_version != tool.version:
         return AskedFor(proposed_text(execution, tool), replaced)
-    anew = replaced.questions.exclude(proposed_text="").last()
-    if anew is not None:
-        return AskedFor(anew.proposed_text, replaced)
-    edit = replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True).last()
-    if edit is not None:
-        return AskedFor(edit.arguments_text, replaced, edit.user_id, edit.on_behalf_of_id)
-    return AskedFor(replaced.arguments_text, replaced, replaced.editor_id, replaced.editor_lender_id)
+    asked = list(questions.about(replaced).exclude(proposed_text="").select_related("approval"))
+    edits = list(replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True))
+    text, editors = replaced.arguments_text, (replaced.editor_id, replaced.editor_lender_id)
+    if asked and asked[-1].approval_id == replaced.pk:
+        text, editors = asked[-1].proposed_text, (None, None)
+    elif edits:
+        text, editors = edits[-1].arguments_text, (edits[-1].user_id, edits[-1].on_behalf_of_id)
+    hands = entitlement.had_a_hand(replaced, edits, asked) - {*editors}
+    return AskedFor(text, replaced, *editors, hands=hands, asked=asked)
 
 
 def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:

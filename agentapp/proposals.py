@@ -42,7 +42,7 @@ from agentapp.transcript import StepRows
 from approvals import moments, policy, shadows, totals
 from approvals.digest import sha256
 from approvals.granted import Wanted
-from approvals.models import Verdict
+from approvals.models import Question, Verdict
 from approvals.policy import Ruling
 
 MAX_CALLS_PER_STEP = 32
@@ -58,13 +58,16 @@ class Situation:
     disclosed: dict[str, Tool]
     steps: Sequence[StepRows]
     earlier: Earlier | None = None
+    asked: Sequence[Question] = ()
+    """What people asked about the one call that is looked at, and the agent took up."""
 
     @cached_property
     def sources(self) -> provenance.Sources:
         """What the model had been told when it proposed these calls: nothing of the step that they belong to."""
         steps = [rows for rows in self.steps if not rows.open]
         past = past_of(self.run, steps, self.earlier)
-        return provenance.sources_of(replace(past, handed=provenance.handed_to(self.run)))
+        handed = [*provenance.handed_to(self.run), *provenance.asked(self.asked)]
+        return provenance.sources_of(replace(past, handed=handed))
 
 
 def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> provenance.Past:

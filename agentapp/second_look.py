@@ -117,6 +117,7 @@ def _shown(card: Card) -> str:
             "where_values_came_from": [
                 {"argument": row.get("path"), "from": row.get("origin"), "found_in": row.get("source")}
                 for row in card.provenance
+                if row.get("path")
             ],
             "the_agent_says": blotted(card.explanation, secrets),
             "what_it_had_seen": [

@@ -29,7 +29,7 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce, Concat, NullIf, StrIndex, Trim
 
 from approvals.clock import Now
-from approvals.models import HIGH_RISKS, Approval, Decision, Delegation
+from approvals.models import HIGH_RISKS, Approval, Decision, Delegation, Question
 from approvals.policy import RISK_ORDER
 from approvals.prepared import Given, Prepared
 
@@ -145,8 +145,37 @@ def barred(approval: Approval) -> set[int]:
 
 
 def editors(approval: Approval) -> set[int]:
-    """Who made a request's arguments, on the one it replaces, and whose right they used: the two count as one."""
-    return {pk for pk in (approval.editor_id, approval.editor_lender_id) if pk is not None}
+    """Who made a request's arguments, on the one it replaces, and whose right they used: the two count as one. With
+    them who asked the agent or told it what to propose, as its card has it.
+    """
+    made = {pk for pk in (approval.editor_id, approval.editor_lender_id) if pk is not None}
+    return made | in_whole(approval) | in_parts(approval)
+
+
+def in_whole(approval: Approval) -> set[int]:
+    """Who had a hand in a request's arguments as a whole: they asked, and the agent proposed these instead."""
+    return {pk for row in approval.provenance if not row.get("path") for pk in row.get("by", ())}
+
+
+def in_parts(approval: Approval) -> set[int]:
+    """In whose words about an earlier call some of a request's values stand."""
+    return {pk for row in approval.provenance if row.get("path") for pk in row.get("by", ())}
+
+
+def had_a_hand(replaced: Approval, edits: Iterable[Decision], asked: Iterable[Question]) -> set[int]:
+    """Who had a hand in what a request had come to, with its edits, and in what was proposed after these questions."""
+    found = in_whole(replaced) | {question.asker_id for question in asked}
+    given = [(replaced.editor_id, replaced.editor_lender_id), *((each.user_id, each.on_behalf_of_id) for each in edits)]
+    return found | {pk for pair in given for pk in pair if pk is not None}
+
+
+def why_editor(approval: Approval, person: int) -> str:
+    """How somebody came by a request's arguments, told to themselves."""
+    if person == approval.editor_id:
+        return "You changed these arguments"
+    if person == approval.editor_lender_id:
+        return "These were changed for you"
+    return "What you asked or said went into these arguments"
 
 
 def spent(approval: Approval) -> set[int]:

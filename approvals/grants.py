@@ -74,7 +74,9 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
     if right.lender is not None:
         return Refusal("forbidden", "You decide about this for somebody else. Only they can allow it ahead.")
     if approval.risk in HIGH_RISKS and user.pk in _editors(approval):
-        return Refusal("editor", "You changed these arguments, so somebody else allows calls like this one.")
+        had_a_hand = user.pk in entitlement.in_whole(approval) | entitlement.in_parts(approval)
+        why = entitlement.why_editor(approval, user.pk) if had_a_hand else "You changed these arguments"
+        return Refusal("editor", f"{why}, so somebody else allows calls like this one.")
     if approval.kind != ApprovalKind.AUTHORIZATION or approval.approvals_needed > 1:
         return Refusal("not_grantable", "What several people decide, or the customer, one person cannot allow ahead.")
     if approval.effect_class not in Grant.EFFECT_CLASSES:

@@ -1,7 +1,7 @@
 """Who may decide about a request, and whether what was decided still stands. Reads only."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,7 +248,7 @@ def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
 def is_enough(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether enough people approved the call as it would run now.
 
-    At high and critical risk the person who changed the arguments does not count as one of them.
+    At high and critical risk whoever changed the arguments, or had the agent propose these, is not one of them.
     """
     given = decided(approval) if given is None else given
     if approval.terms and not approval.mocked:
@@ -290,6 +290,17 @@ def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[
     return [
         each for each in counts if each.type != DecisionType.EDIT and not editors & {each.user_id, each.on_behalf_of_id}
     ]
+
+
+def who_said(approvals: Collection[uuid.UUID]) -> dict[uuid.UUID, set[int]]:
+    """Who rejected or answered each of these requests, and whose right they used: what the agent was told is theirs."""
+    said = Decision.objects.filter(
+        approval__in=approvals, type__in=(DecisionType.REJECT, DecisionType.RESPOND), undone_at__isnull=True
+    )
+    found: dict[uuid.UUID, set[int]] = {}
+    for approval, *pair in said.values_list("approval", "user", "on_behalf_of"):
+        found.setdefault(approval, set()).update(pk for pk in pair if pk is not None)
+    return found
 
 
 def final_digest(approval: Approval) -> str:

@@ -118,8 +118,8 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
         return unsure
     changed_by_them = verdict.user.pk in entitlement.editors(approval) and verdict.type == DecisionType.APPROVE
     if changed_by_them and approval.risk in HIGH_RISKS:
-        who = "You changed these arguments" if approval.editor_id == verdict.user.pk else "These were changed for you"
-        return Refusal("editor", f"{who}, so somebody else approves them.")
+        why = entitlement.why_editor(approval, verdict.user.pk)
+        return Refusal("editor", f"{why}, so somebody else approves them.")
     earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)
     if earlier is None:
         return _of_no_account(approval, verdict.user, right) if approval.terms else None

@@ -112,7 +112,7 @@ class RuleValue(BaseModel):
 class ValueOrigin(BaseModel):
     """Where one value of the arguments came from."""
 
-    path: str = Field(description="As in items[0].iban.")
+    path: str = Field(description="As in items[0].iban. Empty: the call as a whole.")
     origin: str = Field(
         description="`staff`, `trusted`, `customer`, `outside`, `default`, `model`; `unmarked`: too common to say."
     )

@@ -45,7 +45,7 @@ _TITLES = {
     "unauthenticated": "A valid token is needed",
     "insufficient_scope": "The token lacks a scope",
     "forbidden": "The token's person may not do this",
-    "editor": "Whoever changed the arguments does not approve them",
+    "editor": "Whoever changed the arguments, or had them proposed, does not approve them",
     "run_ended": "The run has ended",
     "mocked": "The run was mocked",
     "not_paused": "The run is not paused",

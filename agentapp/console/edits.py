@@ -1,13 +1,18 @@
-"""What a person has changed about a call that waits: whoever approves it next reads what they approve."""
+"""What people have changed about a call that waits, or had the agent change: whoever approves it next reads what they
+approve.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+from django.contrib.auth.models import User
 
 from agentapp.console.fields import Field
 from agentapp.console.schema_form import SchemaForm
 from approvals.digest import parse
+from approvals.entitlement import in_parts, in_whole
 from approvals.masking import MASK, changed_secrets
-from approvals.models import Approval, Decision, DecisionType
+from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType, Question
 
 MAX_NAMED = 4
 MAX_CHARS = 80
@@ -41,6 +46,30 @@ def of(approval: Approval, form: SchemaForm, given: Sequence[Decision]) -> Edit 
     named = [Change(item.label, _short(_was(item)), _short(item.words or "nothing")) for item in changed]
     named += [Change(label, MASK, ANOTHER) for label in _secrets(approval, form)]
     return Edit(decision, named[:MAX_NAMED], len(named[MAX_NAMED:]))
+
+
+def hands(approval: Approval, questions: Sequence[Question], reader: User) -> list[str]:
+    """Who had a hand in what waits without changing it themselves, where they may not approve it: a sentence for each
+    way they did. No query where nobody had.
+    """
+    whole, parts = in_whole(approval), in_parts(approval)
+    if approval.risk not in HIGH_RISKS or not whole | parts:
+        return []
+    people = User.objects.in_bulk(whole | parts)
+    askers = whole & {question.asker_id for question in questions}
+
+    def named(keys: Collection[int]) -> str:
+        """As in "Ana, Bo and you"."""
+        others = sorted(people[pk].get_full_name() or people[pk].get_username() for pk in keys if pk != reader.pk)
+        names = [*others, *["you"] * (reader.pk in keys)]
+        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+    told = [
+        ("Proposed anew after {} asked.", askers),
+        ("It had been changed by {} before.", whole - askers),
+        ("Values in it stand in what {} said about an earlier call.", parts),
+    ]
+    return [words.format(named(keys)) for words, keys in told if keys]
 
 
 def _secrets(approval: Approval, form: SchemaForm) -> list[str]:

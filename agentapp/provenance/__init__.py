@@ -14,6 +14,7 @@ from agentapp.provenance.origins import (
     origins_of,
 )
 from agentapp.provenance.paths import parts_of, path_of
+from agentapp.provenance.people import asked, with_people
 from agentapp.provenance.sources import Past, Source, Sources, sources_of
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "Sources",
     "after_edit",
+    "asked",
     "by_argument",
     "from_outside",
     "handed_to",
@@ -30,4 +32,5 @@ __all__ = [
     "parts_of",
     "path_of",
     "sources_of",
+    "with_people",
 ]

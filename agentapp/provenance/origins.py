@@ -111,7 +111,7 @@ def _of_value(sources: Sources, path: str, value: Any) -> list[Origin]:
 def _of_pieces(sources: Sources, path: str, text: str) -> list[Origin]:
     """A text the model wrote, by what in it is somebody else's: an account, an address, an amount."""
     told: list[Origin] = []
-    for count, piece in enumerate(_pieces(text)):
+    for count, piece in enumerate(pieces_of(text)):
         if count >= MAX_PIECES:
             return [*told, Origin(path, OUTSIDE, NOT_LOOKED_THROUGH)]
         found = sources.find(piece)
@@ -122,7 +122,8 @@ def _of_pieces(sources: Sources, path: str, text: str) -> list[Origin]:
     return told[:MAX_TOLD] or [Origin(path, MODEL)]
 
 
-def _pieces(text: str) -> list[str]:
+def pieces_of(text: str) -> list[str]:
+    """What in a text names something: accounts, addresses, amounts."""
     plain = spelling.folded(text) if not text.isascii() else text
     pieces = [piece.strip(" .,'") for piece in _PIECE.findall(plain)]
     if len(plain) <= SHORT_TEXT:
@@ -191,6 +192,8 @@ def by_argument(origins: Iterable[Mapping[str, Any]], schema: Mapping[str, Any])
     told = dict.fromkeys(schema.get("properties", {}), UNMARKED)
     for row in origins:
         path, origin = str(row.get("path", "")), str(row.get("origin", MODEL))
+        if not path:  # about the call as a whole
+            continue
         for name in {path, str(next(iter(parts_of(path)), path))}:
             told[name] = max(told.get(name, UNMARKED), origin, key=WORST_LAST.index)
     return told

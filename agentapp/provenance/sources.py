@@ -1,9 +1,10 @@
 """Everything a model had been told when it proposed a call, by whose words they are, made to be searched."""
 
 import json
+import uuid
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +41,8 @@ class Source:
     """Of a result: what the call itself said, and what this run had written anywhere before. It proves nothing."""
     within: str = ""
     """Of what another run had been told: the words that were handed on. What does not stand in them was not."""
+    request: uuid.UUID | None = None
+    """Of what people said when they decided: about which request."""
 
     def proves(self, value: Any) -> bool:
         """Whether it says where a value comes from that stands in it."""
@@ -247,18 +250,29 @@ def _called(past: Past) -> Iterator[Source]:
             if changed:
                 yield Source(STAFF, CHANGED, changed, number, call)
             own = spelling.folded_lines(spelling.lines_of(execution.args))
-            yield result_of(execution, number, f"{own}\n{written}")
+            yield said_about(execution, number, own) or result_of(execution, number, f"{own}\n{written}")
             if execution.consequential:
                 written += f"{own}\n"
 
 
+def said_about(execution: ToolExecution, number: int, own: str) -> Source | None:
+    """What people said of a call instead of letting it run. None: it ran, or nobody said anything.
+
+    `own`: what the call itself said. Whoever names that has only repeated it.
+    """
+    if not execution.approval_id or execution.started_at is not None:
+        return None
+    if execution.reason == Reason.APPROVAL_REJECTED:
+        said = Source(STAFF, "What a person said about a call", (execution.message,))
+    elif execution.result_status == ToolExecution.ResultStatus.OK:
+        said = Source(STAFF, "A person’s answer", _lines_of_result(execution))
+    else:
+        return None
+    return replace(said, step=number, call=execution.call_id, own=own, request=execution.approval_id)
+
+
 def result_of(execution: ToolExecution, number: int, own: str) -> Source:
-    lines = tuple(spelling.lines_of(read(execution.result_text))) if execution.result_text else ()
-    by_person = bool(execution.approval_id) and execution.started_at is None
-    if by_person and execution.reason == Reason.APPROVAL_REJECTED:
-        return Source(STAFF, "What a person said about a call", (execution.message,), number, execution.call_id)
-    if by_person and execution.result_status == ToolExecution.ResultStatus.OK:
-        return Source(STAFF, "A person’s answer", lines, number, execution.call_id)
+    lines = _lines_of_result(execution)
     origin = TRUSTED if execution.trust == Tool.Trust.TRUSTED else OUTSIDE
     if execution.message:
         lines = (*lines, *spelling.lines_of(execution.message))
@@ -266,6 +280,10 @@ def result_of(execution: ToolExecution, number: int, own: str) -> Source:
     if secrets:  # what a call itself said proves nothing, and nobody should read it in a quote
         lines = tuple(blotted(line, secrets) for line in lines)
     return Source(origin, execution.name, lines, number, execution.call_id, execution.evidence_ref, own)
+
+
+def _lines_of_result(execution: ToolExecution) -> tuple[str, ...]:
+    return tuple(spelling.lines_of(read(execution.result_text))) if execution.result_text else ()
 
 
 def changed_by_person(execution: ToolExecution) -> tuple[str, ...]:

@@ -119,9 +119,9 @@ class TestAnotherProposal:
         old = client.get(f"/approvals/{requests[0].pk}/").content.decode()
         assert "After a question the agent proposes other arguments." in old
 
-    def test_what_is_approved_then_is_what_runs_and_the_model_is_told(self, clerk, requests, dana):
+    def test_what_is_approved_then_is_what_runs_and_the_model_is_told(self, clerk, requests, marco):
         run = requests[1].execution.run
-        clerk.decide(requests[1], dana)
+        clerk.decide(requests[1], marco)
         assert clerk.drive(run).state == "succeeded"
         assert effects_of("pay") == [{"account": "ana", "amount": 5.0}]
         [told] = [each for rows in load_steps(run) for each in rows.executions if each.call_id == "p"]
