@@ -5,7 +5,9 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
 
 from agentapp import auth
 from agentapp.models import ApiToken
@@ -154,4 +156,11 @@ class ApiTokenAdmin(RowAdmin):
         )
         # The page that follows is about the row that was made.
         obj.pk, obj.prefix = token.pk, token.prefix
-        messages.warning(request, f"This is the token. Copy it now, it is not shown again: {secret}")
+        form.instance.secret = secret
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """The token, in this answer alone: what is said on the page after it travels in a cookie."""
+        shown = {"title": "Token", "opts": self.opts, "row": obj, "secret": obj.secret}
+        answer = TemplateResponse(request, "admin/token_made.html", self.admin_site.each_context(request) | shown)
+        add_never_cache_headers(answer)
+        return answer
