@@ -85,7 +85,7 @@ class RowAdmin(admin.ModelAdmin):
 
     def _keys_behind(self, path: str) -> list[str]:
         """How a filter by a relation names the row at its other end."""
-        last = get_fields_from_path(self.model, path)[-1]
+        last: Any = get_fields_from_path(self.model, path)[-1]
         if not last.is_relation:
             return []
         there = last.path_infos[-1].to_opts.pk.name

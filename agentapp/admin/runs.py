@@ -1,7 +1,6 @@
 """The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -48,7 +47,7 @@ class RunAdmin(ReadOnlyAdmin):
     # What repeats the arguments of calls, secrets among them, or could be guessed at by: the digest has no salt.
     exclude = ["script", "mocks", "opening", "request_digest", "lease_token"]
 
-    def get_search_fields(self, request: HttpRequest) -> Sequence[str]:
+    def get_search_fields(self, request: HttpRequest) -> Any:
         # Whom personal data is hidden from would learn it by what is found.
         return ["id"] if discretion.hides() else super().get_search_fields(request)
 
@@ -126,7 +125,7 @@ class ConversationAdmin(ReadOnlyAdmin):
     list_select_related = ["agent"]
     search_fields = ["key", "customer"]
 
-    def get_search_fields(self, request: HttpRequest) -> Sequence[str]:
+    def get_search_fields(self, request: HttpRequest) -> Any:
         return ["key"] if discretion.hides() else super().get_search_fields(request)
 
 
