@@ -5,6 +5,8 @@ Who may *decide* is the business of `approvals.standing.may_decide`.
 
 import hashlib
 import secrets
+import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -20,7 +22,7 @@ from django.utils import timezone
 
 from agentapp.models import ApiToken, Conversation, Message, Run
 from approvals import entitlement, ledger
-from approvals.models import Approval, Grant
+from approvals.models import Approval, Event, Grant
 from approvals.standing import decides_themself
 
 SCOPES = {
@@ -37,6 +39,7 @@ SCOPES = {
     "configuration:read": "Read agents, tools and grants, and what is stopped",
     "controls:operate": "Engage and release kill switches, reset breakers and revoke grants, as the token's person",
 }
+_PUT_ASIDE, _GOES_ON = ("run.paused", "run.pause_requested"), ("run.resumed", "run.handed_back")
 STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
 PREFIX = "cs_"
 # Noting every use would make each API call a write.
@@ -196,6 +199,43 @@ def may_cancel(user: User, run: Run) -> bool:
 
 def may_pause(user: User, run: Run) -> bool:
     return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.pause_run"))
+
+
+def may_resume(user: User, run: Run) -> bool:
+    """Who may let a paused run go on: who may pause it, and where another paused it, whoever may pause any run."""
+    return may_pause(user, run) and run.pk not in braked(user, [run])
+
+
+def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
+    """Of these runs those that somebody else has put aside since they last went on, with the key of that person.
+
+    Whoever may pause any run is held by nobody's pause, and nobody by that of who started the run. One query at most.
+    """
+    if user.has_perm("agentapp.pause_run"):
+        return {}
+    chains = {ledger.run_chain(run.pk): run for run in runs if run.state == Run.State.PAUSED or run.pause_requested_at}
+    if not chains:
+        return {}
+    found: dict[uuid.UUID, str] = {}
+    events = Event.objects.filter(chain__in=chains, type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("seq")
+    for chain, kind, actor in events.values_list("chain", "type", "actor"):
+        run, (kind_of_actor, _, rest) = chains[chain], actor.partition(":")
+        key = rest.partition(":")[0]
+        if kind in _GOES_ON:
+            found.pop(run.pk, None)
+        elif kind_of_actor == "user" and key not in (str(user.pk), str(run.starter_id)):
+            found[run.pk] = key
+    return found
+
+
+def brake(user: User, run: Run) -> str:
+    """Why somebody may not let this run go on, if another has paused it."""
+    key = braked(user, [run]).get(run.pk)
+    if key is None:
+        return ""
+    other = User.objects.filter(pk=key).first()
+    who = name_of(other) if other is not None else "Somebody else"
+    return f"{who} has paused this run. Letting it go on needs the right to pause runs."
 
 
 def may_take_over(user: User, run: Run) -> bool:
