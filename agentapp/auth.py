@@ -41,9 +41,12 @@ SCOPES = {
 }
 _PUT_ASIDE, _GOES_ON = ("run.paused", "run.pause_requested"), ("run.resumed", "run.handed_back")
 STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
+# What somebody says and decides is theirs: who makes a token for another gives it none of this.
+FOR_ONESELF = frozenset({"approvals:decide", "approvals:comment"})
 PREFIX = "cs_"
 # Noting every use would make each API call a write.
 _NOTE_USE_EVERY = timedelta(minutes=1)
+ONLY_FOR_ONESELF = "A token that decides or comments can only be made by the person in whose name it does."
 
 
 class TokenRefused(ValidationError):
@@ -71,9 +74,12 @@ def issue_token(
 ) -> tuple[ApiToken, str]:
     """Make a token. Returns its row and the secret, which is shown this once and stored nowhere.
 
-    `issued_by` reads that secret: where it is another than the person it acts as, that is kept.
+    `issued_by` reads that secret: where it is another than the person it acts as, that is kept, and the token neither
+    decides nor comments. Raises TokenRefused.
     """
     check_scopes(scopes)
+    if issued_by not in (None, user) and FOR_ONESELF & set(scopes):
+        raise TokenRefused(ONLY_FOR_ONESELF)
     secret = PREFIX + secrets.token_urlsafe(32)
     with ledger.transaction():
         token = ApiToken.objects.create(
@@ -141,6 +147,11 @@ def authenticate(secret: str) -> ApiToken | None:
         with suppress(DatabaseError):  # one that takes no changes can be read all the same
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
+
+
+def holds(token: ApiToken, scope: str) -> bool:
+    """Whether a token may do this. One that was made by another speaks for nobody, also where it is from before."""
+    return scope in token.scopes and not (scope in FOR_ONESELF and token.issued_by_id is not None)
 
 
 def visible_runs(user: User) -> QuerySet[Run]:

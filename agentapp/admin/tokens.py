@@ -16,7 +16,7 @@ from approvals.clock import is_too_far
 
 
 class NewTokenForm(forms.ModelForm):
-    """What a token is for. A token that decides is made by nobody but the person it decides as."""
+    """What a token is for. One that decides or comments is made by nobody but the person in whose name it does."""
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope, f"{scope}: {meaning}") for scope, meaning in auth.SCOPES.items()],
@@ -46,8 +46,8 @@ class NewTokenForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if "approvals:decide" in cleaned.get("scopes", []) and cleaned.get("user") != self.maker:
-            self.add_error("user", "A token that decides can only be made by the person it decides as.")
+        if auth.FOR_ONESELF & set(cleaned.get("scopes", [])) and cleaned.get("user") != self.maker:
+            self.add_error("user", auth.ONLY_FOR_ONESELF)
         return cleaned
 
 

@@ -75,10 +75,29 @@ def test_scopes_that_do_not_go_together_are_refused(staff: Client, ada: User, sc
 
 
 def test_nobody_makes_a_token_that_decides_as_somebody_else(staff: Client, ada: User, dana: User) -> None:
-    assert "only be made by the person it decides as" in errors_of(issue(staff, dana, "approvals:decide"))
+    assert auth.ONLY_FOR_ONESELF in errors_of(issue(staff, dana, "approvals:decide"))
     ada.groups.add(Group.objects.get(name="approver"))
     assert secret_in(issue(staff, ada, "approvals:decide"))
     assert ApiToken.objects.get().user == ada
+
+
+def test_nobody_makes_a_token_that_comments_as_somebody_else(staff: Client, ada: User, dana: User) -> None:
+    assert auth.ONLY_FOR_ONESELF in errors_of(issue(staff, dana, "approvals:read", "approvals:comment"))
+    assert not ApiToken.objects.exists()
+    assert secret_in(issue(staff, ada, "approvals:comment"))
+
+
+def test_what_is_for_oneself_is_issued_to_nobody_else_by_whatever_way(ada: User, dana: User) -> None:
+    for scope in ("approvals:decide", "approvals:comment"):
+        with pytest.raises(auth.TokenRefused):
+            auth.issue_token(dana, "importer", [scope], "test", issued_by=ada)
+        token, _ = auth.issue_token(dana, "importer", [scope], "test", issued_by=dana)
+        assert auth.holds(token, scope)
+        ApiToken.objects.filter(pk=token.pk).update(issued_by=ada)  # as one of before
+        token.refresh_from_db()
+        assert not auth.holds(token, scope)
+        with pytest.raises(auth.TokenRefused):
+            auth.rotate_token(token, "test", timedelta(0))
 
 
 def a_token(staff: Client, user: User, *scopes: str) -> ApiToken:
