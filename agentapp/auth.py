@@ -5,6 +5,8 @@ Who may *decide* is the business of `approvals.standing.may_decide`.
 
 import hashlib
 import secrets
+import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from importlib import import_module
@@ -20,7 +22,7 @@ from django.utils import timezone
 
 from agentapp.models import ApiToken, Conversation, Message, Run
 from approvals import entitlement, ledger
-from approvals.models import Approval, Grant
+from approvals.models import Approval, Event, Grant
 from approvals.standing import decides_themself
 
 SCOPES = {
@@ -37,10 +39,14 @@ SCOPES = {
     "configuration:read": "Read agents, tools and grants, and what is stopped",
     "controls:operate": "Engage and release kill switches, reset breakers and revoke grants, as the token's person",
 }
+_PUT_ASIDE, _GOES_ON = ("run.paused", "run.pause_requested"), ("run.resumed", "run.handed_back")
 STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
+# What somebody says and decides is theirs: who makes a token for another gives it none of this.
+FOR_ONESELF = frozenset({"approvals:decide", "approvals:comment"})
 PREFIX = "cs_"
 # Noting every use would make each API call a write.
 _NOTE_USE_EVERY = timedelta(minutes=1)
+ONLY_FOR_ONESELF = "A token that decides or comments can only be made by the person in whose name it does."
 
 
 class TokenRefused(ValidationError):
@@ -68,9 +74,12 @@ def issue_token(
 ) -> tuple[ApiToken, str]:
     """Make a token. Returns its row and the secret, which is shown this once and stored nowhere.
 
-    `issued_by` reads that secret: where it is another than the person it acts as, that is kept.
+    `issued_by` reads that secret: where it is another than the person it acts as, that is kept, and the token neither
+    decides nor comments. Raises TokenRefused.
     """
     check_scopes(scopes)
+    if issued_by not in (None, user) and FOR_ONESELF & set(scopes):
+        raise TokenRefused(ONLY_FOR_ONESELF)
     secret = PREFIX + secrets.token_urlsafe(32)
     with ledger.transaction():
         token = ApiToken.objects.create(
@@ -140,6 +149,11 @@ def authenticate(secret: str) -> ApiToken | None:
     return token
 
 
+def holds(token: ApiToken, scope: str) -> bool:
+    """Whether a token may do this. One that was made by another speaks for nobody, also where it is from before."""
+    return scope in token.scopes and not (scope in FOR_ONESELF and token.issued_by_id is not None)
+
+
 def visible_runs(user: User) -> QuerySet[Run]:
     """The runs a person may see: all with the right to view runs, else the ones they started."""
     runs = Run.objects.all()
@@ -196,6 +210,43 @@ def may_cancel(user: User, run: Run) -> bool:
 
 def may_pause(user: User, run: Run) -> bool:
     return user.is_active and (run.starter_id == user.pk or user.has_perm("agentapp.pause_run"))
+
+
+def may_resume(user: User, run: Run) -> bool:
+    """Who may let a paused run go on: who may pause it, and where another paused it, whoever may pause any run."""
+    return may_pause(user, run) and run.pk not in braked(user, [run])
+
+
+def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
+    """Of these runs those that somebody else has put aside since they last went on, with the key of that person.
+
+    Whoever may pause any run is held by nobody's pause, and nobody by that of who started the run. One query at most.
+    """
+    if user.has_perm("agentapp.pause_run"):
+        return {}
+    chains = {ledger.run_chain(run.pk): run for run in runs if run.state == Run.State.PAUSED or run.pause_requested_at}
+    if not chains:
+        return {}
+    found: dict[uuid.UUID, str] = {}
+    events = Event.objects.filter(chain__in=chains, type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("seq")
+    for chain, kind, actor in events.values_list("chain", "type", "actor"):
+        run, (kind_of_actor, _, rest) = chains[chain], actor.partition(":")
+        key = rest.partition(":")[0]
+        if kind in _GOES_ON:
+            found.pop(run.pk, None)
+        elif kind_of_actor == "user" and key not in (str(user.pk), str(run.starter_id)):
+            found[run.pk] = key
+    return found
+
+
+def brake(user: User, run: Run) -> str:
+    """Why somebody may not let this run go on, if another has paused it."""
+    key = braked(user, [run]).get(run.pk)
+    if key is None:
+        return ""
+    other = User.objects.filter(pk=key).first()
+    who = name_of(other) if other is not None else "Somebody else"
+    return f"{who} has paused this run. Letting it go on needs the right to pause runs."
 
 
 def may_take_over(user: User, run: Run) -> bool:

@@ -105,12 +105,14 @@ def pause_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def resume_run(run_id: uuid.UUID, user: User) -> Run:
-    """Let a paused run go on where it was."""
+    """Let a paused run go on where it was. Where another has paused it, its starter needs the right to pause runs."""
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
         if run.taken_over_by is not None:
             who = auth.name_of(run.taken_over_by)
             raise Refused("taken_over", f"{who} has taken this run over, and hands it back.")
+        if held := auth.brake(user, run):
+            raise Refused("forbidden", held)
         if not runs.resume(run, ledger.actor_of(user)):
             raise Refused("not_paused", "This run is not paused.")
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)

@@ -78,6 +78,8 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("part_of_a_run", "Another run asked for this one: hand that one back.")
         if not auth.may_hand_back(user, run):
             raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
+        if held := auth.brake(user, run):
+            raise Refused("forbidden", held)
         actor = ledger.actor_of(user)
         going_on = [child for child in _below(run) if child.taken_over_by_id is not None]
         assert run.conversation is not None

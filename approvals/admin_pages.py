@@ -6,9 +6,11 @@ from typing import Any, NoReturn
 from django import forms
 from django.apps import apps
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
+from django.contrib.admin.utils import get_fields_from_path, unquote
+from django.contrib.admin.widgets import url_params_from_lookup_dict
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models, transaction
+from django.db.models.constants import LOOKUP_SEP
 from django.forms.fields import InvalidJSONInput
 from django.forms.models import _get_foreign_key
 from django.forms.utils import pretty_name
@@ -21,6 +23,9 @@ from approvals.masking import MASK, masked
 
 # Events on a page of history.
 MAX_HISTORY = 100
+# What the filters beside a list ask of a column: all of it at once, so that nobody feels their way through a value.
+_COMPARES = frozenset({"exact", "in", "isnull", "isempty", "gt", "gte", "lt", "lte"})
+_DATES = frozenset({"year", "month", "day"})
 
 
 class StrictJSONField(forms.JSONField):
@@ -53,6 +58,43 @@ FORM_FIELDS: dict[Any, dict[str, Any]] = {
 
 class RowAdmin(admin.ModelAdmin):
     """The pages of a row that is not there, or not any more, are not found, as all other pages are."""
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Whether the address of a list may ask this: what its filters ask, and which row it is.
+
+        Django itself takes any question about any column, so that what a page masks could be guessed at from what a
+        list finds, and an expression could keep a process busy.
+        """
+        return super().lookup_allowed(lookup, value, request) and (
+            self._is_offered(lookup, request) or self._is_limit(lookup, value)
+        )
+
+    def _is_offered(self, lookup: str, request: HttpRequest) -> bool:
+        columns = {"pk", self.opts.pk.name}
+        for each in self.get_list_filter(request):
+            if isinstance(each, type):
+                if lookup == getattr(each, "parameter_name", None):
+                    return True
+                continue
+            path = str(each[0] if isinstance(each, (list, tuple)) else each)
+            columns |= {path, *self._keys_behind(path)}
+        column, _, asked = lookup.rpartition(LOOKUP_SEP)
+        if lookup in columns or (column in columns and asked in _COMPARES):
+            return True
+        return self.date_hierarchy is not None and column == self.date_hierarchy and asked in _COMPARES | _DATES
+
+    def _keys_behind(self, path: str) -> list[str]:
+        """How a filter by a relation names the row at its other end."""
+        last: Any = get_fields_from_path(self.model, path)[-1]
+        if not last.is_relation:
+            return []
+        there = last.path_infos[-1].to_opts.pk.name
+        return [f"{path}{LOOKUP_SEP}{name}" for name in {"pk", there, getattr(last, "target_field", last).name}]
+
+    def _is_limit(self, lookup: str, value: Any) -> bool:
+        """Whether this is how another table limits the rows that may be chosen in a window of their own."""
+        limits = (each() if callable(each) else each for each in self.opts.related_fkey_lookups)
+        return any((lookup, value) in url_params_from_lookup_dict(limit).items() for limit in limits)
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> NoReturn:
         # Django itself leads to the start of the admin here, which looks as if all were well.

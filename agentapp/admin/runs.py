@@ -7,6 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from agentapp import discretion
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
 from agentapp.secrecy import result_shown
 from approvals import lens
@@ -45,6 +46,10 @@ class RunAdmin(ReadOnlyAdmin):
     search_fields = ["id", "title", "customer"]
     # What repeats the arguments of calls, secrets among them, or could be guessed at by: the digest has no salt.
     exclude = ["script", "mocks", "opening", "request_digest", "lease_token"]
+
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        # Whom personal data is hidden from would learn it by what is found.
+        return ["id"] if discretion.hides() else super().get_search_fields(request)
 
     @admin.display(description="Mocked", boolean=True)
     def mocked(self, run: Run) -> bool:
@@ -119,6 +124,9 @@ class ConversationAdmin(ReadOnlyAdmin):
     list_filter = ["mode", "agent"]
     list_select_related = ["agent"]
     search_fields = ["key", "customer"]
+
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        return ["key"] if discretion.hides() else super().get_search_fields(request)
 
 
 @admin.register(Message)

@@ -5,7 +5,9 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
 
 from agentapp import auth
 from agentapp.models import ApiToken
@@ -14,7 +16,7 @@ from approvals.clock import is_too_far
 
 
 class NewTokenForm(forms.ModelForm):
-    """What a token is for. A token that decides is made by nobody but the person it decides as."""
+    """What a token is for. One that decides or comments is made by nobody but the person in whose name it does."""
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope, f"{scope}: {meaning}") for scope, meaning in auth.SCOPES.items()],
@@ -44,8 +46,8 @@ class NewTokenForm(forms.ModelForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if "approvals:decide" in cleaned.get("scopes", []) and cleaned.get("user") != self.maker:
-            self.add_error("user", "A token that decides can only be made by the person it decides as.")
+        if auth.FOR_ONESELF & set(cleaned.get("scopes", [])) and cleaned.get("user") != self.maker:
+            self.add_error("user", auth.ONLY_FOR_ONESELF)
         return cleaned
 
 
@@ -154,4 +156,11 @@ class ApiTokenAdmin(RowAdmin):
         )
         # The page that follows is about the row that was made.
         obj.pk, obj.prefix = token.pk, token.prefix
-        messages.warning(request, f"This is the token. Copy it now, it is not shown again: {secret}")
+        form.instance.secret = secret
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """The token, in this answer alone: what is said on the page after it travels in a cookie."""
+        shown = {"title": "Token", "opts": self.opts, "row": obj, "secret": obj.secret}
+        answer = TemplateResponse(request, "admin/token_made.html", self.admin_site.each_context(request) | shown)
+        add_never_cache_headers(answer)
+        return answer

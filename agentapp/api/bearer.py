@@ -48,11 +48,13 @@ class Bearer(HttpBearer):
                 "This token is unknown, expired or revoked, or its person is no longer active.",
                 headers={"WWW-Authenticate": 'Bearer realm="api", error="invalid_token"'},
             )
-        if self.scope not in found.scopes:
+        if not auth.holds(found, self.scope):
             challenge = f'Bearer realm="api", error="insufficient_scope", scope="{self.scope}"'
             raise ApiProblem(
                 "insufficient_scope",
-                f"This needs the scope {self.scope}; the token has {', '.join(found.scopes)}.",
+                f"This needs the scope {self.scope}; the token has {', '.join(found.scopes)}."
+                if self.scope not in found.scopes
+                else auth.ONLY_FOR_ONESELF,
                 headers={"WWW-Authenticate": challenge},
             )
         if self.counts:

@@ -90,6 +90,7 @@ def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     summary="Let a paused run go on",
 )
 def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
+    """Where another than the token's person and the run's starter has paused it, it needs the right to pause runs."""
     visible_run(request, run_id)
     actions.resume_run(run_id, person(request))
     return run_detail(whole_run(run_id))

@@ -125,7 +125,7 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
         "before": request.GET.get("before", ""),
         "is_mine": is_mine,
         "may_stop": not under_way.is_final and auth.may_cancel(user, under_way),
-        "may_pause": auth.may_pause(user, under_way),
+        "may_resume": auth.may_resume(user, under_way),
         "may_take_over": found.taken_over is None and auth.offers_take_over(user, under_way, found.may_decide),
         "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over),
         "may_say": boxed and run.parent_id is None and run.agent.enabled and auth.may_start(user) and joins,

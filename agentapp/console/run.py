@@ -108,6 +108,7 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
         "unknown": line.calls_in(ToolExecution.State.OUTCOME_UNKNOWN),
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
         "may_pause": not found.is_final and auth.may_pause(user, found),
+        "may_resume": not found.is_final and auth.may_resume(user, found),
         "target": found,
         "takes_back": undoing.undone_by(found),
         "may_take_over": not found.is_final and auth.offers_take_over(user, found, _is_asked(user, found, line)),

@@ -51,6 +51,7 @@ class Line:
     bars: Sequence[tuple[str, str]]
     may_cancel: bool
     may_pause: bool
+    """Or to let it go on, where it is paused."""
     may_retry: bool
 
 
@@ -94,14 +95,17 @@ def _where_keys_are_made(user: User) -> str:
 
 
 def _lines(runs: Sequence[Run], user: User) -> list[Line]:
-    drawn = waterfalls(runs, timezone.now())
+    drawn, braked = waterfalls(runs, timezone.now()), auth.braked(user, runs)
     return [
         Line(
             run,
             waiting,
             drawn.get(run.pk, ()),
             may_cancel=not run.is_final and auth.may_cancel(user, run),
-            may_pause=not run.is_final and run.taken_over_by_id is None and auth.may_pause(user, run),
+            may_pause=not run.is_final
+            and run.taken_over_by_id is None
+            and auth.may_pause(user, run)
+            and run.pk not in braked,
             may_retry=run.state in (Run.State.FAILED, Run.State.STOPPED) and starting.may_try_again(user, run),
         )
         for run, waiting in zip(runs, waiting_on(runs), strict=True)

@@ -4,9 +4,10 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import Group, Permission, User
 from django.utils import timezone
 
-from agentapp import actions, loop
+from agentapp import actions, auth, loop
 from agentapp.actions import Refused
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.models import Run
@@ -71,6 +72,68 @@ def test_a_running_run_is_put_aside_before_its_next_step(clerk, sam):
     assert clerk.execution(run, "h").result_status == "ok"
     actions.resume_run(run.pk, sam)
     assert clerk.drive(run).state == "succeeded"
+
+
+@pytest.fixture
+def starter(sam):
+    """Starts runs, and may pause no others."""
+    Group.objects.get(name="operator").permissions.remove(Permission.objects.get(codename="pause_run"))
+    return User.objects.get(pk=sam.pk)
+
+
+def test_what_a_manager_has_paused_its_starter_cannot_resume(clerk, starter, mia):
+    run = clerk.start(says("done"))
+    actions.pause_run(run.pk, mia)
+    run.refresh_from_db()
+    assert not auth.may_resume(starter, run)
+    with pytest.raises(Refused) as refused:
+        actions.resume_run(run.pk, starter)
+    assert refused.value.code == "forbidden"
+    assert f"{auth.name_of(mia)} has paused this run." in refused.value.message
+    run.refresh_from_db()
+    assert run.state == "paused"
+    assert auth.may_resume(mia, run)
+    actions.resume_run(run.pk, mia)
+    actions.pause_run(run.pk, starter)  # a brake that was taken off holds nothing any more
+    actions.resume_run(run.pk, starter)
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_a_pause_that_a_manager_asked_for_holds_also_when_a_worker_made_it(clerk, starter, mia):
+    run = clerk.start(calls(call("h", "hang", name="here")), says("done"))
+    clerk_tools.GATES["here"] = threading.Event()
+    clerk_tools.GATES["here"].wait = lambda timeout: actions.pause_run(run.pk, mia)
+    clerk.drive(run)
+    with pytest.raises(Refused, match="has paused this run"):
+        actions.resume_run(run.pk, starter)
+
+
+def test_a_starter_takes_no_brake_off_by_taking_over_and_handing_back(clerk, starter, mia):
+    run = clerk.run(PAY, says("done"))
+    actions.pause_run(run.pk, mia)
+    actions.take_over_run(run.pk, starter)
+    with pytest.raises(Refused, match="has paused this run"):
+        actions.hand_back_run(run.pk, starter)
+    assert actions.hand_back_run(run.pk, mia).state == "queued"
+
+
+def test_the_pause_of_who_started_a_run_holds_nobody_who_hands_it_back(clerk, starter, dana):
+    run = clerk.run(PAY, says("done"))
+    actions.pause_run(run.pk, starter)
+    actions.take_over_run(run.pk, dana)
+    assert actions.hand_back_run(run.pk, dana).state == "queued"
+
+
+def test_whether_many_runs_may_go_on_is_one_query(clerk, starter, mia, django_assert_num_queries):
+    paused = [clerk.start(says("done")) for _ in range(3)]
+    for run, who in zip(paused, (mia, starter, mia), strict=True):
+        actions.pause_run(run.pk, who)
+        run.refresh_from_db()
+    starter, mia = (User.objects.get(pk=who.pk) for who in (starter, mia))
+    starter.has_perm("agentapp.pause_run")  # what somebody may do is read once
+    with django_assert_num_queries(1):
+        assert set(auth.braked(starter, paused)) == {paused[0].pk, paused[2].pk}
+    assert auth.braked(mia, paused) == {}
 
 
 def test_a_paused_run_can_be_cancelled(clerk, sam):

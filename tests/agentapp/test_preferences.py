@@ -1,4 +1,5 @@
 import uuid
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -40,6 +41,22 @@ def test_there_is_a_most_since_each_is_counted(dana: User) -> None:
 
     with pytest.raises(Refused):
         preferences.save_view(dana, "inbox", "One more", "?risk=high")
+
+
+def test_what_others_share_hides_nobody_s_own(
+    dana: User, marco: User, mia: User, django_assert_num_queries: Any
+) -> None:
+    for number in range(preferences.MAX_VIEWS):
+        for other in (marco, mia):
+            preferences.save_view(other, "audit", f"!{number}", "?q=risk:high", shared=True)
+        preferences.save_view(dana, "audit", f"Z{number}", "?q=risk:low")
+
+    with django_assert_num_queries(1):
+        found = preferences.seen(SavedView.objects.filter(page="audit"), dana)
+
+    own = [f"Z{number}" for number in range(preferences.MAX_VIEWS)]
+    assert [view.name for view in found[: preferences.MAX_VIEWS]] == own
+    assert [view.name for view in found[preferences.MAX_VIEWS :]] == ["!0", "!0", "!1", "!1", "!2", "!2", "!3", "!3"]
 
 
 def test_nobody_deletes_what_is_another_s(dana: User, marco: User) -> None:

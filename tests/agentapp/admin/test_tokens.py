@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
+from django.db.models import Q
 from django.test import Client
 from django.utils import timezone
 
@@ -27,10 +29,14 @@ def issue(staff: Client, user: User, *scopes: str, **fields: Any) -> Any:
     return submit(staff, address(ApiToken, "add"), name="importer", user=str(user.pk), scopes=list(scopes), **fields)
 
 
+def secret_in(response: Any) -> str:
+    assert response.status_code == 200
+    return str(response.content.decode().split('id="secret" tabindex="0">')[1].split("<")[0])
+
+
 def test_a_token_is_issued_and_its_secret_shown_once(staff: Client, sam: User) -> None:
     response = issue(staff, sam, "runs:create", "runs:read")
-    shown = staff.get(response.url).content.decode()
-    secret = shown.split("not shown again: ")[1].split("<")[0].strip()
+    secret = secret_in(response)
     token = auth.authenticate(secret)
     assert token is not None
     assert (token.user, token.scopes, token.starts_runs) == (sam, ["runs:create", "runs:read"], True)
@@ -39,6 +45,20 @@ def test_a_token_is_issued_and_its_secret_shown_once(staff: Client, sam: User) -
     [event] = configuration_events()
     assert event.type == "token.issued"
     assert secret not in event.body
+
+
+def test_a_secret_is_in_the_answer_alone_and_in_nothing_that_is_kept(staff: Client, sam: User) -> None:
+    for button in ("_save", "_continue", "_addanother"):
+        response = issue(staff, sam, "runs:read", **{button: "1"})
+        secret = secret_in(response)
+        assert "no-store" in response.headers["Cache-Control"]
+        assert "messages" not in staff.cookies
+        assert not [name for name, kept in staff.cookies.items() if secret in kept.value]
+        assert secret not in str(dict(staff.session))
+        assert not LogEntry.objects.filter(
+            Q(change_message__contains=secret) | Q(object_repr__contains=secret)
+        ).exists()
+        assert secret not in staff.get(address(ApiToken, "changelist")).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -55,15 +75,33 @@ def test_scopes_that_do_not_go_together_are_refused(staff: Client, ada: User, sc
 
 
 def test_nobody_makes_a_token_that_decides_as_somebody_else(staff: Client, ada: User, dana: User) -> None:
-    assert "only be made by the person it decides as" in errors_of(issue(staff, dana, "approvals:decide"))
+    assert auth.ONLY_FOR_ONESELF in errors_of(issue(staff, dana, "approvals:decide"))
     ada.groups.add(Group.objects.get(name="approver"))
-    assert issue(staff, ada, "approvals:decide").status_code == 302
+    assert secret_in(issue(staff, ada, "approvals:decide"))
     assert ApiToken.objects.get().user == ada
 
 
+def test_nobody_makes_a_token_that_comments_as_somebody_else(staff: Client, ada: User, dana: User) -> None:
+    assert auth.ONLY_FOR_ONESELF in errors_of(issue(staff, dana, "approvals:read", "approvals:comment"))
+    assert not ApiToken.objects.exists()
+    assert secret_in(issue(staff, ada, "approvals:comment"))
+
+
+def test_what_is_for_oneself_is_issued_to_nobody_else_by_whatever_way(ada: User, dana: User) -> None:
+    for scope in ("approvals:decide", "approvals:comment"):
+        with pytest.raises(auth.TokenRefused):
+            auth.issue_token(dana, "importer", [scope], "test", issued_by=ada)
+        token, _ = auth.issue_token(dana, "importer", [scope], "test", issued_by=dana)
+        assert auth.holds(token, scope)
+        ApiToken.objects.filter(pk=token.pk).update(issued_by=ada)  # as one of before
+        token.refresh_from_db()
+        assert not auth.holds(token, scope)
+        with pytest.raises(auth.TokenRefused):
+            auth.rotate_token(token, "test", timedelta(0))
+
+
 def a_token(staff: Client, user: User, *scopes: str) -> ApiToken:
-    shown = staff.get(issue(staff, user, *scopes).url).content.decode()
-    token = auth.authenticate(shown.split("not shown again: ")[1].split("<")[0].strip())
+    token = auth.authenticate(secret_in(issue(staff, user, *scopes)))
     assert token is not None
     return token
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from agentapp import actions, auth
+from agentapp.models import ApiToken
 from approvals import comments
 from approvals.models import Approval, Comment
 
@@ -173,6 +174,22 @@ class TestTheApi:
         assert self.call(dana, approval, "First.").status_code == 201
         refused = self.call(dana, approval, "Second.")
         assert (refused.status_code, refused.json()["code"]) == (429, "too_many_comments")
+
+    def test_a_token_that_another_has_made_says_nothing_in_somebody_s_name(
+        self, waiting: Waiting, dana: User, ada: User
+    ) -> None:
+        approval = waiting()
+        _, secret = auth.issue_token(dana, "test", ["approvals:comment"], "system", issued_by=dana)
+        ApiToken.objects.update(issued_by=ada)  # as one of before
+        answer = Client().post(
+            f"/api/v1/approvals/{approval.pk}/comments",
+            json.dumps({"text": "I agree."}),
+            "application/json",
+            headers={"Authorization": f"Bearer {secret}"},
+        )
+        assert (answer.status_code, answer.json()["code"]) == (403, "insufficient_scope")
+        assert auth.ONLY_FOR_ONESELF in answer.json()["detail"]
+        assert not Comment.objects.exists()
 
     @pytest.mark.parametrize("text", ["", "  ", "x" * 2001, 7])
     def test_it_refuses_what_is_no_comment(self, waiting: Waiting, dana: User, text: Any) -> None:

@@ -3,9 +3,10 @@
 from decimal import Decimal
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
+from agentapp import actions
 from agentapp.models import Agent, Run
 from tests.conftest import Clerk, call, calls, says
 
@@ -41,6 +42,21 @@ def test_a_paused_run_shows_resume_and_an_ended_one_neither(clerk: Clerk, ada_cl
     clerk.drive(run)
     assert "/pause/" not in page(ada_client, run)
     assert "has ended" in ada_client.post(f"/runs/{run.pk}/pause/", follow=True).content.decode()
+
+
+def test_who_cannot_resume_what_a_manager_paused_is_offered_no_button(
+    clerk: Clerk, client: Client, sam: User, mia: User
+) -> None:
+    run = clerk.start(says("done"))
+    Group.objects.get(name="operator").permissions.remove(Permission.objects.get(codename="pause_run"))
+    actions.pause_run(run.pk, mia)
+    pages = (f"/runs/{run.pk}/", f"/runs/{run.pk}/chat/", "/runs/")
+    for user, offered in ((sam, False), (mia, True)):
+        client.force_login(user)
+        for url in pages:
+            assert (f"/runs/{run.pk}/resume/" in client.get(url).content.decode()) is offered, (user, url)
+    client.force_login(sam)
+    assert "has paused this run." in client.post(f"/runs/{run.pk}/resume/", follow=True).content.decode()
 
 
 LIST = {"HX-Request": "true", "HX-Request-Type": "partial", "HX-Target": "div#runs"}
