@@ -25,6 +25,9 @@ FOLDER = ROOT / "docs" / "screenshots"
 DESIGN = FOLDER / "design"
 sys.path.insert(0, str(ROOT))
 os.environ["DEBUG"], os.environ["DJANGO_SETTINGS_MODULE"] = "true", "agentapp.settings"
+# The checkpoints of an earlier take are not of this one's ledger.
+KEPT = tempfile.TemporaryDirectory(prefix="countersign-screenshots-")
+os.environ["DATA_DIR"] = KEPT.name
 # Served without DEBUG it needs a key of its own.
 os.environ["SECRET_KEY"] = secrets.token_urlsafe(50)
 # The page for a new password is there where mail can be sent. None is.
