@@ -15,9 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from agentapp.tools import docstrings, schema_effort
 
 MAX_PROBLEMS = 10
-TOO_MUCH = (
-    "It is nested too deeply to be held against a schema whose alternatives contain themselves: send less at once."
-)
+TOO_MUCH = "{} nested too deeply to be held against a schema that contains itself in several ways: {} less at once."
+UNEXPLAINED = "{} not what the schema says, and nested too deeply for it to be told where."
 # With one of these a schema names arguments elsewhere than in its properties.
 _OPEN = ("patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref")
 
@@ -37,10 +36,13 @@ class Words:
 
     whole: str
     extra: str
+    subject: str = "It is"
+    instead: str = "send"
+    """What to do with less where the value is too much."""
 
 
-ARGUMENTS = Words("The arguments", "is not an argument of this tool")
-RESULT = Words("", "is not part of such a result")
+ARGUMENTS = Words("The arguments", "is not an argument of this tool", "The arguments are")
+RESULT = Words("", "is not part of such a result", "The result is", "ask for")
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,12 @@ def problems_of(schema: dict[str, Any], value: Any, words: Words = ARGUMENTS) ->
     """What is wrong with any value, by a schema. Raises InvalidSchema."""
     text = json.dumps(schema, sort_keys=True)
     compiled = _compiled(text)
-    if schema_effort.is_too_much(text, value):
-        return [ArgumentProblem("invalid", "", TOO_MUCH)]
+    looks = schema_effort.looks(text, value)
+    if looks > schema_effort.MOST_LOOKS:
+        return [ArgumentProblem("invalid", "", TOO_MUCH.format(words.subject, words.instead))]
+    if looks > schema_effort.MOST_EXPLAINED:
+        fits = compiled.is_valid(value)
+        return [] if fits else [ArgumentProblem("invalid", "", UNEXPLAINED.format(words.subject))]
     return [problem for error in compiled.iter_errors(value) for problem in _problems(error, words)]
 
 

@@ -1,175 +1,244 @@
 """How much work it is to check a value against a schema, told before it is done.
 
-A schema whose alternatives contain themselves has each level of a value looked at once for each way that leads there:
-two ways are a thousand looks at the tenth level and a million at the twentieth, which nothing can interrupt. Schemas
-come from servers of others.
+Where a schema contains itself in more than one way, each level of a value is looked at once for each way that leads
+there: two ways are a thousand looks at the tenth level and a million at the twentieth, which nothing can interrupt.
+Schemas come from servers of others.
 """
 
 import functools
+import heapq
 import json
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-MOST_WAYS = 64
-"""As many ways to one place as schemas need that people write. Where there are never more, nothing is counted."""
-MOST_LOOKS = 20_000
-DEEPEST = 64
-"""Levels that are followed: arguments have no more."""
+from agentapp.tools import schema_graph
+from agentapp.tools.schema_graph import Name, Parts, Place
+
+MOST_LOOKS = 10_000_000
+"""Tenths of a second, where nothing is said of what is wrong."""
+MOST_EXPLAINED = 20_000
+"""What is wrong is said for each look that fails, and saying it takes a hundred times as long as looking."""
+MOST_WAYS = 1000
+"""As many looks at one value, or as all schemas within the schema take once, are no more than its size makes of it."""
 
 _ENDLESS = 10**9
-_LISTS = ("allOf", "anyOf", "oneOf")
-_SINGLE = ("not", "if", "then", "else")
-# What is looked at in parts of a value: of each, by the kind of part.
-_OF_MEMBERS = ("additionalProperties", "unevaluatedProperties", "propertyNames")
-_OF_ITEMS = ("items", "contains", "unevaluatedItems", "additionalItems")
+_DEEP = 64
+"""Levels that arguments have at most."""
 
-type _Part = str
-"""A kind of part of a value: `items`, `*` for any member, or a member's name behind a dot."""
+
+def looks(schema_text: str, value: Any) -> int:
+    """How often something in a value is held against something in a schema, at most, or as far as it was counted.
+
+    None are counted where they are bounded by the sizes of the two.
+    """
+    return _effort(schema_text).looks(value)
 
 
 def is_too_much(schema_text: str, value: Any) -> bool:
     """Whether checking a value would take more looks than are spent on one."""
-    ways = _ways(schema_text)
-    if max(ways) <= MOST_WAYS:
-        return False
-    looks = 0
-    for depth, number in enumerate(_widths(value)):
-        looks += number * ways[min(depth, DEEPEST)]
-        if looks > MOST_LOOKS:
-            return True
+    return looks(schema_text, value) > MOST_LOOKS
+
+
+@functools.lru_cache(maxsize=512)  # as many as compiled ones are kept
+def _effort(schema_text: str) -> "_Effort":
+    return _Effort(json.loads(schema_text))
+
+
+class _Effort:
+    """What is to be known of one schema before values are held against it."""
+
+    def __init__(self, schema: Any) -> None:
+        self._places: list[Place] = []
+        self._bounded, self._endless = False, True
+        try:
+            self._places = schema_graph.read(schema)
+        except schema_graph.Unreadable:
+            return
+        order = _order(self._places)
+        if len(order) < len(self._places):  # something names itself for the same value
+            return
+        self._endless = False
+        size = sum(place.weight + sum(1 for _ in place.leads_to()) for place in self._places)
+        self._bounded = _most_ways(self._places) <= max(MOST_WAYS, size)
+        if self._bounded:
+            self._places = []  # never looked at again
+            return
+        self._rank = {place: rank for rank, place in enumerate(order)}
+        # How many looks one value without parts takes.
+        self._flat = [place.weight for place in self._places]
+        for number in reversed(order):
+            beside = sum(self._flat[inner] for inner in self._places[number].beside)
+            self._flat[number] = min(self._flat[number] + beside, _ENDLESS)
+
+    def looks(self, value: Any) -> int:
+        if self._bounded:
+            return 0
+        if self._endless:
+            return _ENDLESS
+        total = self._flat[0]
+        left = [(value, {0: 1})]
+        while left and total <= MOST_LOOKS:
+            whole, ways = left.pop()
+            inside: dict[Name, dict[int, int]] = {}
+            for place, number in self._with_beside(ways):
+                total += self._look_inside(place, number, whole, inside)
+                if total > MOST_LOOKS:
+                    break
+            left += [(whole[name], ways) for name, ways in inside.items()]
+        return total
+
+    def _look_inside(self, place: int, number: int, whole: Any, inside: dict[Name, dict[int, int]]) -> int:
+        """How many looks a place that is held so often against a value takes at its parts, without theirs."""
+        parts = self._places[place].members if isinstance(whole, dict) else self._places[place].items
+        total = 0
+        for name in _names(parts, whole):
+            held = parts.of(name)
+            total += number * sum(self._flat[inner] for inner in held)
+            if total > MOST_LOOKS:
+                break
+            if held and isinstance(whole[name], dict | list):
+                ways = inside.setdefault(name, {})
+                for inner in held:
+                    ways[inner] = ways.get(inner, 0) + number
+        return total
+
+    def _with_beside(self, ways: dict[int, int]) -> Iterator[tuple[int, int]]:
+        """These places and what they hold against the same value, each with the number of all ways that lead to it."""
+        found = dict(ways)
+        left = [(self._rank[place], place) for place in found]
+        heapq.heapify(left)
+        while left:
+            _, place = heapq.heappop(left)
+            yield place, found[place]
+            for inner in self._places[place].beside:
+                if inner not in found:
+                    heapq.heappush(left, (self._rank[inner], inner))
+                found[inner] = found.get(inner, 0) + found[place]
+
+
+def _names(parts: Parts, whole: Any) -> Iterable[Name]:
+    """The parts of a value that are looked at."""
+    if isinstance(whole, dict):
+        return whole if parts.is_open else (name for name in parts.named if name in whole)
+    if isinstance(whole, list):
+        numbers = range(len(whole))
+        return numbers if parts.is_open else (number for number in parts.named if number in numbers)
+    return ()
+
+
+def _order(places: Sequence[Place]) -> list[int]:
+    """The places, each before what it holds against the same value. Those that name themselves for it are left out."""
+    before = [0] * len(places)
+    for place in places:
+        for inner in place.beside:
+            before[inner] += 1
+    order = [number for number, count in enumerate(before) if not count]
+    for number in order:  # which grows meanwhile
+        for inner in places[number].beside:
+            before[inner] -= 1
+            if not before[inner]:
+                order.append(inner)
+    return order
+
+
+def _most_ways(places: Sequence[Place]) -> int:
+    """How often one value is looked at, at most, whatever the values around it are."""
+    ways, contains_loop = [0] * len(places), [False] * len(places)
+    for component in _components(places):
+        members = set(component)
+        out = [inner for number in component for inner in places[number].leads_to() if inner not in members]
+        loop = len(component) > 1 or component[0] in places[component[0]].leads_to()
+        if loop and _forks(places, members):
+            return _ENDLESS
+        if loop:
+            # The one way that goes on leads out on each level anew; where that contains loops, all of these go on, too.
+            found = sum(places[number].weight for number in component)
+            found += sum(ways[inner] * (_DEEP if contains_loop[inner] else 1) for inner in out)
+        else:
+            place = places[component[0]]
+            found = place.weight + sum(ways[inner] for inner in place.beside)
+            found += max(_most_of_a_part(place.members, ways), _most_of_a_part(place.items, ways))
+        for number in component:
+            ways[number] = min(found, _ENDLESS)
+            contains_loop[number] = loop or any(contains_loop[inner] for inner in out)
+    return ways[0]
+
+
+def _most_of_a_part(parts: Parts, ways: Sequence[int]) -> int:
+    rest = sum(ways[inner] for inner in parts.rest)
+    named = max((ways[inner] for inner in parts.named.values()), default=0)
+    return max(rest, named) + sum(ways[inner] for inner in parts.every)
+
+
+def _forks(places: Sequence[Place], component: set[int]) -> bool:
+    """Whether places that lead to each other do so in more than one way for one part of a value, as far as is told."""
+    beside = {number: [inner for inner in places[number].beside if inner in component] for number in component}
+    back = {
+        number: [_Back(parts, component) for parts in (places[number].members, places[number].items)]
+        for number in component
+    }
+    left = 4 * (len(component) + sum(len(each.names) for both in back.values() for each in both))
+    for entry in {inner for number in component for inner in places[number].within() if inner in component}:
+        seen: set[int] = set()
+        stack = [entry]
+        names: tuple[set[Name], set[Name]] = (set(), set())
+        others = [0, 0]
+        while stack:
+            number = stack.pop()
+            left -= 1
+            if number in seen or left < 0:
+                return True
+            seen.add(number)
+            stack += beside[number]
+            for kind, each in enumerate(back[number]):
+                if not each.ways:
+                    continue
+                left -= len(each.names)
+                again = each.others and (names[kind] or others[kind])
+                if each.ways > 1 or again or (others[kind] and each.names) or not names[kind].isdisjoint(each.names):
+                    return True
+                names[kind].update(each.names)
+                others[kind] += each.others
     return False
 
 
-def _widths(value: Any) -> Iterator[int]:
-    """How many values there are on each level."""
-    level = [value]
-    while level:
-        yield len(level)
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        ]
+class _Back:
+    """How a place leads to some others by one part of a value: by which names, and by how many others."""
+
+    def __init__(self, parts: Parts, component: set[int]) -> None:
+        self.names = {name for name, inner in parts.named.items() if inner in component}
+        rest = sum([inner in component for inner in parts.rest])
+        every = sum([inner in component for inner in parts.every])
+        self.others = rest + every
+        self.ways = every + max(rest, bool(self.names))
 
 
-@functools.lru_cache(maxsize=512)
-def _ways(schema_text: str) -> tuple[int, ...]:
-    """For each level of a value, how often one place on it is looked at, at most."""
-    graph = _Graph(json.loads(schema_text))
-    now = {place: graph.looks(place) for place in graph.reachable()}
-    found = [now[graph.root_place]]
-    for _ in range(DEEPEST):
-        now = {place: max((_sum(inner, now) for inner in graph.parts(place)), default=0) for place in now}
-        found.append(now[graph.root_place])
-    return tuple(found)
-
-
-def _sum(inner: Counter[int], of: dict[int, int]) -> int:
-    return min(sum(number * of[place] for place, number in inner.items()), _ENDLESS)
-
-
-class _Graph:
-    """The schemas within a schema, each by its place in memory."""
-
-    def __init__(self, root: Any) -> None:
-        self.root = root
-        self._schemas: dict[int, Any] = {}
-        self._looks: dict[int, int] = {}
-        self._parts: dict[int, Counter[tuple[_Part, int]]] = {}
-
-    @property
-    def root_place(self) -> int:
-        return self._place_of(self.root)
-
-    def reachable(self) -> list[int]:
-        """The root and all that is held against some part of a value."""
-        found = {self.root_place: None}
-        left = [self.root_place]
-        while left:
-            self._follow(left[0], frozenset())
-            inner = [place for _, place in self._parts[left.pop(0)] if place not in found]
-            found |= dict.fromkeys(inner)
-            left += dict.fromkeys(inner)
-        return list(found)
-
-    def looks(self, place: int) -> int:
-        """How many schemas hold one value against this one: itself, and all that it names for the same value."""
-        self._follow(place, frozenset())
-        return self._looks[place]
-
-    def parts(self, place: int) -> Iterator[Counter[int]]:
-        """For each kind of part of a value, what is held against it, and how often."""
-        by_part: dict[_Part, Counter[int]] = {"*": Counter()}
-        for (part, inner), number in self._parts[place].items():
-            by_part.setdefault(part, Counter())[inner] += number
-        for part, counted in by_part.items():
-            yield counted + by_part["*"] if part.startswith(".") else counted
-
-    def _place_of(self, schema: Any) -> int:
-        self._schemas[id(schema)] = schema
-        return id(schema)
-
-    def _follow(self, place: int, behind: frozenset[int]) -> None:
-        if place in self._looks:
-            return
-        if place in behind:  # it names itself for the same value, without end
-            self._looks[place], self._parts[place] = _ENDLESS, Counter()
-            return
-        looks, parts = 1, Counter(self._own_parts(self._schemas[place]))
-        for schema in self._beside(self._schemas[place]):
-            inner = self._place_of(schema)
-            self._follow(inner, behind | {place})
-            looks = min(looks + self._looks[inner], _ENDLESS)
-            for key, number in self._parts[inner].items():
-                parts[key] = min(parts[key] + number, _ENDLESS)
-        self._looks[place], self._parts[place] = looks, parts
-
-    def _beside(self, schema: Any) -> Iterator[Any]:
-        """The schemas that one names for the same value."""
-        if not isinstance(schema, dict):
-            return
-        for name in _LISTS:
-            yield from _members(schema.get(name), list)
-        for name in _SINGLE:
-            if name in schema:
-                yield schema[name]
-        yield from _members(schema.get("dependentSchemas"), dict)
-        for name in ("$ref", "$dynamicRef"):
-            if isinstance(schema.get(name), str):
-                yield self._named(schema[name])
-
-    def _own_parts(self, schema: Any) -> Iterator[tuple[_Part, int]]:
-        if not isinstance(schema, dict):
-            return
-        for name, inner in (schema.get("properties") or {}).items():
-            yield f".{name}", self._place_of(inner)
-        for inner in _members(schema.get("patternProperties"), dict):
-            yield "*", self._place_of(inner)
-        for name in _OF_MEMBERS:
-            if isinstance(schema.get(name), dict):
-                yield "*", self._place_of(schema[name])
-        for name in _OF_ITEMS:
-            if isinstance(schema.get(name), dict):
-                yield "items", self._place_of(schema[name])
-        for inner in _members(schema.get("prefixItems"), list):
-            yield "items", self._place_of(inner)
-
-    def _named(self, reference: str) -> Any:
-        """What a reference within the schema leads to. What leads elsewhere is refused where the schema is compiled."""
-        found = self.root
-        for part in reference.lstrip("#").split("/")[1:]:
-            step = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and step.isdigit() and int(step) < len(found):
-                found = found[int(step)]
-            elif isinstance(found, dict) and step in found:
-                found = found[step]
-            else:
-                return True
-        return found
-
-
-def _members(value: Any, kind: type) -> list[Any]:
-    if not isinstance(value, kind):
-        return []
-    return [*value.values()] if isinstance(value, dict) else [*value]  # type: ignore[misc]
+def _components(places: Sequence[Place]) -> Iterator[list[int]]:
+    """Groups of places that lead to each other, each group after all that it leads to (Tarjan's algorithm)."""
+    found: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    open_ones: list[int] = []
+    is_open: set[int] = set()
+    path: list[tuple[int, Iterator[int]]] = [(0, places[0].leads_to())]
+    while path:
+        number, inner_ones = path[-1]
+        if number not in found:
+            found[number] = lowest[number] = len(found)
+            open_ones.append(number)
+            is_open.add(number)
+        for inner in inner_ones:
+            if inner not in found:
+                path.append((inner, places[inner].leads_to()))
+                break
+            if inner in is_open:
+                lowest[number] = min(lowest[number], found[inner])
+        else:
+            path.pop()
+            if path:
+                lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[number])
+            if lowest[number] == found[number]:
+                component = [open_ones.pop()]
+                while component[-1] != number:
+                    component.append(open_ones.pop())
+                is_open.difference_update(component)
+                yield component
