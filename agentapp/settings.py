@@ -68,13 +68,11 @@ APPROVAL_EXPIRES_SECONDS = env_count_from_one("APPROVAL_EXPIRES_SECONDS", 24 * 3
 RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
 # How whoever approves shows who they are, at least: by risk and by effect class.
 STEP_UP: dict[str, str] = env("STEP_UP", {}, step_up.parse, "levels, as in high=password,irreversible=signed")
-# Within which time somebody should decide where a rule says nothing of it. 0: no target.
-APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)
+APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)  # where a rule says nothing of it; 0: no target
 # A model that looks at calls of this risk and above before people do, as in openai:gpt-5. Empty: none does.
 SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
 SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
-# How many runs one that was started from outside may come to, with all that agents ask agents for.
-FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)
+FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)  # a run, with all that agents ask agents for
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # An approval that the workers could not use in this time does not run, and the agent is told.
 APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)

@@ -144,7 +144,7 @@ def test_the_button_says_whom_a_change_needs_besides(
     html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **{**FORM, **CHEAPER})).content.decode()
     assert f"Approve $184.50, edited{place}</span>" in html
     assert (f'data-arms="Confirm refund of $184.50{place}"' in html) == (risk == "high")
-    assert f'<span class="fine" id="fine">{fine}</span>' in html
+    assert f'<span class="fine">{fine}</span>' in html
 
 
 def test_ones_own_change_on_top_is_told_apart(page: Client, second: Client, waiting: Waiting) -> None:
