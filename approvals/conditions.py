@@ -17,7 +17,8 @@ import cel  # noqa: E402
 _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
 # A loop begins, a bracket opens or closes, a list is looked through, or lists are put together.
 _PARTS = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(|[()]|\bin\b|\+")
-_TEXTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
+# Texts, and remarks, in which an apostrophe begins no text.
+_TEXTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|//[^\n]*)""")
 _SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
 _TOKEN = re.compile(r"'(.*)'")
 
@@ -33,6 +34,10 @@ Context = cel.Context
 
 Functions = Mapping[str, Callable[..., Any]]
 _NONE: Functions = MappingProxyType({})
+
+
+class TooMuch(ValueError):
+    """A condition is not evaluated: over these values it would take too long."""
 
 
 def check(text: str, names: Collection[str]) -> None:
@@ -89,7 +94,7 @@ def depth_of(text: str) -> int:
 
 
 def _must_end(text: str, depth: int, names: Mapping[str, Any]) -> None:
-    """Raises ValueError where loops within loops would go round too often."""
+    """Raises TooMuch where loops within loops would go round too often."""
     longest, left = 0, list(names.values())
     while left:
         value = left.pop()
@@ -98,7 +103,7 @@ def _must_end(text: str, depth: int, names: Mapping[str, Any]) -> None:
             left += value.values() if isinstance(value, Mapping) else value
     put_together = 1 + text.count("+")
     if (longest * put_together) ** depth > MOST_ROUNDS:
-        raise ValueError(f"its loops would go round {longest:,} to the power of {depth} times")
+        raise TooMuch(f"its loops would go round {longest:,} to the power of {depth} times")
 
 
 def _why(error: str) -> str:

@@ -176,6 +176,13 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
         try:
             if not holds(rule.condition, call):
                 continue
+        except conditions.TooMuch:
+            # It is the call that is too much: whoever proposes it must not turn what is forbidden into a question.
+            why = f"the call has too many values for the condition of {rule.name} to be evaluated"
+            forbids = rule.verdict == Verdict.DENY
+            matching.append(
+                (Verdict.DENY if forbids else Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE, broke=True))
+            )
         except Exception as error:  # a condition can fail in any way its author did not foresee
             # Its kind alone: what it says can quote the arguments, secret ones and text from outside among them.
             why = f"the condition of {rule.name} could not be evaluated: {type(error).__name__}"

@@ -69,6 +69,7 @@ def test_a_stored_one_that_is_too_long_asks() -> None:
         ("args.items . all ( i , (i.parts.exists(p, p.of.exists_one(o, o == p))))", 3),
         ("args.items.exists(i, i == '.all(x, .all(y,')", 1),
         ('args.items.exists(i, i == "it\\"s .all(x, in" )', 1),
+        ("// it's theirs\nargs.items.all(i, args.known.exists(k, k == i)) // isn't it", 2),
     ],
 )
 def test_loops_within_loops_are_counted(text: str, depth: int) -> None:
@@ -98,6 +99,14 @@ def test_a_call_with_a_list_that_is_too_long_for_its_rules_asks() -> None:
     rule._prefetched_objects_cache = {"groups": []}  # type: ignore[attr-defined]
     arguments = {"people": ["a"] * 2000, "known": ["a"]}
     ruling = policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments=arguments))
-    assert (ruling.verdict, "could not be evaluated" in ruling.reason) == ("ask", True)
+    assert (ruling.verdict, "has too many values for the condition of known people" in ruling.reason) == ("ask", True)
     few = {"people": ["a"] * 20, "known": ["a"]}
     assert policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments=few)).verdict == "allow"
+
+
+def test_no_list_is_long_enough_to_turn_what_is_forbidden_into_a_question() -> None:
+    """The model writes the list."""
+    rule = Rule(name="strangers", verdict="deny", condition=f"!({TWICE})", order=1)
+    arguments = {"people": ["stranger"], "known": ["a"], "labels": ["x"] * 5000}
+    ruling = policy.evaluate([rule], policy.Call(tool="t", effect_class="irreversible", arguments=arguments))
+    assert (ruling.verdict, ruling.rule) == ("deny", "strangers")
