@@ -134,7 +134,9 @@ def test_tools_of_another_version_on_record_than_in_the_code_are_said(clerk):
 
 
 @pytest.mark.parametrize(
-    "why", [{"enabled": False}, {"missing_since": timezone.now()}, {"name": "of_another_release"}], ids=str
+    "why",
+    [{"enabled": False}, {"missing_since": timezone.now()}, {"name": "of_another_release"}],
+    ids=["switched off", "missing", "unknown here"],
 )
 def test_a_tool_that_nobody_here_would_call_may_be_of_any_version(clerk, why):
     Tool.objects.filter(name="pay").update(version="f" * 64, **why)
