@@ -3,12 +3,11 @@
 (() => {
   const STALE_MS = 25_000, OFFLINE_MS = 60_000, LOST_MS = 3000, SPEAK_MS = 10_000;
   // `since`: when the page was opened, or shown again.
-  let last = 0, since = Date.now(), opened, ended, replaced, unreachable, lostAt, connection, offlineSince;
+  let last = 0, since = Date.now(), opened, ended, unreachable, lostAt, connection, offlineSince;
 
   const $ = (id) => document.getElementById(id), $$ = (selector) => [...document.querySelectorAll(selector)], page = document.body.dataset;
   // What the scripts of a page share.
   window.countersign = { $, $$ };
-  const clock = (ms) => new Date(ms).toTimeString().slice(0, 5);
   const long = (ms) => (ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`);
   const ask = (url) => fetch(url, { headers: { Accept: "application/json" }, redirect: "error" })
     .then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
@@ -18,11 +17,10 @@
     if (ended) return ["off", "Signed out. Sign in again to decide."];
     if (unreachable || Math.min(silent, now - since) > OFFLINE_MS) {
       offlineSince ??= unreachable ? now : last || since;
-      return ["off", `Offline since ${clock(offlineSince)}. Decisions are disabled.`];
+      return ["off", `Offline since ${new Date(offlineSince).toTimeString().slice(0, 5)}. Decisions are disabled.`];
     }
     offlineSince = null;
     if (!opened) return silent > 5000 ? ["stale", "Reconnecting"] : ["", "Connecting"];
-    if (replaced) return ["stale", "Too many pages are open, this one waits for a place"];
     const isStale = silent > STALE_MS || (lostAt && now - lostAt > LOST_MS);
     return isStale ? ["stale", `Reconnecting, last update ${long(silent)} ago`] : ["", "Live"];
   }
@@ -45,7 +43,7 @@
     speak();
   }
 
-  function heard() { last = Date.now(); opened = true; replaced = unreachable = false; lostAt = 0; show(); }
+  function heard() { last = Date.now(); opened = true; unreachable = false; lostAt = 0; show(); }
 
   // Without a network a server on the same machine may still answer.
   async function reach() {
@@ -136,7 +134,8 @@
   document.addEventListener("htmx:error", fail);
   document.addEventListener("inbox-changed", count);
   document.addEventListener("session.expired", expire);
-  document.addEventListener("replaced", () => { replaced = true; show(); });
+  // Another page has the place of this one.
+  document.addEventListener("replaced", () => { lostAt = 1; });
   document.addEventListener("deploy", (event) => { $("newer").hidden = event.detail.data === page.release; });
   document.addEventListener("click", (event) => { if (event.target.closest("[data-again]")) resume(true); });
   document.addEventListener("visibilitychange", () => {

@@ -9,6 +9,7 @@ from agentapp.models import Tool, ToolExecution
 from agentapp.refused import Refused
 from agentapp.tools.base import tool
 from agentapp.weighing import Before, facts_of
+from approvals import risk
 from approvals.cards import Card, view_digest
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
@@ -90,8 +91,9 @@ KNOWN, NEW = "NL91ABNA0417164300", "DE89370400440532013000"
 
 
 @pytest.fixture
-def sent(clerk: Clerk, offer: Any) -> list[Any]:
-    """What `wire` has sent: ten times about 100 to one account, before a rule asked about it."""
+def sent(clerk: Clerk, offer: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What `wire` has sent: ten times about 100 to one account, before a rule asked about it. It is always night."""
+    monkeypatch.setattr(risk, "OPENS", 24)
     sent: list[Any] = []
 
     @tool(effect="reversible", repeatable=True)
