@@ -21,8 +21,8 @@ from tests.processes import until
 from tests.wire import Answer
 
 Browse = Callable[..., Page]
-# All that the stream may say: which topic has changed, by an id or a number, and the release.
-STREAMED = re.compile(r"|event: [a-z.-]+|data: ([0-9]{1,6}|[0-9a-f]{12}|[0-9a-f-]{36})")
+# All that the stream may say: which topic has changed, by an id or a number, the release, and when to come back.
+STREAMED = re.compile(r"|retry: [0-9]{3,5}|event: [a-z.-]+|data: ([0-9]{1,6}|[0-9a-f]{12}|[0-9a-f-]{36})")
 
 
 @dataclass
