@@ -222,7 +222,8 @@ def _terms_of(ruling: Ruling, kind: ApprovalKind, *, is_mocked: bool) -> dict[st
         "expires_seconds": ruling.expires_seconds or settings.APPROVAL_EXPIRES_SECONDS,
         "groups": tuple(ruling.groups),
         "escalation": ruling.escalation,
-        "target_seconds": _target_seconds(ruling, kind),
+        # Targets are for people, not for customers.
+        "target_seconds": None if confirms else ruling.target_seconds or settings.APPROVAL_TARGET_SECONDS or None,
         "business_hours": ruling.business_hours,
     }
 
@@ -248,13 +249,6 @@ def _hold_seconds(ruling: Ruling) -> int:
     """How long a decision can be undone. At critical risk a rule can make it longer only."""
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return min(max(hold, CRITICAL_HOLD_SECONDS) if ruling.risk == Risk.CRITICAL else hold, 60)
-
-
-def _target_seconds(ruling: Ruling, kind: ApprovalKind) -> int | None:
-    """Within which time somebody should decide. Targets are for people, not for customers."""
-    if kind == ApprovalKind.CONFIRMATION:
-        return None
-    return ruling.target_seconds or settings.APPROVAL_TARGET_SECONDS or None
 
 
 def proposed_text(execution: ToolExecution, tool: Tool) -> str:
