@@ -5,13 +5,14 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agentapp import continuity, health, runs, switches
 from agentapp.models import Heartbeat, Run
 from approvals import claims, decisions, ledger, questions, standing, timing
 from approvals import nudges as approval_nudges
 from approvals.clock import Now
+from approvals.prepared import Prepared
 
 BATCH = 500
 # With so many messages waiting, a run that is due nearly always has one among them.
@@ -50,18 +51,24 @@ def sweep(many_wait: bool = False) -> list[uuid.UUID]:
             if decisions.expire(approval_id) and run is not None:
                 runs.wake(run, runs.clock(run))
     with ledger.transaction():
-        runs.wake_switched(list(switches.forgotten().values_list("pk", flat=True)[:BATCH]))
+        runs.wake_switched(switches.forgotten(BATCH))
     for approval_id, run_id in claims.left_behind(BATCH):
         with ledger.transaction():
             runs.lock(run_id)
             claims.hand_on(approval_id)
     claims.forget_ended(BATCH)
     _beat()
-    due = Run.objects.filter(runs.due())
     if many_wait:
         lately = Now() - timedelta(seconds=2 * settings.SWEEP_SECONDS)
-        due = due.filter(Q(wake_at__gt=lately) | Q(state=Run.State.RUNNING, lease_until__gt=lately))
-    return list(due.order_by("updated_at").values_list("pk", flat=True)[:BATCH])
+        return list(_due(Q(wake_at__gt=lately) | Q(state=Run.State.RUNNING, lease_until__gt=lately)))
+    return _DUE.rows()
+
+
+def _due(only: Q) -> "QuerySet[Run, uuid.UUID]":
+    return Run.objects.filter(runs.due(), only).order_by("updated_at").values_list("pk", flat=True)[:BATCH]
+
+
+_DUE = Prepared(lambda: _due(Q()))
 
 
 def is_due() -> bool:

@@ -4,19 +4,21 @@ An engaged switch is a row. Nothing it covers begins another model or tool call;
 let go of their worker and wait. The caller is inside `ledger.transaction()`.
 """
 
+import functools
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.fields.json import KT
 
 from agentapp.models import Agent, KillSwitch, Run, ToolExecution
 from approvals import ledger
 from approvals.clock import Now
 from approvals.digest import storable
+from approvals.prepared import Prepared
 
 Scope = KillSwitch.Scope
 
@@ -75,8 +77,13 @@ def names_of(run: Run) -> set[str]:
     return {str(run.agent_snapshot["name"]), run.agent.name}
 
 
-def forgotten() -> QuerySet[Run]:
+def forgotten(limit: int) -> list[uuid.UUID]:
     """Runs that wait for a switch although none holds them any more: a release that nobody could be told of."""
+    return _forgotten(limit).rows()
+
+
+@functools.cache
+def _forgotten(limit: int) -> Prepared[uuid.UUID]:
     calls = ToolExecution.objects.filter(run=OuterRef(OuterRef("pk")), state__in=_OPEN_CALLS).values("name")
     holding = KillSwitch.objects.filter(
         Q(scope=Scope.ALL)
@@ -85,7 +92,8 @@ def forgotten() -> QuerySet[Run]:
         | Q(scope=Scope.TOOL, key__in=calls)
     )
     waiting = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH, wake_at__isnull=True)
-    return waiting.annotate(started_as=KT("agent_snapshot__name")).exclude(Exists(holding))
+    unheld = waiting.annotate(started_as=KT("agent_snapshot__name")).exclude(Exists(holding))
+    return Prepared(lambda: unheld.values_list("pk", flat=True)[:limit])
 
 
 def stops_repeats(run: Run, tool: str) -> bool:

@@ -6,6 +6,7 @@ the request waits, by the database's clock, and no longer; rows that count for n
 The caller holds the lock on the run's row and is inside `ledger.transaction()`.
 """
 
+import functools
 import uuid
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from django.db.models import Q, QuerySet
 from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
 from approvals.models import Absence, Approval, Claim, Notification, Snooze
+from approvals.prepared import Prepared
 from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, may_decide
 
@@ -146,8 +148,13 @@ def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> 
 
 def left_behind(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Requests that were handed to somebody who is away now, as (request, run)."""
+    return _left_behind(limit).rows()
+
+
+@functools.cache
+def _left_behind(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
     handed = standing().filter(until__isnull=True, user__absence__since__lte=Now(), user__absence__until__gt=Now())
-    return list(handed.values_list("approval_id", "approval__run_id")[:limit])
+    return Prepared(lambda: handed.values_list("approval_id", "approval__run_id")[:limit])
 
 
 def hand_on(approval_id: uuid.UUID) -> bool:
@@ -186,9 +193,15 @@ def forget_ended(limit: int) -> int:
     """Delete the claims and snoozes of requests that no longer wait. Returns how many."""
     gone = 0
     for model in (Claim, Snooze):
-        ended = model.objects.exclude(approval__state__in=Approval.UNDECIDED).values_list("pk", flat=True)[:limit]
-        gone += model.objects.filter(pk__in=list(ended)).delete()[0]
+        if ended := _ended(model, limit).rows():
+            gone += model.objects.filter(pk__in=ended).delete()[0]
     return gone
+
+
+@functools.cache
+def _ended(model: type[Claim] | type[Snooze], limit: int) -> Prepared[uuid.UUID]:
+    about = model._default_manager.exclude(approval__state__in=Approval.UNDECIDED)
+    return Prepared(lambda: about.values_list("pk", flat=True)[:limit])
 
 
 def _waiting(approval_id: uuid.UUID) -> Approval | Refusal:

@@ -4,6 +4,7 @@ A question moves its request as well; `decisions` does that, and calls these. Th
 lock on the run's row and is inside `ledger.transaction()`.
 """
 
+import functools
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -71,8 +72,13 @@ def stops_clock(question: Question) -> bool:
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Questions whose time is up, as (question, run)."""
+    return _overdue(limit).rows()
+
+
+@functools.cache
+def _overdue(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
     found = Question.objects.filter(closed_at__isnull=True, answer_by__lte=Now()).order_by("answer_by")
-    return list(found.annotate(run=F("approval__run_id")).values_list("pk", "run")[:limit])
+    return Prepared(lambda: found.annotate(run=F("approval__run_id")).values_list("pk", "run")[:limit])
 
 
 def erase(approval_ids: Sequence[uuid.UUID]) -> None:

@@ -1,5 +1,6 @@
 """Who may decide about a request, and whether what was decided still stands. Reads only."""
 
+import functools
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -152,10 +153,15 @@ def is_bound(approval: Approval, given: Sequence[Decision] | None = None) -> boo
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Requests whose time is up, as (approval, run): undecided too long, or approved and not used in time."""
+    return _overdue(limit).rows()
+
+
+@functools.cache
+def _overdue(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
     undecided = Q(state__in=Approval.UNDECIDED, expires_at__lte=Now())
     unused = Q(state=Approval.State.APPROVED, use_by__lte=Now())
     found = Approval.objects.filter(undecided | unused).order_by("expires_at")
-    return list(found.values_list("pk", "run_id")[:limit])
+    return Prepared(lambda: found.values_list("pk", "run_id")[:limit])
 
 
 def people_needed(ruling: Ruling) -> int:

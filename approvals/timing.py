@@ -4,6 +4,7 @@ The moments are frozen when the request is made. A question moves them, as its c
 counts business time, so does the pause.
 """
 
+import functools
 import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from approvals.business_hours import BusinessHours
 from approvals.clock import Now
 from approvals.escalation import Step
 from approvals.models import Approval
+from approvals.prepared import Prepared
 
 
 def after(begin: datetime, seconds: float, in_business_hours: bool) -> datetime:
@@ -76,14 +78,24 @@ MOVED = ("expires_at", "target_at", "escalation", "escalates_at")
 
 def escalating(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Requests whose next step is due, as (request, run)."""
+    return _escalating(limit).rows()
+
+
+@functools.cache
+def _escalating(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
     due = Approval.objects.filter(state__in=Approval.UNDECIDED, escalates_at__lte=Now(), expires_at__gt=Now())
-    return list(due.order_by("escalates_at").values_list("pk", "run_id")[:limit])
+    return Prepared(lambda: due.order_by("escalates_at").values_list("pk", "run_id")[:limit])
 
 
 def breaching(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
     """Requests that nobody has decided by their target, and of which that is not noted yet, as (request, run)."""
+    return _breaching(limit).rows()
+
+
+@functools.cache
+def _breaching(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
     missed = Approval.objects.filter(state__in=Approval.UNDECIDED, target_at__lte=Now(), breached_at__isnull=True)
-    return list(missed.order_by("target_at").values_list("pk", "run_id")[:limit])
+    return Prepared(lambda: missed.order_by("target_at").values_list("pk", "run_id")[:limit])
 
 
 def _hours() -> BusinessHours:

@@ -1,7 +1,14 @@
-"""A process that drives one run, or decides one request, and dies at a named point. Run by test_crash_points."""
+"""Processes that drive one run, or decide one request, and die at a named point. Run by test_crash_points.
 
+Each is a process of its own, forked from this one, which has loaded everything and does nothing else: it takes what the
+next is to do as a line of JSON, and says how it ended.
+"""
+
+import json
 import os
+import signal
 import sys
+import traceback
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -57,9 +64,7 @@ def arm() -> None:
     after(executor, "_run_begun", "P9", times=2)  # between the second and the third of five calls
 
 
-if __name__ == "__main__":
-    arm()
-    what, subject = sys.argv[1], uuid.UUID(sys.argv[2])
+def act(what: str, subject: uuid.UUID) -> None:
     if what == "drive":
         loop.drive(subject)
     else:
@@ -67,4 +72,30 @@ if __name__ == "__main__":
         user = get_user_model().objects.get(username="dana")
         new = actions.NewDecision(uuid.uuid4(), "approve", approval.version, approval.action_digest)
         actions.decide(subject, new, user)
-    print("survived", os.environ.get("CRASH_AT"))
+
+
+def die(told: dict[str, str]) -> None:
+    """In the process that is to die: do it, and end by oneself only where the point was not reached."""
+    signal.alarm(60)
+    log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    os.environ |= {"CRASH_AT": told["point"], "WORLD": told["world"]}
+    ended = 1
+    try:
+        arm()
+        act(told["what"], uuid.UUID(told["subject"]))
+        ended = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(ended)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        if not (child := os.fork()):
+            die(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)

@@ -4,14 +4,16 @@ Each test kills a real process at one point and lets another worker take over. W
 world is read from the world, not from the database.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
-from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
 
@@ -24,6 +26,7 @@ from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
 
 TOOLS = ["charge", "charge_once"]
+TOOL_MODULES = ["tests.clerk_tools", "tests.faults.world"]
 
 
 @pytest.fixture
@@ -31,13 +34,14 @@ def world(tmp_path, monkeypatch, clerk, settings):
     """The clerk with tools that act on a world outside the database."""
     path = tmp_path / "world.jsonl"
     monkeypatch.setenv("WORLD", str(path))
-    settings.TOOL_MODULES = ["tests.clerk_tools", "tests.faults.world"]
+    settings.TOOL_MODULES = TOOL_MODULES
     clerk.agent.tools.add(*install_tools("tests.faults.world").values())
     return clerk
 
 
-def die(point: str, what: str, subject: object) -> None:
-    """Run a process that is to die at a point, and see that it did."""
+@pytest.fixture(scope="module")
+def dying(django_db_setup) -> Iterator["subprocess.Popen[str]"]:
+    """What starts processes that are to die, once it has loaded what they need."""
     database = connection.settings_dict
     url = (
         f"sqlite:///{database['NAME']}"
@@ -47,19 +51,32 @@ def die(point: str, what: str, subject: object) -> None:
     )
     environment = {
         **os.environ,
-        "CRASH_AT": point,
         "DATABASE_URL": url,
         "DJANGO_SETTINGS_MODULE": "agentapp.settings",
         "DEBUG": "true",
-        "TOOL_MODULES": ",".join(django_settings.TOOL_MODULES),
+        "TOOL_MODULES": ",".join(TOOL_MODULES),
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "REDIS_URL": "",
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.crash", what, str(subject)],
-        env=environment, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 137, f"{point} was not reached: {done.stdout}{done.stderr}"
+    command = [sys.executable, "-m", "tests.faults.crash"]
+    with subprocess.Popen(command, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def die(dying, tmp_path):
+    """Have a process do something and die at a point, and see that it did."""
+
+    def die(point: str, what: str, subject: object) -> None:
+        log = tmp_path / "dying.log"
+        told = {"point": point, "what": what, "subject": str(subject), "world": os.environ["WORLD"], "log": str(log)}
+        dying.stdin.write(json.dumps(told) + "\n")
+        dying.stdin.flush()
+        code = dying.stdout.readline().strip()
+        assert code == "137", f"{point} was not reached: {code} {log.read_text()}"
+
+    return die
 
 
 def take_over(run: Run) -> Run:
@@ -92,7 +109,7 @@ def assert_record_holds(run: Run) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_p0_a_decision_nobody_was_told_about_is_found_by_the_sweep(world, dana, tool):
+def test_p0_a_decision_nobody_was_told_about_is_found_by_the_sweep(world, dana, tool, die):
     run = world.run(calls(call("c0", tool, item="x")), says("done"))
     die("P0", "decide", world.open(run)[0].pk)
     assert state_of(take_over(run)) == ("succeeded", "finished", 1)
@@ -112,7 +129,7 @@ def test_p0_a_decision_nobody_was_told_about_is_found_by_the_sweep(world, dana, 
     ],
 )
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_worker_killed_around_a_call_leaves_what_can_be_known(world, dana, tool, point, plain, keyed):
+def test_a_worker_killed_around_a_call_leaves_what_can_be_known(world, dana, tool, point, plain, keyed, die):
     run = approved_run(world, dana, tool)
     die(point, "drive", run.pk)
     expected = keyed if tool == "charge_once" else plain
@@ -135,7 +152,7 @@ def test_p6_a_message_delivered_twice_makes_no_second_step(world, dana, tool):
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_p7_a_reply_that_was_not_stored_is_asked_for_again_and_proposed_once(world, dana, tool):
+def test_p7_a_reply_that_was_not_stored_is_asked_for_again_and_proposed_once(world, dana, tool, die):
     run = world.start(calls(call("c0", tool, item="x")), says("done"))
     die("P7", "drive", run.pk)
     assert take_over(run).state == "waiting"
@@ -146,7 +163,7 @@ def test_p7_a_reply_that_was_not_stored_is_asked_for_again_and_proposed_once(wor
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_p9_a_worker_killed_between_calls_leaves_their_order_and_runs_each_once(world, dana, tool):
+def test_p9_a_worker_killed_between_calls_leaves_their_order_and_runs_each_once(world, dana, tool, die):
     run = approved_run(world, dana, tool, count=5)
     die("P9", "drive", run.pk)
     assert [effect["item"] for effect in effects()] == ["item-0", "item-1"]
@@ -156,7 +173,7 @@ def test_p9_a_worker_killed_between_calls_leaves_their_order_and_runs_each_once(
 
 
 @pytest.mark.parametrize("point", ["P10", "P11"])
-def test_a_worker_killed_while_it_asks_the_agent_leaves_the_question_to_the_next(world, dana, point):
+def test_a_worker_killed_while_it_asks_the_agent_leaves_the_question_to_the_next(world, dana, point, die):
     answer = {"text": "The order says so.", "usage": {"input_tokens": 7, "output_tokens": 3}}
     run = world.run(calls(call("c0", "charge", item="x")) | {"answer": answer}, says("done"))
     [approval] = world.open(run)
