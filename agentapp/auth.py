@@ -239,6 +239,17 @@ def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
     return found
 
 
+def has_paused(user: User, run: Run) -> bool:
+    """Whether somebody has put this run aside since it last went on."""
+    about = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("-seq")
+    for kind, actor in about.values_list("type", "actor_key"):
+        if kind in _GOES_ON:
+            return False
+        if actor == f"user:{user.pk}":
+            return True
+    return False
+
+
 def brake(user: User, run: Run) -> str:
     """Why somebody may not let this run go on, if another has paused it."""
     key = braked(user, [run]).get(run.pk)

@@ -92,14 +92,15 @@ def _check_right(user: User) -> None:
 def pause_run(run_id: uuid.UUID, user: User) -> Run:
     """Put a run aside: at once when no worker holds it, else before its next model or tool call.
 
-    Its requests stay open and can be decided; nothing runs until somebody resumes it.
+    Its requests stay open and can be decided; nothing runs until somebody resumes it. Where another has paused it, it
+    is held by both.
     """
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
-        if run.state == Run.State.RUNNING:
-            runs.request_pause(run, ledger.actor_of(user))
-        else:
-            runs.pause(run, ledger.actor_of(user))
+        actor = ledger.actor_of(user)
+        paused = runs.request_pause(run, actor) if run.state == Run.State.RUNNING else runs.pause(run, actor)
+        if not paused and not auth.has_paused(user, run):
+            runs.want_paused_too(run, actor)
     run.refresh_from_db()
     return run
 

@@ -58,6 +58,11 @@ def request_pause(run: Run, actor: str) -> bool:
     return bool(changed)
 
 
+def want_paused_too(run: Run, actor: str) -> None:
+    """Note that somebody else wants a run put aside that is already, or is about to be. The caller holds its lock."""
+    ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
+
+
 def take_over(run: Run, user: User) -> bool:
     """Let a person speak in the agent's place. The caller holds the run's lock. False: somebody does already."""
     takers = run.takers if user.pk in run.takers else [*run.takers, user.pk]

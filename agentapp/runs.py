@@ -37,6 +37,7 @@ from agentapp.pauses import request_pause as request_pause
 from agentapp.pauses import resume as resume
 from agentapp.pauses import take_over as take_over
 from agentapp.pauses import wake_switched as wake_switched
+from agentapp.pauses import want_paused_too as want_paused_too
 from agentapp.pauses import worked_seconds
 from agentapp.spending import add_cost as add_cost
 from agentapp.spending import add_usage as add_usage

@@ -28,8 +28,9 @@ from approvals.proof.chains import GENESIS, Break, read, verify
 from approvals.proof.columns import about, run_chain
 
 __all__ = [
-    "CONFIGURATION", "GENESIS", "LEDGER", "MAX_ACTOR", "MODEL", "SYSTEM", "Break", "Fact", "about", "actor_of",
-    "height", "knows", "listeners", "read", "record", "remembering", "run_chain", "sealed", "transaction", "verify",
+    "CONFIGURATION", "GENESIS", "LEDGER", "MAX_ACTOR", "MODEL", "SYSTEM", "Break", "Fact", "about", "actor_of", "come",
+    "coming", "height", "knows", "listeners", "read", "record", "remembering", "run_chain", "sealed", "transaction",
+    "verify",
 ]  # fmt: skip
 
 CONFIGURATION = "configuration"
@@ -45,6 +46,7 @@ MAX_ACTOR = 200
 MOST_AT_ONCE = 32
 
 _facts: ContextVar[list["Fact"] | None] = ContextVar("facts", default=None)
+_coming: ContextVar[dict[Any, str] | None] = ContextVar("coming", default=None)
 _known: ContextVar[dict[str, End] | None] = ContextVar("known", default=None)
 
 
@@ -63,9 +65,29 @@ listeners: list[Callable[[Sequence[Fact]], None]] = []
 
 
 def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
-    """The name an event gives a person. `via` says how they came, as in 'token CI'."""
-    name = f"user:{user.pk}:{user.get_username()}" if user is not None else SYSTEM
+    """The name an event gives a person. `via` says how they came, as in 'token CI'; left out, as `coming` has it."""
+    if user is None:
+        return (f"{SYSTEM} ({via})" if via else SYSTEM)[:MAX_ACTOR]
+    came = _coming.get() or {}
+    name, via = f"user:{user.pk}:{user.get_username()}", via or came.get(user.pk, "")
     return (f"{name} ({via})" if via else name)[:MAX_ACTOR]
+
+
+@contextmanager
+def coming() -> Iterator[None]:
+    """Until this ends, whoever is said to `come` some way is recorded with it, whatever they do."""
+    token = _coming.set({})
+    try:
+        yield
+    finally:
+        _coming.reset(token)
+
+
+def come(user: AbstractBaseUser, via: str) -> None:
+    """Somebody is here by other means than themselves. Counts within `coming`, and nowhere else."""
+    came = _coming.get()
+    if came is not None:
+        came[user.pk] = via
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from agentapp.api import (
 from agentapp.api.document import Document
 from agentapp.api.parsing import StrictParser, refuse_undeclared
 from agentapp.api.wire import Renderer
+from approvals import ledger
 
 DESCRIPTION = """
 Start runs, follow them, and decide about the calls they want to make.
@@ -104,12 +105,13 @@ def unknown_path(request: HttpRequest, **path: str) -> HttpResponse:
 
 def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
     """A view for programs: no sign-in page and no CSRF cookie in the way, problem details also for 405, and
-    nothing of what it says is kept on the way.
+    nothing of what it says is kept on the way. What is done by a token is recorded as that.
     """
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **path: Any) -> Any:
-        response = view(request, *args, **path)
+        with ledger.coming():
+            response = view(request, *args, **path)
         if response.status_code == 405:
             allowed = response.headers["Allow"]
             detail = f"{request.method} is not allowed here; {allowed} is."

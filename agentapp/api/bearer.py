@@ -8,6 +8,7 @@ from agentapp import auth, discretion
 from agentapp.api import rate
 from agentapp.api.errors import ApiProblem
 from agentapp.models import ApiToken
+from approvals import ledger
 
 
 class ApiRequest(HttpRequest):
@@ -60,6 +61,7 @@ class Bearer(HttpBearer):
         if self.counts:
             rate.limit(found)
         discretion.look_for(found.user)
+        ledger.come(found.user, f"token {found.name}")
         return found
 
 

@@ -18,7 +18,7 @@ from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import lens
+from approvals import entitlement, lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk
@@ -100,7 +100,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "may_decide": standing == "pending" and forbidden is None,
         "lender": lender,
         "may_edit": may_edit,
-        "allowed": approval.allowed_decisions,
+        **_open_to(approval, shown, user),
         "draft": draft,
         "stale": standing == "pending" and draft.version != approval.version,
         "shown": shown,
@@ -139,6 +139,17 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "unfounded": bool(approval.explanation)
         and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
+
+
+def _open_to(approval: Approval, shown: Shown, user: User) -> dict[str, Any]:
+    """The kinds of decision a person has, and why not to approve the call as it waits, where others have to.
+
+    What they change themselves they may leave for others to approve.
+    """
+    theirs = approval.risk in HIGH_RISKS and not shown.own_changes and user.pk in entitlement.editors(approval)
+    others = f"{entitlement.why_editor(approval, user.pk)}, so somebody else approves them." if theirs else ""
+    allowed = [kind for kind in approval.allowed_decisions if kind != DecisionType.APPROVE or not theirs]
+    return {"allowed": allowed, "others_approve": others}
 
 
 def _edit(approval: Approval, shown: Shown, given: list[Decision]) -> edits.Edit | None:

@@ -108,6 +108,18 @@ def test_a_pause_that_a_manager_asked_for_holds_also_when_a_worker_made_it(clerk
         actions.resume_run(run.pk, starter)
 
 
+def test_a_pause_of_what_is_paused_already_holds_too_and_is_on_record_once(clerk, starter, mia):
+    run = clerk.start(says("done"))
+    for who in (starter, mia, mia, starter):
+        actions.pause_run(run.pk, who)
+    assert told(run) == ["run.queued", "run.paused", "run.pause_requested"]
+    with pytest.raises(Refused, match="has paused this run"):
+        actions.resume_run(run.pk, starter)
+    actions.resume_run(run.pk, mia)
+    actions.pause_run(run.pk, starter)
+    assert told(run)[-2:] == ["run.resumed", "run.paused"]
+
+
 def test_a_starter_takes_no_brake_off_by_taking_over_and_handing_back(clerk, starter, mia):
     run = clerk.run(PAY, says("done"))
     actions.pause_run(run.pk, mia)

@@ -162,10 +162,13 @@ def test_no_surface_offers_it_to_those_it_concerns(sam: User, dana: User, who: A
         "preview": client.get(f"/inbox/peek/{approval.pk}/").content.decode(),
         "conversation": client.get(f"/runs/{approval.run_id}/chat/").content.decode(),
     }
-    if who is last_editor_at_high_risk:
-        return  # they may still reject it; that they do not approve is said when they try
     for name, html in shown.items():
         assert ('value="approve"' in html) == may, name
+    if who is last_editor_at_high_risk:
+        # They may still reject it, and read why they do not approve.
+        assert all("You changed these arguments, so somebody else approves them." in html for html in shown.values())
+        assert all("do=reject" in html for html in shown.values())
+        return
     batch = client.get("/inbox/batch/", {"pick": str(approval.pk)})
     assert (batch.status_code == 200) == may
     served = client.post("/inbox/focus/begin/")["Location"]
