@@ -162,7 +162,9 @@ def services(has: Services) -> Step:
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
-    return Step("browser", "tests in Chromium", pytest("browser and not redis"), environment, no_chromium())
+    return Step(
+        "browser", "tests in Chromium", [*pytest("browser and not redis"), "tests/e2e"], environment, no_chromium()
+    )
 
 
 def stack(has: Services) -> Step:

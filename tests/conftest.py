@@ -58,11 +58,13 @@ def pytest_configure() -> None:
 # Where single tests take seconds. Every process begins with its share of them, so that none is left with many when the
 # others are done: the list of tests is cut into as many pieces as there are processes, one after the other.
 LONG = (
-    "tests/governance/", "tests/sequences/", "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py",
+    "tests/test_production.py", "tests/governance/", "tests/sequences/", "tests/approvals/decisions/test_machine.py",
+    "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py",
     "tests/faults/", "tests/agentapp/telemetry/test_embedded_stack.py",
     "tests/agentapp/test_subagents.py", "tests/test_decision_races.py", "tests/agentapp/test_takeover_races.py",
     "tests/test_invariants.py", "tests/e2e/test_worker.py", "tests/agentapp/test_refreshing.py",
     "tests/agentapp/tools/test_mcp_client.py", "tests/agentapp/demo/test_tour.py", "tests/security/test_schema.py",
+    "tests/privacy/test_planted.py", "tests/approvals/proof/test_tampering.py",
 )  # fmt: skip
 
 
