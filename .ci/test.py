@@ -162,9 +162,8 @@ def services(has: Services) -> Step:
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
-    return Step(
-        "browser", "tests in Chromium", [*pytest("browser and not redis"), "tests/e2e"], environment, no_chromium()
-    )
+    command = [*pytest("browser and not redis"), "tests/e2e"]
+    return Step("browser", "tests in Chromium", command, environment, no_chromium())
 
 
 def stack(has: Services) -> Step:
