@@ -224,7 +224,7 @@ def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
     """
     if user.has_perm("agentapp.pause_run"):
         return {}
-    chains = {ledger.run_chain(run.pk): run for run in runs if run.state == Run.State.PAUSED or run.pause_requested_at}
+    chains = {ledger.run_chain(run.pk): run for run in runs if run.is_aside}
     if not chains:
         return {}
     found: dict[uuid.UUID, str] = {}
@@ -250,14 +250,15 @@ def has_paused(user: User, run: Run) -> bool:
     return False
 
 
-def brake(user: User, run: Run) -> str:
-    """Why somebody may not let this run go on, if another has paused it."""
-    key = braked(user, [run]).get(run.pk)
-    if key is None:
+def brake(user: User, run: Run, *below: Run) -> str:
+    """Why somebody may not let this run go on, and those below it, if another has paused one of them."""
+    held = braked(user, [run, *below])
+    if not held:
         return ""
-    other = User.objects.filter(pk=key).first()
+    other = User.objects.filter(pk=held.get(run.pk) or next(iter(held.values()))).first()
     who = name_of(other) if other is not None else "Somebody else"
-    return f"{who} has paused this run. Letting it go on needs the right to pause runs."
+    which = "this run" if run.pk in held else "a run that it asked for"
+    return f"{who} has paused {which}. Letting it go on needs the right to pause runs."
 
 
 def may_take_over(user: User, run: Run) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from agentapp import auth, breakers, runs, switches, tasks
+from agentapp import auth, breakers, runs, subagents, switches, tasks
 from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from agentapp.refused import Refused
 from approvals import ledger
@@ -92,21 +92,27 @@ def _check_right(user: User) -> None:
 def pause_run(run_id: uuid.UUID, user: User) -> Run:
     """Put a run aside: at once when no worker holds it, else before its next model or tool call.
 
-    Its requests stay open and can be decided; nothing runs until somebody resumes it. Where another has paused it, it
-    is held by both.
+    So are those of the agents it asked. Its requests stay open and can be decided; nothing runs until somebody resumes
+    it. Where another has paused it, it is held by both.
     """
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
         actor = ledger.actor_of(user)
         paused = runs.request_pause(run, actor) if run.state == Run.State.RUNNING else runs.pause(run, actor)
-        if not paused and not auth.has_paused(user, run):
+        if not paused and auth.has_paused(user, run):
+            return run
+        if not paused:
             runs.want_paused_too(run, actor)
+        subagents.put_aside(run, actor)
     run.refresh_from_db()
     return run
 
 
 def resume_run(run_id: uuid.UUID, user: User) -> Run:
-    """Let a paused run go on where it was. Where another has paused it, its starter needs the right to pause runs."""
+    """Let a paused run go on where it was, and those that were put aside with it.
+
+    Where another has paused it, its starter needs the right to pause runs.
+    """
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
         if run.taken_over_by is not None:
@@ -116,6 +122,7 @@ def resume_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("forbidden", held)
         if not runs.resume(run, ledger.actor_of(user)):
             raise Refused("not_paused", "This run is not paused.")
+        subagents.go_on(run, ledger.actor_of(user))
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     run.refresh_from_db()
     return run

@@ -17,7 +17,7 @@ from agentapp.refused import Refused
 from agentapp.tools.arguments import effective
 from agentapp.tools.sources import implementation_of
 from agentapp.toolset import read_rules
-from approvals import granted, grants, ledger
+from approvals import granted, grants, ledger, lens
 from approvals.digest import MalformedJSON, parse
 from approvals.granted import ANY, AT_MOST, IS, fits, number_of
 from approvals.grants import Terms
@@ -82,6 +82,12 @@ class Covered:
 
     number: int
     of: int
+
+
+def hidden_of(grant: Grant, tool: Tool | None) -> list[str]:
+    """The arguments whose bounds are masked for whoever is answered. The grant comes with its request."""
+    secret, personal = (tool.secret_fields, tool.pii_fields) if tool is not None else ([], [])
+    return lens.hidden([*grant.approval.secret_fields, *secret], [*grant.approval.pii_fields, *personal])
 
 
 def why_not(asked: Asked, user: User) -> Refusal | None:

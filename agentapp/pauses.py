@@ -14,12 +14,14 @@ from django.db.models.functions import Coalesce
 from agentapp.models import Conversation, Run
 from approvals import ledger
 from approvals.clock import Now, SecondsSince
+from approvals.models import Event
 
 
-def pause(run: Run, actor: str, token: uuid.UUID | None = None) -> bool:
+def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | None = None) -> bool:
     """Put a run aside until somebody resumes it; its requests stay open. The caller holds its lock.
 
-    `token`: the lease of the worker that does it. False: the run has ended, or a worker holds it.
+    `token`: the lease of the worker that does it. `beside`: the run that it is put aside with, and goes on with.
+    False: the run has ended, or a worker holds it.
     """
     changed = (
         Run.objects.filter(pk=run.pk, lease_token=token)
@@ -36,7 +38,7 @@ def pause(run: Run, actor: str, token: uuid.UUID | None = None) -> bool:
         )
     )
     if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.paused", actor=actor)
+        ledger.record(ledger.run_chain(run.pk), "run.paused", _with(beside), actor)
     return bool(changed)
 
 
@@ -49,18 +51,38 @@ def resume(run: Run, actor: str) -> bool:
     return bool(changed)
 
 
-def request_pause(run: Run, actor: str) -> bool:
-    """Ask the worker that holds a run to put it aside before its next model or tool call."""
+def request_pause(run: Run, actor: str, beside: Run | None = None) -> bool:
+    """Ask the worker that holds a run to put it aside before its next model or tool call. `beside`: as of `pause`."""
     running = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, pause_requested_at__isnull=True)
     changed = running.update(pause_requested_at=Now(), updated_at=Now())
     if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
+        ledger.record(ledger.run_chain(run.pk), "run.pause_requested", _with(beside), actor)
     return bool(changed)
 
 
-def want_paused_too(run: Run, actor: str) -> None:
+def is_aside_with(run: Run, other: Run) -> bool:
+    """Whether people have put a run aside with another, and nobody by itself since."""
+    asked = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=("run.paused", "run.pause_requested"))
+    last = asked.exclude(actor_key=ledger.SYSTEM).order_by("-seq").first()
+    return last is not None and last.data.get("with") == str(other.pk)
+
+
+def take_back_pause(run: Run, actor: str) -> None:
+    """Let a run go on that was put aside, or is about to be. The caller holds its lock."""
+    if resume(run, actor):
+        return
+    asked = Run.objects.filter(pk=run.pk, pause_requested_at__isnull=False)
+    if asked.update(pause_requested_at=None, updated_at=Now()):
+        ledger.record(ledger.run_chain(run.pk), "run.resumed", actor=actor)
+
+
+def _with(beside: Run | None) -> dict[str, Any]:
+    return {"with": str(beside.pk)} if beside is not None else {}
+
+
+def want_paused_too(run: Run, actor: str, beside: Run | None = None) -> None:
     """Note that somebody else wants a run put aside that is already, or is about to be. The caller holds its lock."""
-    ledger.record(ledger.run_chain(run.pk), "run.pause_requested", actor=actor)
+    ledger.record(ledger.run_chain(run.pk), "run.pause_requested", _with(beside), actor)
 
 
 def take_over(run: Run, user: User) -> bool:

@@ -31,10 +31,12 @@ from agentapp.messages import Reply, StopSignal
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step, ToolExecution
 from agentapp.pauses import bar as bar
 from agentapp.pauses import hand_back as hand_back
+from agentapp.pauses import is_aside_with as is_aside_with
 from agentapp.pauses import join as join
 from agentapp.pauses import pause as pause
 from agentapp.pauses import request_pause as request_pause
 from agentapp.pauses import resume as resume
+from agentapp.pauses import take_back_pause as take_back_pause
 from agentapp.pauses import take_over as take_over
 from agentapp.pauses import wake_switched as wake_switched
 from agentapp.pauses import want_paused_too as want_paused_too

@@ -123,6 +123,36 @@ def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
         runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
 
 
+def below(run: Run) -> list[Run]:
+    """The unfinished runs that this one asked for, and those they did, locked from the top."""
+    found: list[Run] = []
+    above = [run.pk]
+    while above:
+        ids = Run.objects.filter(parent__in=above).exclude(state__in=Run.FINAL).order_by("pk")
+        level = [child for pk in list(ids.values_list("pk", flat=True)) if (child := runs.lock(pk)) is not None]
+        found += level
+        above = [child.pk for child in level]
+    return found
+
+
+def put_aside(run: Run, actor: str) -> None:
+    """Put the runs below a run aside with it. What has been put aside by itself stays as it is. The caller holds its
+    lock.
+    """
+    for child in below(run):
+        pause = runs.request_pause if child.state == Run.State.RUNNING else runs.pause
+        if not pause(child, actor, beside=run) and runs.is_aside_with(child, run):
+            runs.want_paused_too(child, actor, beside=run)
+
+
+def go_on(run: Run, actor: str) -> None:
+    """Let those below a run go on that were put aside with it. The caller holds its lock."""
+    for child in below(run):
+        if child.is_aside and runs.is_aside_with(child, run):
+            runs.take_back_pause(child, actor)
+            transaction.on_commit(partial(nudges.nudge, child.pk), robust=True)
+
+
 def cancel_begun(run: Run, reason: str, message: str, actor: str = ledger.SYSTEM) -> None:
     """End the runs that answer this run's calls. The caller holds the lock on its row, and ends it."""
     going = Run.objects.filter(parent=run).exclude(state__in=Run.FINAL).order_by("pk")

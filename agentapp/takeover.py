@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from agentapp import auth, conversations, runs, tasks
+from agentapp import auth, conversations, runs, subagents, tasks
 from agentapp.models import ApiToken, Conversation, Message, Run
 from agentapp.refused import Refused
 from approvals import decisions, ledger, plans
@@ -47,7 +47,7 @@ def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) 
             raise Refused("forbidden", _NO_RIGHT)
         if run.parent_id is not None:
             raise Refused("part_of_a_run", "Another run asked for this one: take that one over.")
-        below = _below(run)
+        below = subagents.below(run)
         conversation = _conversation(run, user)
         _check_free(run, conversation)
         runs.take_over(run, user)
@@ -78,15 +78,16 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("part_of_a_run", "Another run asked for this one: hand that one back.")
         if not auth.may_hand_back(user, run):
             raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
-        if held := auth.brake(user, run):
+        going_on = [child for child in subagents.below(run) if child.taken_over_by_id is not None]
+        if held := auth.brake(user, run, *going_on):
             raise Refused("forbidden", held)
         actor = ledger.actor_of(user)
-        going_on = [child for child in _below(run) if child.taken_over_by_id is not None]
         assert run.conversation is not None
         conversation = conversations.lock(run.conversation)
         runs.hand_back(run, actor)
         for child in going_on:
             runs.hand_back(child, actor)
+        subagents.go_on(run, actor)
         conversations.set_mode(conversation, Conversation.Mode.AUTO, run, actor)
         for each in (run, *going_on):
             transaction.on_commit(partial(tasks.nudge, each.pk), robust=True)
@@ -192,18 +193,6 @@ def _put_aside(run: Run, user: User) -> None:
         runs.request_pause(run, ledger.actor_of(user))
     else:
         runs.pause(run, ledger.actor_of(user))
-
-
-def _below(run: Run) -> list[Run]:
-    """The unfinished runs that this one asked for, and those they did, locked from the top."""
-    found: list[Run] = []
-    above = [run.pk]
-    while above:
-        ids = Run.objects.filter(parent__in=above).exclude(state__in=Run.FINAL).order_by("pk")
-        level = [child for pk in list(ids.values_list("pk", flat=True)) if (child := runs.lock(pk)) is not None]
-        found += level
-        above = [child.pk for child in level]
-    return found
 
 
 def _who(run: Run) -> str:

@@ -77,10 +77,12 @@ def ahead(waiting: Iterable[Run]) -> dict[uuid.UUID, Run]:
 
 
 def _replaceable(conversation: Conversation) -> list[Run]:
-    """The unfinished runs of a conversation, locked, without those in the middle of an act."""
+    """The unfinished runs of a conversation, locked, without those in the middle of an act, and those that people have
+    put aside, behind which whatever is new waits.
+    """
     found = runs.unfinished().filter(conversation=conversation).order_by("created_at").values_list("pk", flat=True)
     locked = [runs.lock(pk) for pk in list(found)]
-    return [run for run in locked if run is not None and not run.is_final and not _is_acting(run)]
+    return [run for run in locked if run is not None and not run.is_final and not run.is_aside and not _is_acting(run)]
 
 
 def _is_acting(run: Run) -> bool:

@@ -257,8 +257,16 @@ class GrantAdmin(ReadOnlyAdmin):
     ]  # fmt: skip
     readonly_fields = ["said"]
 
+    def get_search_fields(self, request: HttpRequest) -> Any:
+        # A reason may repeat what whoever asks does not see.
+        return ["tool", "agent"] if lens.hidden((), ("any",)) else super().get_search_fields(request)
+
+    def hidden_of(self, grant: Grant) -> list[str]:
+        """The arguments whose bounds are masked for whoever is answered."""
+        return lens.hidden(grant.approval.secret_fields, grant.approval.pii_fields)
+
     @admin.display(description="Constraints")
     def said(self, grant: Grant) -> str:
-        secrets = grant.approval.secret_fields
+        secrets = self.hidden_of(grant)
         shown = [each | masked({each["name"]: each.get("value")}, secrets) for each in grant.constraints]
         return "; ".join(f"{each['name']} {each['rule']} {canonical(each[each['name']])}" for each in shown)

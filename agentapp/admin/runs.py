@@ -1,6 +1,7 @@
 """The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
 
 import json
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -26,6 +27,11 @@ class MockedFilter(admin.SimpleListFilter):
         return queryset.filter(mocks__isnull=self.value() == "no") if self.value() in ("yes", "no") else queryset
 
 
+def _without(hidden: Collection[str], columns: Iterable[Any]) -> list[Any]:
+    """Columns that a list may be sorted by, without those that whoever looks does not see as they are."""
+    return [name for name in columns if name not in hidden or not discretion.hides()]
+
+
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
     about = "Executions of agents, as the table has them. The console's Runs show the same as a trace."
@@ -48,8 +54,11 @@ class RunAdmin(ReadOnlyAdmin):
     exclude = ["script", "mocks", "opening", "request_digest", "lease_token"]
 
     def get_search_fields(self, request: HttpRequest) -> Any:
-        # Whom personal data is hidden from would learn it by what is found.
+        # Whom personal data is hidden from would learn it by what is found, and by what stands before what.
         return ["id"] if discretion.hides() else super().get_search_fields(request)
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        return _without(("title", "customer"), super().get_sortable_by(request))
 
     @admin.display(description="Mocked", boolean=True)
     def mocked(self, run: Run) -> bool:
@@ -127,6 +136,9 @@ class ConversationAdmin(ReadOnlyAdmin):
 
     def get_search_fields(self, request: HttpRequest) -> Any:
         return ["key"] if discretion.hides() else super().get_search_fields(request)
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        return _without(("customer",), super().get_sortable_by(request))
 
 
 @admin.register(Message)

@@ -115,6 +115,8 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
     under_way = found.run
     is_mine = run.parent_id is None and found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
     joins = found.conversation is None or auth.may_join(user, found.conversation)
+    may_pause = auth.may_pause(user, under_way)
+    braked = auth.brake(user, found.taken_over or under_way) if may_pause else ""
     # The fragment that refreshes itself stands above the box, and leaves it alone.
     boxed = not wants_part(request)
     return {
@@ -125,9 +127,10 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
         "before": request.GET.get("before", ""),
         "is_mine": is_mine,
         "may_stop": not under_way.is_final and auth.may_cancel(user, under_way),
-        "may_resume": auth.may_resume(user, under_way),
+        "may_resume": may_pause and not braked,
+        "braked": braked,
         "may_take_over": found.taken_over is None and auth.offers_take_over(user, under_way, found.may_decide),
-        "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over),
+        "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over) and not braked,
         "may_say": boxed and run.parent_id is None and run.agent.enabled and auth.may_start(user) and joins,
         "request_key": uuid.uuid4(),
         **personal.of(request, run.pk),

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from agentapp import actions, auth
 from agentapp.console import card, card_rows
 from agentapp.console.shell import Forbidden, signed_in
-from agentapp.granting import Asked, covered, terms_of, why_not
+from agentapp.granting import Asked, covered, hidden_of, terms_of, why_not
 from agentapp.models import Tool, ToolExecution
 from agentapp.refused import status_of
 from approvals import granted, lens
@@ -270,12 +270,6 @@ def _ended(grant: Grant, tool: Tool | None, now: Any) -> str:
     if tool is None or (tool.version, tool.effect_class) != (grant.tool_version, grant.effect_class):
         return "Void: the tool has changed"
     return "Used up" if any(limit.left <= 0 for limit in grant.limits.all()) else ""
-
-
-def hidden_of(grant: Grant, tool: Tool | None) -> list[str]:
-    """The arguments whose bounds are masked for whoever is answered. The grant comes with its request."""
-    secret, personal = (tool.secret_fields, tool.pii_fields) if tool is not None else ([], [])
-    return lens.hidden([*grant.approval.secret_fields, *secret], [*grant.approval.pii_fields, *personal])
 
 
 def masked_constraints(constraints: Any, secrets: Sequence[str]) -> list[dict[str, Any]]:

@@ -101,18 +101,21 @@ def _branches(found: Run, user: User) -> list[Run]:
 def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
     """What stands above every view of the run."""
     ahead = turns.ahead([found]).get(found.pk)
+    braked = auth.brake(user, found)
+    may_pause = not found.is_final and auth.may_pause(user, found)
     return {
         "stopped": words.stopped(found) if found.is_final else "",
         "blocked": _blocked(line),
         "held_by": controls.held_by(found),
         "unknown": line.calls_in(ToolExecution.State.OUTCOME_UNKNOWN),
         "may_cancel": not found.is_final and auth.may_cancel(user, found),
-        "may_pause": not found.is_final and auth.may_pause(user, found),
-        "may_resume": not found.is_final and auth.may_resume(user, found),
+        "may_pause": may_pause,
+        "may_resume": may_pause and not braked,
+        "braked": braked if may_pause else "",
         "target": found,
         "takes_back": undoing.undone_by(found),
         "may_take_over": not found.is_final and auth.offers_take_over(user, found, _is_asked(user, found, line)),
-        "may_hand_back": found.taken_over_by_id is not None and auth.may_hand_back(user, found),
+        "may_hand_back": found.taken_over_by_id is not None and auth.may_hand_back(user, found) and not braked,
         "may_raise_budget": auth.may_raise_budget(user, found),
         "family": lineage.cost_of_family(found) if line.has_subruns else None,
         "max_cost": found.agent_snapshot.get("max_cost"),

@@ -237,6 +237,11 @@ class Run(Noted, models.Model):
         return self.state in self.FINAL
 
     @property
+    def is_aside(self) -> bool:
+        """Whether it is paused, or about to be."""
+        return self.state == self.State.PAUSED or (self.pause_requested_at is not None and not self.is_final)
+
+    @property
     def is_mocked(self) -> bool:
         """Whether its calls are answered by mocks: nothing that it does reaches a tool, or people."""
         return self.mocks is not None

@@ -101,14 +101,15 @@ def checked(result: ToolResult, output_schema: dict[str, Any] | None, *, acted: 
     `acted`: the call was a write. Its effect is a fact, so nothing of it is called lost or undone: a
     result that does not fit is kept and says that the call ran; one that is too large stays ok.
     """
-    if result.status == "ok" and output_schema is not None:
+    size = len(json.dumps(storable_json(result.data), ensure_ascii=False))
+    # What is not kept whole is held against nothing: its size is no property of the tool's schema.
+    if result.status == "ok" and output_schema is not None and size <= MAX_RESULT_CHARS:
         problem = _misfit(output_schema, result.data)
         if problem:
             message = f"The result does not fit what the tool says it returns: {problem}"
             result = replace(result, status="fatal_error", reason=Reason.TOOL_RESULT_INVALID, message=message)
     if acted and result.reason == Reason.TOOL_RESULT_INVALID:
         result = replace(result, message=f"{result.message} {IT_RAN}")
-    size = len(json.dumps(storable_json(result.data), ensure_ascii=False))
     if size <= MAX_RESULT_CHARS:
         return result
     text = result.data if isinstance(result.data, str) else json.dumps(storable_json(result.data), ensure_ascii=False)

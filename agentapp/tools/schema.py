@@ -15,6 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from agentapp.tools import docstrings, schema_effort
 
 MAX_PROBLEMS = 10
+MOST_BACKTRACKS = 20_000
+"""A third of a millisecond. Patterns that look ahead over a long text take two for each of its characters."""
 TOO_MUCH = "{} nested too deeply to be held against a schema that contains itself in several ways: {} less at once."
 UNEXPLAINED = "{} not what the schema says, and nested too deeply for it to be told where."
 # With one of these a schema names arguments elsewhere than in its properties.
@@ -186,10 +188,22 @@ def problems_of(schema: dict[str, Any], value: Any, words: Words = ARGUMENTS) ->
     looks = schema_effort.looks(text, value)
     if looks > schema_effort.MOST_LOOKS:
         return [ArgumentProblem("invalid", "", TOO_MUCH.format(words.subject, words.instead))]
+    if compiled.is_valid(value):
+        return []
     if looks > schema_effort.MOST_EXPLAINED:
-        fits = compiled.is_valid(value)
-        return [] if fits else [ArgumentProblem("invalid", "", UNEXPLAINED.format(words.subject))]
-    return [problem for error in compiled.iter_errors(value) for problem in _problems(error, words)]
+        return [ArgumentProblem("invalid", "", UNEXPLAINED.format(words.subject))]
+    many = schema_effort.may_be_wrong_in_too_many_ways(text, value)
+    errors = _first_error(compiled, value) if many else compiled.iter_errors(value)
+    return [problem for error in errors for problem in _problems(error, words)]
+
+
+def _first_error(compiled: jsonschema_rs.Draft202012Validator, value: Any) -> list[jsonschema_rs.ValidationError]:
+    """One thing that is wrong with a value, where all of them are too many to be kept: they are found at once."""
+    try:
+        compiled.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    return []
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -211,6 +225,8 @@ def _compiled(text: str) -> jsonschema_rs.Draft202012Validator:
             retriever=_nothing_remote,
             validate_formats=True,
             mask="the value",
+            # A pattern of somebody else's may go back and forth for ever over a short text, and nothing interrupts it.
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MOST_BACKTRACKS),
         )
     except (jsonschema_rs.ValidationError, ValueError) as error:
         raise InvalidSchema(f"Not a usable JSON Schema: {str(error).splitlines()[0]}") from error

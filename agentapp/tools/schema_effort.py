@@ -18,6 +18,10 @@ MOST_LOOKS = 10_000_000
 """Tenths of a second, where nothing is said of what is wrong."""
 MOST_EXPLAINED = 20_000
 """What is wrong is said for each look that fails, and saying it takes a hundred times as long as looking."""
+MOST_PAIRS = 300_000
+"""Of a part of a value and something that it is held against: half a second to count them."""
+MOST_WRONG = 100_000
+"""All that is wrong with a value is found at once, a kilobyte and a hundredth of a millisecond for each."""
 MOST_WAYS = 1000
 """As many looks at one value, or as all schemas within the schema take once, are no more than its size makes of it."""
 
@@ -39,6 +43,18 @@ def is_too_much(schema_text: str, value: Any) -> bool:
     return looks(schema_text, value) > MOST_LOOKS
 
 
+def may_be_wrong_in_too_many_ways(schema_text: str, value: Any) -> bool:
+    """Whether so much of a value may be wrong by so much of a schema that it cannot all be told."""
+    most = MOST_WRONG // _effort(schema_text).size
+    left = [value]
+    for count, part in enumerate(left):  # which grows meanwhile
+        if count > most:
+            return True
+        if isinstance(part, dict | list):
+            left += part.values() if isinstance(part, dict) else part
+    return False
+
+
 @functools.lru_cache(maxsize=512)  # as many as compiled ones are kept
 def _effort(schema_text: str) -> "_Effort":
     return _Effort(json.loads(schema_text))
@@ -48,6 +64,8 @@ class _Effort:
     """What is to be known of one schema before values are held against it."""
 
     def __init__(self, schema: Any) -> None:
+        self.size = schema_graph.size_of(schema)
+        """Of the schema: as many things at most can be wrong with one value, or a part of it."""
         self._places: list[Place] = []
         self._bounded, self._endless = False, True
         try:
@@ -75,7 +93,7 @@ class _Effort:
             return 0
         if self._endless:
             return _ENDLESS
-        total = self._flat[0]
+        total, pairs = self._flat[0], 0
         left = [(value, {0: 1})]
         while left and total <= MOST_LOOKS:
             whole, ways = left.pop()
@@ -84,6 +102,9 @@ class _Effort:
                 total += self._look_inside(place, number, whole, inside)
                 if total > MOST_LOOKS:
                     break
+            pairs += sum([len(ways) for ways in inside.values()])
+            if pairs > MOST_PAIRS:  # counting them would take longer than looking
+                return _ENDLESS
             left += [(whole[name], ways) for name, ways in inside.items()]
         return total
 

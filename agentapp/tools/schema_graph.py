@@ -177,6 +177,15 @@ def _length(schema: Any) -> int:
     return sum([len(said) for said in schema.values() if isinstance(said, list | dict)])
 
 
+def size_of(schema: Any) -> int:
+    """How much a schema says in all, those within it included. At least 1."""
+    left = [schema]
+    for part in left:  # which grows meanwhile
+        if isinstance(part, dict | list):
+            left += part.values() if isinstance(part, dict) else part
+    return len(left)
+
+
 class _Index:
     """Where the references within a schema lead."""
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from agentapp import tool_sync
 from agentapp.models import Agent, ApiToken, Conversation, Run, Step, Tool, ToolExecution, ToolSource
+from approvals import lens
 from approvals.models import Approval, Delegation
 from tests.admin_pages import address
 from tests.conftest import Clerk, call, calls, says
@@ -172,3 +173,12 @@ def test_a_search_finds_no_personal_data_for_whom_it_is_hidden_from(client: Clie
     assert found == [0, 1]
     mia.user_permissions.add(Permission.objects.get(codename="reveal_pii"))
     assert client.get(address(Conversation, "changelist"), {"q": "grace"}).context["cl"].result_count == 1
+
+
+@pytest.mark.parametrize(("model", "hidden"), [(Run, {"title", "customer"}), (Conversation, {"customer"})])
+def test_no_list_is_sorted_by_what_is_masked_for_whoever_looks(asked_by: Any, model: Any, hidden: set[str]) -> None:
+    page = admin.site._registry[model]
+    with lens.put_up(lens.Lens()):
+        assert not hidden & set(page.get_sortable_by(asked_by))
+    with lens.put_up(lens.Lens(is_open=True)):
+        assert set(page.get_sortable_by(asked_by)) == set(page.list_display)

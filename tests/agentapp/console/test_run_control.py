@@ -54,7 +54,10 @@ def test_who_cannot_resume_what_a_manager_paused_is_offered_no_button(
     for user, offered in ((sam, False), (mia, True)):
         client.force_login(user)
         for url in pages:
-            assert (f"/runs/{run.pk}/resume/" in client.get(url).content.decode()) is offered, (user, url)
+            html = client.get(url).content.decode()
+            assert (f"/runs/{run.pk}/resume/" in html) is offered, (user, url)
+            told = "Mia Manager has paused this run. Letting it go on needs the right" in html
+            assert told is (not offered and url != "/runs/"), (user, url)
     client.force_login(sam)
     assert "has paused this run." in client.post(f"/runs/{run.pk}/resume/", follow=True).content.decode()
 

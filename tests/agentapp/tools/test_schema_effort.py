@@ -228,3 +228,36 @@ def test_what_is_foreseen_is_what_would_be_looked_at(found: Any, inner: Any, anc
     actual = looked(places, 0, value)
     size = len(json.dumps(value)) * max(schema_effort.MOST_WAYS, len(json.dumps(whole)))
     assert actual == number if number else actual <= size
+
+
+def test_of_what_may_be_wrong_in_very_many_ways_one_is_told():
+    of_others = {"type": "object", "properties": {"a": {"items": {"allOf": [False] * 9000}}}}
+    assert schema_effort.looks(json.dumps(of_others, sort_keys=True), {"a": [1]}) == 0
+    assert len(schema.problems_of(of_others, {"a": [1] * 1000})) == 1
+    assert schema.problems_of(of_others, {"a": []}) == []
+
+
+def test_of_what_is_wrong_with_an_ordinary_value_all_is_told():
+    ordinary = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    assert len(schema.problems_of(ordinary, [{"n": "x"}] * 300)) == 300
+
+
+@pytest.mark.parametrize("text", ["a" * 17, "a" * 60])
+def test_a_pattern_that_goes_back_and_forth_is_given_up(text: str):
+    back_and_forth = {"type": "string", "pattern": "^(?:(?:a|a)*(?=b)|a*)$"}
+    [problem] = schema.problems_of(back_and_forth, text)
+    assert "backtracking" in problem.sentence
+
+
+def test_a_pattern_that_looks_ahead_over_a_long_text_is_not():
+    strong = {"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*\d).+$"}
+    assert schema.problems_of(strong, "a" * 5000 + "A1") == []
+    assert schema.problems_of(strong, "a" * 5000) != []
+
+
+def test_a_schema_that_takes_longer_to_count_than_to_look_is_too_much():
+    many = {"anyOf": [{"items": {"minItems": n, "items": {"$ref": "#/$defs/n"}}} for n in range(300)]}
+    of_others = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": many}}
+    text = json.dumps(of_others, sort_keys=True)
+    assert schema_effort.is_too_much(text, {"a": [[[] for _ in range(30)] for _ in range(1000)]})
+    assert not schema_effort.is_too_much(text, {"a": [[[]]]})
