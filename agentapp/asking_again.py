@@ -28,7 +28,7 @@ def can_be_asked_again(approval: Approval, execution: ToolExecution | None, user
     return waits and _may_ask_again(user, approval)
 
 
-def ask_again(approval_id: uuid.UUID, user: User, via: str = "") -> Run:
+def ask_again(approval_id: uuid.UUID, user: User) -> Run:
     """Let a call ask people once more, by the rules of now. Returns its run."""
     approval = auth.visible_approvals(user).filter(pk=approval_id).first()
     if approval is None:
@@ -40,7 +40,7 @@ def ask_again(approval_id: uuid.UUID, user: User, via: str = "") -> Run:
         execution = ToolExecution.objects.filter(approval=approval).first()
         if run is None or run.is_final or execution is None:
             raise _why_not(approval_id, run)
-        if not decisions.ask_again(approval, ledger.actor_of(user, via)) or not executions.set_aside(execution, WHY):
+        if not decisions.ask_again(approval, ledger.actor_of(user)) or not executions.set_aside(execution, WHY):
             raise _why_not(approval_id, run)
         runs.wake(run, runs.clock(run))
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)

@@ -98,10 +98,9 @@ def pause_run(run_id: uuid.UUID, user: User) -> Run:
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
         actor = ledger.actor_of(user)
-        paused = runs.request_pause(run, actor) if run.state == Run.State.RUNNING else runs.pause(run, actor)
-        if not paused and auth.has_paused(user, run):
-            return run
-        if not paused:
+        if not runs.put_aside(run, actor):
+            if auth.has_paused(user, run):
+                return run
             runs.want_paused_too(run, actor)
         subagents.put_aside(run, actor)
     run.refresh_from_db()

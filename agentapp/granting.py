@@ -158,7 +158,7 @@ def make_grant(approval_id: uuid.UUID, new: NewGrant, user: User) -> Grant:
     return made
 
 
-def revoke_grant(grant_id: uuid.UUID, why: str, user: User, via: str = "") -> Grant:
+def revoke_grant(grant_id: uuid.UUID, why: str, user: User) -> Grant:
     """Take a grant back at once. A call that has begun ends as it will."""
     grant = Grant.objects.filter(pk=grant_id).first()
     if grant is None:
@@ -168,7 +168,7 @@ def revoke_grant(grant_id: uuid.UUID, why: str, user: User, via: str = "") -> Gr
     if not why.strip():
         raise Refused("message_required", "Say why: the reason stays on record.", "reason")
     with ledger.transaction():
-        done = grants.revoke(grant_id, user, why.strip(), via)
+        done = grants.revoke(grant_id, user, why.strip())
     if not done:
         raise Refused("already_revoked", "Somebody has revoked this grant already.")
     grant.refresh_from_db()

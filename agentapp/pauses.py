@@ -60,6 +60,14 @@ def request_pause(run: Run, actor: str, beside: Run | None = None) -> bool:
     return bool(changed)
 
 
+def put_aside(run: Run, actor: str, beside: Run | None = None) -> bool:
+    """Pause a run at once where no worker holds it, else before its next model or tool call. The caller holds its lock.
+
+    `beside`: as of `pause`. False: it has ended, or somebody has put it aside before.
+    """
+    return (request_pause if run.state == Run.State.RUNNING else pause)(run, actor, beside=beside)
+
+
 def is_aside_with(run: Run, other: Run) -> bool:
     """Whether people have put a run aside with another, and nobody by itself since."""
     asked = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=("run.paused", "run.pause_requested"))

@@ -34,6 +34,7 @@ from agentapp.pauses import hand_back as hand_back
 from agentapp.pauses import is_aside_with as is_aside_with
 from agentapp.pauses import join as join
 from agentapp.pauses import pause as pause
+from agentapp.pauses import put_aside as put_aside
 from agentapp.pauses import request_pause as request_pause
 from agentapp.pauses import resume as resume
 from agentapp.pauses import take_back_pause as take_back_pause

@@ -140,8 +140,7 @@ def put_aside(run: Run, actor: str) -> None:
     lock.
     """
     for child in below(run):
-        pause = runs.request_pause if child.state == Run.State.RUNNING else runs.pause
-        if not pause(child, actor, beside=run) and runs.is_aside_with(child, run):
+        if not runs.put_aside(child, actor, beside=run) and runs.is_aside_with(child, run):
             runs.want_paused_too(child, actor, beside=run)
 
 

@@ -50,20 +50,21 @@ def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) 
         below = subagents.below(run)
         conversation = _conversation(run, user)
         _check_free(run, conversation)
+        actor = ledger.actor_of(user)
         runs.take_over(run, user)
-        _put_aside(run, user)
+        runs.put_aside(run, actor)
         for child in below:
-            if child.state != Run.State.PAUSED and child.pause_requested_at is None:
+            if not child.is_aside:
                 runs.take_over(child, user)
-                _put_aside(child, user)
+                runs.put_aside(child, actor)
         taken = [run, *below]
         issuer = token.issued_by if token is not None else None
         for person in filter(None, (user, issuer)):
             for row in taken:
                 runs.bar(row, [person.pk])
             decisions.exclude([row.pk for row in taken], person)
-        plans.end([row.pk for row in taken], TAKEN_OVER, ledger.actor_of(user))
-        conversations.set_mode(conversation, Conversation.Mode.MANUAL, run, ledger.actor_of(user))
+        plans.end([row.pk for row in taken], TAKEN_OVER, actor)
+        conversations.set_mode(conversation, Conversation.Mode.MANUAL, run, actor)
     run.refresh_from_db()
     return run
 
@@ -186,13 +187,6 @@ def _check_free(run: Run, conversation: Conversation) -> None:
     under_way = runs.unfinished().filter(conversation=conversation).order_by("created_at").first()
     if under_way is not None and under_way.pk != run.pk:
         raise Refused("not_under_way", f"{under_way.reference} is under way in this conversation: take that one over.")
-
-
-def _put_aside(run: Run, user: User) -> None:
-    if run.state == Run.State.RUNNING:
-        runs.request_pause(run, ledger.actor_of(user))
-    else:
-        runs.pause(run, ledger.actor_of(user))
 
 
 def _who(run: Run) -> str:

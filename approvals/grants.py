@@ -128,7 +128,7 @@ def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:
     return grant
 
 
-def revoke(grant_id: uuid.UUID, user: User, why: str, via: str = "") -> bool:
+def revoke(grant_id: uuid.UUID, user: User, why: str) -> bool:
     """End a grant at once. False: it was revoked before."""
     changed = Grant.objects.filter(pk=grant_id, revoked_at__isnull=True).update(
         revoked_at=Now(), revoked_by=user, revoked_why=storable(why)[:MAX_REASON]
@@ -136,7 +136,7 @@ def revoke(grant_id: uuid.UUID, user: User, why: str, via: str = "") -> bool:
     if changed:
         approval = Grant.objects.select_related("approval").get(pk=grant_id).approval
         data = {"grant": str(grant_id), "why": lens.told(storable(why)[:MAX_REASON], (approval,))}
-        ledger.record(ledger.CONFIGURATION, "grant.revoked", data, ledger.actor_of(user, via))
+        ledger.record(ledger.CONFIGURATION, "grant.revoked", data, ledger.actor_of(user))
     return bool(changed)
 
 

@@ -109,7 +109,7 @@ def get_grant(request: ApiRequest, grant_id: uuid.UUID) -> GrantOut:
 def revoke_grant(request: ApiRequest, grant_id: uuid.UUID, body: Revocation) -> GrantOut:
     """Calls like these ask again at once. One that has begun ends as it will."""
     _visible(request, grant_id)
-    actions.revoke_grant(grant_id, body.reason, person(request), via="api")
+    actions.revoke_grant(grant_id, body.reason, person(request))
     return _read(request, grant_id)
 
 

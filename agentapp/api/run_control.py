@@ -108,7 +108,7 @@ def ask_again(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
     may decide about it, and whoever started its run. Answers with the old request, which the new one will name in
     `supersedes`.
     """
-    actions.ask_again(approval_id, person(request), f"api {request.auth.prefix}")
+    actions.ask_again(approval_id, person(request))
     return approval_detail(visible_approval(request, approval_id), person(request))
 
 

@@ -221,5 +221,5 @@ class TestANameThatIsKnown:
         own = address(Agent, "change", clerk.agent.pk)
         assert f"grant {grant.reference}" in errors_of(submit(client, own, name="helpers"))
         with ledger.transaction():
-            grants.revoke(grant.pk, dana, "It is over.", "test")
+            grants.revoke(grant.pk, dana, "It is over.")
         save(client, own, name="helpers")

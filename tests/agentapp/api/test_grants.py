@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from agentapp.api import api
 from agentapp.models import Tool
-from approvals.models import Grant
+from approvals.models import Event, Grant
 from tests.conftest import Clerk
 from tests.grants import a_grant, grant_from, let_grant
 
@@ -43,6 +43,8 @@ def test_a_grant_is_revoked_once(client_of: Any, mia: User, grant: Grant) -> Non
     operating = client_of(mia, "controls:operate")
     revoked = operating.post(f"/grants/{grant.pk}/revoke", {"reason": "Enough."})
     assert (revoked.status, revoked.data["revoked_by"], revoked.data["revoked_why"]) == (200, "mia", "Enough.")
+    # The trail finds it as done by a token.
+    assert Event.objects.get(type="grant.revoked").actor == f"user:{mia.pk}:mia (token test)"
     again = operating.post(f"/grants/{grant.pk}/revoke", {"reason": "Enough."})
     assert (again.status, again.code) == (409, "already_revoked")
 

@@ -126,6 +126,11 @@ def test_a_tools_own_wording_wins_over_the_executors(clerk, offer):
     assert "10.0.0.7" not in answer(execution).text
 
 
+def test_a_result_that_is_too_large_is_held_against_no_schema():
+    large = results.checked(ToolResult(data=["x" * 100] * 5000), {"type": "object"}, acted=False)
+    assert large.reason == "result_too_large"
+
+
 def test_no_wording_hides_that_an_outcome_is_unknown(clerk, offer):
     @tool(effect="irreversible", on_error=True, on_invalid=True)
     def wire(to: str) -> str:

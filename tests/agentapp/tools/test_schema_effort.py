@@ -233,7 +233,7 @@ def test_what_is_foreseen_is_what_would_be_looked_at(found: Any, inner: Any, anc
 def test_of_what_may_be_wrong_in_very_many_ways_one_is_told():
     of_others = {"type": "object", "properties": {"a": {"items": {"allOf": [False] * 9000}}}}
     assert schema_effort.looks(json.dumps(of_others, sort_keys=True), {"a": [1]}) == 0
-    assert len(schema.problems_of(of_others, {"a": [1] * 1000})) == 1
+    assert len(schema.problems_of(of_others, {"a": [1] * 20})) == 1
     assert schema.problems_of(of_others, {"a": []}) == []
 
 
@@ -259,5 +259,5 @@ def test_a_schema_that_takes_longer_to_count_than_to_look_is_too_much():
     many = {"anyOf": [{"items": {"minItems": n, "items": {"$ref": "#/$defs/n"}}} for n in range(300)]}
     of_others = {"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": many}}
     text = json.dumps(of_others, sort_keys=True)
-    assert schema_effort.is_too_much(text, {"a": [[[] for _ in range(30)] for _ in range(1000)]})
+    assert schema_effort.is_too_much(text, {"a": [[]] * 2000})
     assert not schema_effort.is_too_much(text, {"a": [[[]]]})
