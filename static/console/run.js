@@ -7,8 +7,8 @@
   const chosen = () => document.querySelector('a.tr[aria-current="true"]');
   const folded = new Set();
   let atEnd = false, before = null;
-  // A refresh under way, a row that was chosen and has not come yet, and a refresh that waits for it.
-  let refreshing = false, choosing = false, missed = false;
+  // A refresh that has been asked for and has not begun, or was given up for what somebody chose.
+  let missed = false;
 
   const calls = (step) => document.querySelectorAll(`.trace li[data-step="${step}"]:has(> .in1, > .in2)`);
   const stepOf = () => (document.activeElement.closest(".trace li") ?? chosen()?.closest("li"))?.dataset.step;
@@ -59,29 +59,26 @@
     // Enter on the row that is shown goes on into what is shown.
     if (row === chosen() && !event.detail) document.getElementById("inspector").focus();
     mark(row);
-    choosing = true;
-    // It was asked for before the click, and would show what was chosen then.
-    if (refreshing) { missed = true; htmx.trigger(run(), "htmx:abort"); }
     document.getElementById("inspector").ariaBusy = true;
     run().classList.add("is-inspecting");
   });
 
-  // A refresh asks for what is shown now, and for all that has been loaded.
-  document.addEventListener("htmx:config:request", (event) => {
-    const { ctx } = event.detail;
-    if (ctx.sourceElement.id !== "run") return;
-    if (choosing) { missed = true; event.preventDefault(); return; }
-    refreshing = true;
+  // What somebody chooses takes the place of a refresh under way, which would show what had been chosen before, and one
+  // that is asked for meanwhile comes after it. It asks for what is shown by then, and for all that has been loaded.
+  const isRefresh = (ctx) => ctx.sourceElement.id === "run";
+  document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => { missed ||= isRefresh(ctx); });
+  document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+    if (!isRefresh(ctx)) return;
+    missed = false;
     const asked = new URL(location.href);
     const upto = document.getElementById("more")?.dataset.upto;
     if (upto) asked.searchParams.set("upto", upto);
     ctx.request.action = asked.pathname + asked.search;
   });
   document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
-    if (ctx.sourceElement.id === "run") refreshing = false;
-    if (!ctx.sourceElement.closest?.("a.tr")) return;
-    choosing = false;
-    if (missed) { missed = false; htmx.trigger(document.body, "run-changed"); }
+    if (isRefresh(ctx)) missed ||= ctx.status.includes("AbortError");
+    // One that waited begins right after this.
+    else setTimeout(() => { if (missed) htmx.trigger(document.body, "run-changed"); });
   });
   document.addEventListener("htmx:before:swap", () => {
     const list = trace();

@@ -124,6 +124,28 @@ def test_a_refresh_that_was_asked_for_before_a_click_does_not_take_back_what_was
     expect(page.locator("#row-1")).to_be_hidden()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "asked", "shown"),
+    [
+        ("#inspector .tabs >> text=Raw", "tab=raw", '#inspector [aria-current="page"] >> text=Raw'),
+        ("[data-act=next-match]", "step=1&call=0", '#row-1-0[aria-current="true"]'),
+    ],
+)
+def test_nor_does_it_take_back_a_tab_or_a_match_that_was_gone_to(
+    browse: Browse, sam: User, dana: User, chosen: str, asked: str, shown: str
+) -> None:
+    page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/?step=2&call=0&q=get_order"))
+    held: list[Held] = []
+    intercept(page, re.compile(r"step=2&call=0&q=get_order&upto="), lambda route: held.append(route))
+    with page.expect_request(re.compile(r"upto=")) as refresh:
+        page.evaluate("htmx.trigger(document.body, 'run-changed')")
+    with page.expect_response(re.compile(rf"{asked}.*&upto=")):
+        page.locator(chosen).click()
+    assert refresh.value.failure is not None
+    assert held
+    expect(page.locator(shown)).to_be_visible()
+
+
 def test_a_refresh_while_a_row_has_not_come_yet_waits_for_it(browse: Browse, sam: User, dana: User) -> None:
     page = live(browse(sam, f"/runs/{told_run(sam, dana).id}/", 390, 844))
     held: list[Held] = []

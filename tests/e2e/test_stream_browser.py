@@ -273,7 +273,9 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
 ) -> None:
     make_waiting(sam, title="First", expires_seconds=600)
     make_waiting(sam, title="Second", expires_seconds=700)
-    page = browse(dana, "/inbox/")
+    page = browse(dana, "/healthz/")
+    with page.expect_response("**/inbox/peek/**"):  # when its stream begins, a page looks at once
+        page.goto("/inbox/")
     pill(page).to_have_text("Live")
     intercept(page, "**/inbox/peek/**", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
 
