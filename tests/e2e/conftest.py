@@ -20,7 +20,8 @@ from django.db import connections
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright, Route, expect, sync_playwright
 
-from agentapp import asgi, live
+from agentapp import asgi
+from agentapp.live import close_streams
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # The same engine without the windows, tabs and services of a browser that somebody uses: a third less work.
@@ -106,7 +107,7 @@ class Serving:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        live.close_streams()
+        close_streams()
         self._running.should_exit = True
         self._thread.join(PATIENCE_MS / 1000)
         assert not self._thread.is_alive()
@@ -147,6 +148,7 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
         context = chromium.new_context(**{"base_url": server, "viewport": size, "has_touch": width < 500, **options})
         contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(HEARD)
         if user is not None:
             client = Client()
             client.force_login(user)
@@ -179,6 +181,27 @@ def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
         return page
 
     return open_page
+
+
+# Whether a page's stream has told it to look at once at everything, what it asks for, and since when it rests.
+HEARD = """
+  const heard = window.heard = { told: false, asking: 0, at: 0 }, asks = window.fetch;
+  const rest = () => { heard.at = performance.now(); };
+  for (const topic of ["inbox", "runs", "run", "approval", "audit", "chat", "draft"])
+    document.addEventListener(`${topic}-changed`, () => { heard.told = true; rest(); }, true);
+  window.fetch = (...asked) => {
+    heard.asking++;
+    return asks(...asked).finally(() => { heard.asking--; rest(); });
+  };
+"""
+LIVE = "heard.told && !heard.asking && performance.now() - heard.at > 450"
+
+
+def live(page: Page) -> Page:
+    """Wait until the page hears the stream, has looked at all that it may have missed, and takes keys."""
+    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+    page.wait_for_function(LIVE)
+    return page
 
 
 # By the page's own clock, and from when its scripts are there, which may be long after it is to be seen.

@@ -14,7 +14,7 @@ from agentapp import actions
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Question
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import live, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -22,12 +22,6 @@ SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390"
 EXPLANATION = (
     "Ana paid $214.50 and received a cracked kettle. It was delivered on 2026-11-17. She was promised $300.00 by phone."
 )
-
-
-def live(page: Page) -> Page:
-    """Wait until the page hears the stream and takes keys."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 def shot(page: Page, name: str) -> None:

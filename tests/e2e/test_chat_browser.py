@@ -16,7 +16,7 @@ from playwright.sync_api import Page, Route, expect
 from agentapp import actions, loop
 from agentapp.models import Agent, Run
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import intercept, rested, violations
+from tests.e2e.conftest import intercept, live, violations
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
 __all__ = ["provider"]
@@ -26,11 +26,6 @@ OPENAI = DIALECTS["openai"]
 PAY = calls(call("p", "pay", account="ana", amount=5), text="I propose to pay.")
 LOOK = calls(call("l", "look_up", what="kettle"), call("m", "look_up", what="order"), text="I look.")
 PHONE, DESK = (390, 844), (1440, 900)
-
-
-def live(page: Page) -> Page:
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 def shot(page: Page, name: str) -> None:

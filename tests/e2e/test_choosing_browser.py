@@ -9,8 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from approvals import claims
 from approvals.models import Approval
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import intercept, rested
-from tests.e2e.test_inbox_browser import live
+from tests.e2e.conftest import intercept, live, rested
 from tests.processes import until
 
 pytestmark = pytest.mark.browser

@@ -11,18 +11,12 @@ from playwright.sync_api import Page, expect
 from agentapp.models import ToolExecution
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_unknown, make_waiting
-from tests.e2e.conftest import PASSWORD, rested, violations
+from tests.e2e.conftest import PASSWORD, live, rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390")]
 SCHEMES = ["light", "dark"]
-
-
-def live(page: Page) -> Page:
-    """Wait until the page hears the stream and takes keys."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

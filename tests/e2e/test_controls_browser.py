@@ -16,8 +16,7 @@ from agentapp.models import Agent, Run
 from approvals import ledger
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
-from tests.e2e.test_inbox_browser import live
+from tests.e2e.conftest import live, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]

@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, rested, violations
+from tests.e2e.conftest import PASSWORD, live, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -25,8 +25,7 @@ NEEDED = "Still needed: show that it is you."
 
 def opened(page: Page) -> Locator:
     """The dialog, opened by key on a page that hears the stream."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    rested(page)
+    live(page)
     page.keyboard.press("a")
     dialog = page.locator("#approve-dialog")
     expect(dialog).to_be_visible()

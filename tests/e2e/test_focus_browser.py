@@ -9,8 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import intercept
-from tests.e2e.test_inbox_browser import live
+from tests.e2e.conftest import intercept, live
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]

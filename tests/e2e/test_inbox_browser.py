@@ -12,18 +12,12 @@ from agentapp import actions, preferences
 from agentapp.console import queue
 from approvals.models import Approval
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import intercept, rested, violations
+from tests.e2e.conftest import intercept, live, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390"), pytest.param((320, 640), id="320")]
 SHOTS = os.environ.get("SHOTS", "")
-
-
-def live(page: Page) -> Page:
-    """Wait until the page hears the stream and takes keys."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 def too_wide(page: Page) -> bool:

@@ -11,7 +11,7 @@ from agentapp import actions
 from approvals import claims
 from approvals.models import Approval, Claim, Decision
 from tests.agentapp.console.conftest import make_unknown, make_waiting
-from tests.e2e.test_inbox_browser import live
+from tests.e2e.conftest import live
 from tests.rows import take
 
 pytestmark = pytest.mark.browser

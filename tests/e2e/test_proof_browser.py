@@ -14,8 +14,7 @@ from approvals import append_only, ledger
 from approvals.models import Event, Verification
 from approvals.proof import signing_key, verifying
 from tests.approvals.proof.exports import said
-from tests.e2e.conftest import violations
-from tests.e2e.test_approval_browser import live
+from tests.e2e.conftest import live, violations
 from tests.e2e.test_audit_browser import SIZES, history, shot
 
 pytestmark = pytest.mark.browser

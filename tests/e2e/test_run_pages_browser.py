@@ -11,17 +11,11 @@ from playwright.sync_api import Route as Held
 from agentapp.messages import ToolResult
 from agentapp.models import Route, Run
 from tests.agentapp.run_builder import RunBuilder, make_agent, make_tool, proposal, told_run
-from tests.e2e.conftest import intercept, rested, violations
+from tests.e2e.conftest import intercept, live, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390")]
-
-
-def live(page: Page) -> Page:
-    """Wait until the page hears the stream and takes keys."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 def waiting_run(starter: User) -> RunBuilder:

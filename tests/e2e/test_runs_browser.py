@@ -16,7 +16,7 @@ from agentapp.models import Run, Step
 from approvals.models import Approval
 from tests.agentapp.long_runs import a_long_run
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import live, rested, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -80,8 +80,7 @@ def test_trace_and_list_are_accessible_and_keep_the_policy_at_every_width(
 def test_a_long_run_is_walked_folded_and_searched_by_keys(browse: Browse, complaints: list[str], sam: User) -> None:
     run = a_long_run(sam, 2000)
     page = browse(sam, f"/runs/{run.pk}/?step=1")
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    rested(page)
+    live(page)
     assert page.evaluate("document.querySelectorAll('*').length") < 1500
 
     page.keyboard.press("j")
@@ -129,8 +128,7 @@ def test_waits_unfold_and_more_rows_come_without_script(browse: Browse, sam: Use
 
 def test_a_run_is_cancelled_in_the_list_by_a_second_click(browse: Browse, sam: User) -> None:
     run = RunBuilder(sam, "Never mind.")
-    page = browse(sam, "/runs/")
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+    page = live(browse(sam, "/runs/"))
     cancel = page.locator("[data-twice]")
     cancel.click()
     expect(cancel).to_contain_text("Really cancel")
@@ -141,8 +139,7 @@ def test_a_run_is_cancelled_in_the_list_by_a_second_click(browse: Browse, sam: U
 
 def test_a_run_is_paused_and_resumed_in_the_list_which_says_what_was_refused(browse: Browse, ada: User) -> None:
     run = RunBuilder(ada, "Wait a moment.")
-    page = browse(ada, "/runs/")
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
+    page = live(browse(ada, "/runs/"))
 
     page.get_by_role("button", name="Pause Wait a moment.").click()
     page.get_by_role("button", name="Resume Wait a moment.").click()

@@ -12,17 +12,11 @@ from agentapp.models import Preferences, Run
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import says
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import live, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 SIZES = [(1440, 900), (900, 800), (390, 844), (320, 640)]
-
-
-def live(page: Page) -> Page:
-    """Wait until the page hears the stream and takes keys."""
-    expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
-    return rested(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -8,10 +8,11 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from playwright.sync_api import Page, Route, expect
 
-from agentapp import live, release
+from agentapp import live as streams
+from agentapp import release
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, Serving, intercept
+from tests.e2e.conftest import PASSWORD, Serving, intercept, live
 from tests.processes import until
 
 pytestmark = pytest.mark.browser
@@ -74,7 +75,7 @@ def test_a_server_that_answers_503_for_a_while_is_asked_again(browse: Browse, sa
     pill(page).to_have_text("Live")
     intercept(page, "**/live/**", lambda route: route.fulfill(status=503, body="<h1>Busy</h1>"))
 
-    live.close_streams()
+    streams.close_streams()
     pill(page).to_contain_text("Reconnecting")
     expect(page.locator("[data-why]").first).to_have_attribute(
         "data-why", re.compile(r"Reconnecting, last update \d+ s ago")
@@ -118,7 +119,7 @@ def test_a_page_without_news_for_a_minute_says_since_when_it_is_offline(browse: 
 
     # Nothing more comes over a stream that is being opened anew.
     with page.expect_request("**/live/**"):
-        live.close_streams()
+        streams.close_streams()
     page.clock.run_for(70_000)
 
     pill(page).to_contain_text("Offline since")
@@ -143,8 +144,8 @@ def test_a_page_that_was_hidden_has_on_its_return_what_it_missed(browse: Browse,
 def test_who_is_signed_out_goes_on_where_they_were(
     browse: Browse, sam: User, dana: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "RECHECK_SECONDS", 0.3)
-    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(streams, "RECHECK_SECONDS", 0.3)
+    monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.1)
     approval = make_waiting(sam, risk="low")
     page = browse(dana, f"/approvals/{approval.pk}/")
     pill(page).to_have_text("Live")
@@ -258,7 +259,7 @@ def test_a_newer_release_is_offered_and_nothing_typed_is_lost(
     page.keyboard.press("Escape")
 
     monkeypatch.setattr(release, "fingerprint", lambda: "newer")
-    live.close_streams()
+    streams.close_streams()
     expect(page.locator("#newer")).to_be_visible()
     page.locator("#newer").get_by_role("link", name="Reload").click()
 
@@ -273,10 +274,7 @@ def test_a_part_that_cannot_be_loaded_says_so_in_its_place_and_is_tried_again(
 ) -> None:
     make_waiting(sam, title="First", expires_seconds=600)
     make_waiting(sam, title="Second", expires_seconds=700)
-    page = browse(dana, "/healthz/")
-    with page.expect_response("**/inbox/peek/**"):  # when its stream begins, a page looks at once
-        page.goto("/inbox/")
-    pill(page).to_have_text("Live")
+    page = live(browse(dana, "/inbox/"))
     intercept(page, "**/inbox/peek/**", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>"))
 
     page.locator("#queue .q-main", has_text="Second").click()

@@ -12,8 +12,8 @@ from approvals import decisions
 from approvals.escalation import Step
 from approvals.models import Approval, Rule
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import violations
-from tests.e2e.test_inbox_browser import live, shot, too_wide
+from tests.e2e.conftest import live, violations
+from tests.e2e.test_inbox_browser import shot, too_wide
 from tests.rows import within_transaction
 
 pytestmark = pytest.mark.browser

@@ -11,9 +11,8 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Approval, Decision
 from tests.conftest import call, calls, says
-from tests.e2e.conftest import PASSWORD
+from tests.e2e.conftest import PASSWORD, live
 from tests.e2e.stack.conftest import DECIDED, Desk, finished, refunds, taken
-from tests.e2e.test_inbox_browser import live
 
 Browse = Callable[..., Page]
 REFUND = calls(call("r", "refund", order="58213", amount=214.5, note="Sorry."), text="The kettle came broken.")

@@ -14,8 +14,8 @@ from playwright.sync_api import Page, expect
 from agentapp.models import Agent
 from approvals.models import Approval, Decision
 from tests.conftest import call, calls, says
+from tests.e2e.conftest import live
 from tests.e2e.stack.conftest import MODEL, Desk, Stack, finished
-from tests.e2e.test_inbox_browser import live
 from tests.hostile import HIDDEN, MESSAGES, Elements, megabyte
 from tests.processes import until
 from tests.wire import Answer

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Approval, Decision, Rule
 from tests.conftest import call, calls, says
+from tests.e2e.conftest import live
 from tests.e2e.stack.conftest import Desk, finished, refunds, state_of, taken
-from tests.e2e.test_inbox_browser import live
 
 Browse = Callable[..., Page]
 SCRIPT = [calls(call("r", "refund", order="58213", amount=214.5)), says("Done.")]

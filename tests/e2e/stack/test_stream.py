@@ -11,9 +11,8 @@ from agentapp.models import Run
 from approvals import ledger
 from approvals.models import Approval, Event
 from tests.conftest import call, calls, says
-from tests.e2e.conftest import PASSWORD
+from tests.e2e.conftest import PASSWORD, live
 from tests.e2e.stack.conftest import DECIDED, Desk, Stack, finished, refunds, taken
-from tests.e2e.test_inbox_browser import live
 from tests.e2e.test_stream_browser import hide
 from tests.processes import until
 
