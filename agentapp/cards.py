@@ -120,12 +120,12 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
     if replaced is None or replaced.tool_version != tool.version:
         return AskedFor(proposed_text(execution, tool), replaced)
     asked = list(questions.about(replaced).exclude(proposed_text="").select_related("approval"))
-    edits = list(replaced.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True))
+    edits = entitlement.changes_of(replaced)
     text, editors = replaced.arguments_text, (replaced.editor_id, replaced.editor_lender_id)
     if asked and asked[-1].approval_id == replaced.pk:
         text, editors = asked[-1].proposed_text, (None, None)
     elif edits:
-        text, editors = edits[-1].arguments_text, (edits[-1].user_id, edits[-1].on_behalf_of_id)
+        text, editors = edits[0].arguments_text, (edits[0].user_id, edits[0].on_behalf_of_id)
     hands = entitlement.had_a_hand(replaced, edits, asked) - {*editors}
     return AskedFor(text, replaced, *editors, hands=hands, asked=asked)
 
@@ -371,7 +371,8 @@ def _replaced(execution: ToolExecution) -> Approval | None:
     if execution.times_asked == 0:
         return None
     State = Approval.State
-    outlasted = Q(state=State.EXPIRED, decided_at__isnull=False)  # approved, and not used in time
+    # Its time ran out, before it was used or while somebody had taken over.
+    outlasted = Q(state=State.EXPIRED)
     # Used, and the act was lost: people want it tried again. A customer's is used where people decide next.
     lost = Q(state=State.USED, kind=ApprovalKind.AUTHORIZATION)
     earlier = Approval.objects.filter(Q(state=State.SUPERSEDED) | outlasted | lost, execution_id=execution.pk)

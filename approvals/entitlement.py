@@ -29,7 +29,7 @@ from django.db.models import (
 from django.db.models.functions import Cast, Coalesce, Concat, NullIf, StrIndex, Trim
 
 from approvals.clock import Now
-from approvals.models import HIGH_RISKS, Approval, Decision, Delegation, Question
+from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType, Delegation, Question
 from approvals.policy import RISK_ORDER
 from approvals.prepared import Given, Prepared
 
@@ -145,11 +145,33 @@ def barred(approval: Approval) -> set[int]:
 
 
 def editors(approval: Approval) -> set[int]:
-    """Who made a request's arguments, on the one it replaces, and whose right they used: the two count as one. With
-    them who asked the agent or told it what to propose, as its card has it.
+    """Who made a request's arguments, on the one it replaces or before the last change of this one, and whose right
+    they used: the two count as one. With them who asked the agent or told it what to propose, as its card has it.
     """
     made = {pk for pk in (approval.editor_id, approval.editor_lender_id) if pk is not None}
-    return made | in_whole(approval) | in_parts(approval)
+    earlier = people_of(changes_of(approval)[1:]) if approval.is_edited else set()
+    return made | earlier | in_whole(approval) | in_parts(approval)
+
+
+def changes_of(approval: Approval) -> list[Decision]:
+    """The changes by which a request came to its arguments, the last first: the one that stands, the one it was made
+    on, and so on. One that was taken back is none of them, nor is what had stood before it.
+    """
+    made = [each for each in approval.decisions.all() if each.type == DecisionType.EDIT]
+    made.sort(key=lambda each: each.approval_version, reverse=True)
+    found: list[Decision] = []
+    for each in made:
+        # A change ends the one before it in the same transaction, so never earlier than it was made itself.
+        if each.undone_at is None or (found and each.undone_at >= found[-1].decided_at):
+            found.append(each)
+        elif found:
+            break
+    return found
+
+
+def people_of(decisions: Iterable[Decision]) -> set[int]:
+    """Who gave these, and whose right they used."""
+    return {pk for each in decisions for pk in (each.user_id, each.on_behalf_of_id) if pk is not None}
 
 
 def in_whole(approval: Approval) -> set[int]:
@@ -164,24 +186,23 @@ def in_parts(approval: Approval) -> set[int]:
 
 def had_a_hand(replaced: Approval, edits: Iterable[Decision], asked: Iterable[Question]) -> set[int]:
     """Who had a hand in what a request had come to, with its edits, and in what was proposed after these questions."""
-    found = in_whole(replaced) | {question.asker_id for question in asked}
-    given = [(replaced.editor_id, replaced.editor_lender_id), *((each.user_id, each.on_behalf_of_id) for each in edits)]
-    return found | {pk for pair in given for pk in pair if pk is not None}
+    made = {pk for pk in (replaced.editor_id, replaced.editor_lender_id) if pk is not None}
+    return in_whole(replaced) | {question.asker_id for question in asked} | made | people_of(edits)
 
 
 def why_editor(approval: Approval, person: int) -> str:
     """How somebody came by a request's arguments, told to themselves."""
-    if person == approval.editor_id:
+    changes = changes_of(approval)
+    if person in (approval.editor_id, *(each.user_id for each in changes)):
         return "You changed these arguments"
-    if person == approval.editor_lender_id:
+    if person in (approval.editor_lender_id, *(each.on_behalf_of_id for each in changes)):
         return "These were changed for you"
     return "What you asked or said went into these arguments"
 
 
 def spent(approval: Approval) -> set[int]:
     """Those whose say has been had about a request: they gave it, or somebody gave it for them."""
-    given = [each for each in approval.decisions.all() if each.undone_at is None]
-    return {pk for each in given for pk in (each.user_id, each.on_behalf_of_id) if pk is not None}
+    return people_of(each for each in approval.decisions.all() if each.undone_at is None)
 
 
 def within(decisions: Iterable[Decision], groups: Collection[int], tool: str, risk: str) -> list[Decision]:

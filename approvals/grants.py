@@ -20,7 +20,7 @@ from approvals.clock import Now
 from approvals.digest import canonical, storable, storable_json
 from approvals.granted import ANY, AT_MOST, IS, Wanted, covers, number_of, takes
 from approvals.masking import masked
-from approvals.models import HIGH_RISKS, Approval, ApprovalKind, DecisionType, Grant, GrantLimit, Risk
+from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Grant, GrantLimit, Risk
 from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, right_of
 
@@ -74,8 +74,7 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
     if right.lender is not None:
         return Refusal("forbidden", "You decide about this for somebody else. Only they can allow it ahead.")
     if approval.risk in HIGH_RISKS and user.pk in _editors(approval):
-        had_a_hand = user.pk in entitlement.in_whole(approval) | entitlement.in_parts(approval)
-        why = entitlement.why_editor(approval, user.pk) if had_a_hand else "You changed these arguments"
+        why = entitlement.why_editor(approval, user.pk)
         return Refusal("editor", f"{why}, so somebody else allows calls like this one.")
     if approval.kind != ApprovalKind.AUTHORIZATION or approval.approvals_needed > 1:
         return Refusal("not_grantable", "What several people decide, or the customer, one person cannot allow ahead.")
@@ -90,14 +89,10 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
     return None
 
 
-def _editors(approval: Approval) -> set[int | None]:
+def _editors(approval: Approval) -> set[int]:
     """Whoever made a request's arguments, on it or on the one it replaces, and whose right they used."""
-    found: set[int | None] = {*entitlement.editors(approval)}
-    if approval.is_edited:
-        edits = approval.decisions.filter(type=DecisionType.EDIT, undone_at__isnull=True)
-        for pair in edits.values_list("user", "on_behalf_of"):
-            found.update(pair)
-    return found
+    made = entitlement.people_of(entitlement.changes_of(approval)) if approval.is_edited else set()
+    return entitlement.editors(approval) | made
 
 
 def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:

@@ -116,8 +116,8 @@ def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | Non
         return None
     if verdict.approves and (unsure := _unsure(approval, verdict)):
         return unsure
-    changed_by_them = verdict.user.pk in entitlement.editors(approval) and verdict.type == DecisionType.APPROVE
-    if changed_by_them and approval.risk in HIGH_RISKS:
+    approves_high = verdict.type == DecisionType.APPROVE and approval.risk in HIGH_RISKS
+    if approves_high and verdict.user.pk in entitlement.editors(approval):
         why = entitlement.why_editor(approval, verdict.user.pk)
         return Refusal("editor", f"{why}, so somebody else approves them.")
     earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)

@@ -1,18 +1,20 @@
 """People have the agent propose other arguments, by asking or by what they say: at high risk somebody else approves."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, executions, runs
 from agentapp.models import Run
-from approvals import entitlement
+from approvals import decisions, entitlement, ledger
 from approvals.models import Approval, Question, Rule
 from tests.clerk_tools import effects_of
-from tests.conftest import Clerk, call, calls, says
+from tests.conftest import Clerk, call, calls, make_user, says
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NEW = "XX99-88123456"
@@ -197,3 +199,50 @@ class TestSaying:
         run = clerk.drive(approval.execution.run)
         (second,) = clerk.open(run)
         assert (second.supersedes_id, entitlement.editors(second)) == (approval.pk, {dana.pk})
+
+
+class TestChanging:
+    """A change that others changed again, or whose request was replaced before it was approved."""
+
+    @pytest.fixture
+    def changed(self, clerk: Clerk, dana: User, risk: str) -> Approval:
+        run = clerk.run(calls(PAY_ANA), says("done"))
+        (approval,) = clerk.open(run)
+        clerk.decide(approval, dana, "edit", arguments_text='{"account": "ana", "amount": 500}')
+        return Approval.objects.get()
+
+    def test_whoever_changed_it_first_approves_neither_what_others_made_of_it_nor_what_replaces_that(
+        self, clerk: Clerk, changed: Approval, dana: User, marco: User
+    ) -> None:
+        clerk.decide(changed, marco, "edit", arguments_text='{"account": "ana", "amount": 500, "memo": "as agreed"}')
+        changed.refresh_from_db()
+        assert refused(clerk, changed, dana).code == "editor"
+        assert "You changed these arguments, so somebody else approves them." in page_of(dana, changed)
+        run = changed.execution.run
+        with ledger.transaction():
+            decisions.supersede(changed, "A rule has changed.")
+            executions.set_aside(changed.execution, "A rule has changed.")
+            runs.wake(row := runs.lock(run.pk), runs.clock(row))
+        clerk.drive(run)
+
+        (new,) = clerk.open(run)
+        assert (new.supersedes, new.editor) == (changed, marco)
+        assert {dana.pk, marco.pk} <= entitlement.editors(new)
+        assert refused(clerk, new, dana).code == "editor"
+        clerk.decide(new, make_user("Nora Third", "approver"))
+        assert clerk.drive(run).state == "succeeded"
+
+    def test_what_was_changed_is_asked_about_when_its_time_ran_out_while_somebody_had_taken_over(
+        self, clerk: Clerk, changed: Approval, dana: User, mia: User
+    ) -> None:
+        run = changed.execution.run
+        actions.take_over_run(run.pk, mia)
+        Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        with ledger.transaction():
+            runs.lock(run.pk)
+            decisions.expire(changed.pk)
+        actions.hand_back_run(run.pk, mia)
+        clerk.drive(run)
+
+        (new,) = clerk.open(run)
+        assert (new.supersedes, new.editor, new.arguments["amount"]) == (changed, dana, 500)

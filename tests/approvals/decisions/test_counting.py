@@ -115,6 +115,23 @@ def test_at_high_risk_the_editor_is_not_the_only_approver(dana, marco, risk):
     assert (approval.state, approval.final_arguments_text) == (State.APPROVED, '{"amount":200,"order":"1001"}')
 
 
+def test_at_high_risk_whoever_changed_it_before_does_not_approve_what_others_made_of_it(dana, marco, nora):
+    approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
+    approval = take(approval, marco, "edit", arguments=CHEAPEST)
+    refused = decide(approval, a_verdict(approval, dana))
+    assert code(refused) == "editor"
+    assert refused.message == "You changed these arguments, so somebody else approves them."
+    assert read(approval).state == State.PENDING
+    assert take(read(approval), nora).state == State.APPROVED
+
+
+def test_whoever_took_their_change_back_approves_what_others_made_of_the_call(dana, marco):
+    approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPEST)
+    undo(approval, dana)
+    approval = take(read(approval), marco, "edit", arguments=CHEAPER)
+    assert take(approval, dana).state == State.APPROVED
+
+
 @pytest.mark.parametrize("risk", ["low", "medium"])
 def test_at_low_and_medium_risk_the_editor_may_be(dana, risk):
     assert take(a_request(risk=risk), dana, "edit", arguments=CHEAPER).state == State.APPROVED
