@@ -22,7 +22,7 @@ from approvals import entitlement, lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk
-from approvals.standing import approving, progress
+from approvals.standing import Right, approving, progress
 
 MAX_LABEL = 60
 MAX_OFFERED = 6
@@ -80,12 +80,13 @@ def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
 
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need. Whoever has a say in it sees what it is about."""
-    if user.has_perm("approvals.decide_approval"):
+    right = say.right(approval, user)
+    if isinstance(right, Right):
         lens.show()
     standing = standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
-    forbidden, lender = say.of(approval, user, given) if standing == "pending" else (None, None)
+    forbidden, lender = say.of(approval, user, right, given) if standing == "pending" else (None, None)
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
     shown = show(approval, draft.posted, draft.arguments) if may_edit else show(approval, None)

@@ -5,15 +5,21 @@ from collections.abc import Sequence
 from django.contrib.auth.models import User
 
 from approvals.models import Approval, Decision, DecisionType
-from approvals.standing import Refusal, right_of
+from approvals.standing import Refusal, Right, right_of
 
 
-def of(approval: Approval, user: User, given: Sequence[Decision]) -> tuple[Refusal | None, User | None]:
+def right(approval: Approval, user: User) -> Right | Refusal:
+    """By what right this person has a say in a request, or why they have none, whatever has become of it."""
+    return right_of(user, approval, *_read_with(approval, user))
+
+
+def of(
+    approval: Approval, user: User, right: Right | Refusal, given: Sequence[Decision]
+) -> tuple[Refusal | None, User | None]:
     """Why this person may not decide about a request that waits, or whose right they would use. `given` counts."""
     own = next((decision for decision in given if decision.user_id == user.pk), None)
     if own is not None:
         return Refusal("decided_by_you", f"You have {_done(own)}. This request needs another person too."), None
-    right = right_of(user, approval, *_read_with(approval, user))
     if isinstance(right, Refusal):
         return right, None
     for_them = next((decision for decision in given if decision.on_behalf_of_id == user.pk), None)

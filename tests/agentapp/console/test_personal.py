@@ -4,15 +4,15 @@ import html
 import time
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 
 from agentapp.audit import vocabulary
 from agentapp.discretion import SHOWN_SECONDS
 from agentapp.models import Run, Tool
 from approvals import ledger
-from approvals.models import Event
-from tests.conftest import call, calls, says
+from approvals.models import Event, Rule
+from tests.conftest import call, calls, make_user, says
 
 NAME, MAIL = "Mirabel Ostrander", "mirabel@mail.example"
 
@@ -151,3 +151,22 @@ def test_it_is_asked_for_by_a_post_that_comes_from_here(about_her, dana) -> None
 
 def test_the_trail_has_a_word_for_it() -> None:
     assert vocabulary.deed_of("privacy.revealed", "{}").word == "saw-personal"
+
+
+def test_a_request_shows_it_to_whoever_may_decide_and_not_to_who_may_only_decide_others(client, clerk, roles, dana):
+    Rule.objects.create(name="paying", tool="pay", verdict="ask", risk="high").groups.add(roles["approver"])
+    Tool.objects.filter(name="pay").update(pii_fields=["memo"])
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=20, memo=NAME)), says("done"))
+    [approval] = clerk.open(run)
+    others = Group.objects.create(name="others")
+    others.permissions.add(*Permission.objects.filter(codename__in=["decide_approval", "view_approval", "view_run"]))
+    eve = make_user("Eve Else")
+    eve.groups.add(others)
+
+    client.force_login(eve)
+    page = said(client, f"/approvals/{approval.pk}/")
+    assert "not decide it" in page
+    assert NAME not in page
+    assert NAME not in said(client, f"/runs/{run.pk}/chat/")
+    client.force_login(dana)
+    assert NAME in said(client, f"/approvals/{approval.pk}/")
