@@ -140,7 +140,7 @@ def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decisio
     if recorded is not None:
         edited_text = _sent_again(approval, new, recorded) if new.type == DecisionType.EDIT else ""
     else:
-        if new.type == DecisionType.EDIT:
+        if new.type == DecisionType.EDIT and _may_count(approval, new, user):
             edited_text, edited_title, edited_preview = _edited(approval, new)
         if new.type == DecisionType.RESPOND and with_masks(new.message):
             raise Refused("invalid", STILL_MASKED, "message", approval)
@@ -160,6 +160,17 @@ def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decisio
         assurance=new.assurance,
         assertion=new.assertion,
     )
+
+
+def _may_count(approval: Approval, new: NewDecision, user: User) -> bool:
+    """Whether a change may count, as far as can be seen before the request is locked: else no rule is asked and no tool
+    looks anything up for it. False: what waits is another by now, which is said where it is locked. Raises Refused for
+    somebody who has no say in it.
+    """
+    refusal = standing.may_decide(user, approval)
+    if refusal is not None:
+        raise Refused(refusal.code, refusal.message, refusal.field, approval)
+    return approval.version == new.version and approval.state in Approval.UNDECIDED
 
 
 def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:

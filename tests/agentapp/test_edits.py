@@ -204,3 +204,28 @@ def test_an_edit_sent_again_is_the_first_also_once_tool_and_rules_are_others(cle
         with pytest.raises(Refused) as refused:
             clerk.decide(approval, dana, **{**sent, "arguments_text": other})
         assert refused.value.code == "decision_id_reused"
+
+
+def test_for_a_change_that_cannot_count_no_tool_looks_anything_up(clerk, offer, dana, marco, otto):
+    looked = []
+
+    @tool(effect="compensable", preview=lambda to: looked.append(to) or "")
+    def mail(to: str) -> str:
+        """Send a mail."""
+        return f"sent to {to}"
+
+    offer(mail)
+    Rule.objects.create(name="mails", tool="mail", verdict="ask", risk="medium")
+    run = clerk.run(calls(call("a", "mail", to="alice")), says("ok"))
+    (approval,) = clerk.open(run)
+    looked.clear()
+
+    def refused(who, approval) -> str:
+        with pytest.raises(Refused) as found:
+            clerk.decide(approval, who, "edit", arguments_text='{"to": "bob"}')
+        return found.value.code
+
+    assert refused(otto, approval) == "forbidden"
+    clerk.decide(approval, dana)
+    assert refused(marco, approval) == "already_decided"
+    assert looked == []
