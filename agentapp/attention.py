@@ -13,7 +13,7 @@ from agentapp.refused import Refused
 from approvals import claims, ledger
 from approvals.digest import storable
 from approvals.models import Approval, Claim, Snooze
-from approvals.standing import Refusal
+from approvals.standing import Refusal, is_party
 
 MAX_NOTE = 300
 MORNING = 9
@@ -40,15 +40,28 @@ def release_claim(approval_id: uuid.UUID, user: User) -> None:
 
 
 def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: User) -> Claim:
-    """Hand a request to a person or group who may decide. Whoever started the run does not choose who judges it."""
-    if not (user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")):
+    """Hand a request to a person or group who may decide."""
+    if not _may_hand_over(user):
         raise Refused("forbidden", "Handing requests over needs the right to decide approvals or to see all of them.")
+    if not may_hand_over(user, _seen(approval_id, user)):
+        raise Refused("forbidden", "You had a hand in what this is about, so others choose who looks after it.")
     if to is None:
         raise Refused("invalid", "Choose a person or a group.", "to")
     words = storable(note.strip())
     if len(words) > MAX_NOTE:
         raise Refused("invalid", f"A note has {MAX_NOTE} characters at most.", "note")
     return _changed(approval_id, user, lambda: claims.hand_over(approval_id, user, to, words))
+
+
+def may_hand_over(user: User, approval: Approval) -> bool:
+    """Whether this person says who looks after a request. Whoever started the run, or had a hand in it, does not choose
+    who judges it.
+    """
+    return _may_hand_over(user) and not is_party(user, approval)
+
+
+def _may_hand_over(user: User) -> bool:
+    return user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")
 
 
 def snooze_request(approval_id: uuid.UUID, preset: str, user: User) -> Snooze:

@@ -76,11 +76,20 @@ def right_of(
             names = " or ".join(group.name for group in groups)
             return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
         lender = lent
-    if approval.starter_excluded and approval.starter_id == user.pk:
+    if _is_starter(user, approval):
         return Refusal("starter", "You started this run, so someone else decides about its calls.")
     if user.pk in approval.excluded:
         return Refusal("took_over", HAD_A_HAND)
     return Right(lender)
+
+
+def _is_starter(user: User, approval: Approval) -> bool:
+    return approval.starter_excluded and approval.starter_id == user.pk
+
+
+def is_party(user: User, approval: Approval) -> bool:
+    """Whether a request is about what this person had a hand in, so that others judge it."""
+    return _is_starter(user, approval) or user.pk in approval.excluded
 
 
 def decides_themself(user: User, approval: Approval, is_member: bool | None = None) -> bool:

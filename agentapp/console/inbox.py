@@ -190,7 +190,7 @@ def peek_context(
 def claim_context(user: User, approval: Approval, claim: Claim | None, forbidden: bool) -> dict[str, Any]:
     """Who looks after a request, and what this person may do about that."""
     mine = claim is not None and claims.concerns(claim, user)
-    hands = user.has_perm("approvals.decide_approval") or user.has_perm("approvals.view_approval")
+    hands = attention.may_hand_over(user, approval)
     waits = approval.state in Approval.UNDECIDED
     groups: list[Group] = list(approval.groups.all()) if forbidden and waits and hands else []
     return {

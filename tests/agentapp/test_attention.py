@@ -40,6 +40,18 @@ class TestVerbs:
 
         assert refused.value.code == "forbidden"
 
+    @pytest.mark.parametrize("part", ["starter", "excluded"])
+    def test_nor_does_who_may_decide_but_had_a_hand_in_it(self, sam: User, dana: User, marco: User, part: str) -> None:
+        approval = make_waiting(sam)
+        changed = {"starter": dana} if part == "starter" else {"excluded": [dana.pk]}
+        Approval.objects.filter(pk=approval.pk).update(**changed)
+
+        with pytest.raises(actions.Refused) as refused:
+            actions.hand_over(approval.pk, marco, "Approve, please.", dana)
+
+        assert refused.value.code == "forbidden"
+        assert not Claim.objects.exists()
+
     def test_a_manager_hands_what_they_may_not_decide(self, sam: User, dana: User, mia: User) -> None:
         approval = make_waiting(sam)
 
