@@ -127,8 +127,10 @@ def _is_ended_by_others(approval: Approval, mine: Decision) -> bool:
     others = approval.decisions.filter(undone_at__isnull=True).exclude(pk=mine.pk)
     if approval.state == Approval.State.RESPONDED:
         return others.filter(type=DecisionType.RESPOND).exists()
-    # It was ended by the rejection that was one too many, so without any of them it would not be.
-    rejected = approval.state == Approval.State.REJECTED and mine.type != DecisionType.REJECT
+    # It was ended by the rejection that was one too many, so without any of them it would not be; or by a change of the
+    # call, which let those count that there were.
+    ended_it = mine.type == DecisionType.REJECT or mine.decided_at == approval.decided_at
+    rejected = approval.state == Approval.State.REJECTED and not ended_it
     return rejected and others.filter(type=DecisionType.REJECT).exists()
 
 

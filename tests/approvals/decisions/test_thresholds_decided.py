@@ -17,6 +17,7 @@ from approvals.policy import Ruling
 from approvals.standing import Refusal
 from tests.conftest import make_user
 from tests.rows import a_moment_ago, a_request, a_verdict, decide, read, take, within_transaction
+from tests.rows import undo as take_back
 
 pytestmark = pytest.mark.django_db
 
@@ -262,3 +263,26 @@ def test_a_change_by_which_rejections_come_to_count_ends_the_request(roles):
     assert approval.state == "pending"  # one of two rejections of Payments
     approval = take(approval, pia, "edit", arguments={"order": "1", "amount": 900.5})
     assert approval.state == "rejected"
+
+
+def test_taking_back_a_change_by_which_rejections_came_to_count_opens_the_request_again(teams, people):
+    payments = teams["Payments"]
+    terms = ([threshold(1, payments, condition="args.amount < 100"), threshold(2, payments, deny=2)],)
+    approval = take(a_request(terms=terms, groups=(payments.pk,), hold_seconds=30), people["pia"], "reject")
+    approval = take(approval, people["paul"], "edit", arguments={"order": "1001", "amount": 5})
+    assert approval.state == "rejected"
+
+    take_back(approval, people["paul"])
+
+    approval = read(approval)
+    assert (approval.state, approval.is_edited) == ("pending", False)
+    assert take(approval, people["petra"], "reject").state == "rejected"
+
+
+def test_a_rejection_after_a_change_stays_when_the_change_is_taken_back(teams, people):
+    approval = take(asked(teams, hold_seconds=30), people["paul"], "edit", arguments={"order": "1001", "amount": 5})
+    approval = take(approval, people["pia"], "reject")
+
+    take_back(approval, people["paul"])
+
+    assert read(approval).state == "rejected"
