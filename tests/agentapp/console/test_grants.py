@@ -43,7 +43,7 @@ class TestMaking:
         shown = page.get(f"/approvals/{request_of.pk}/grant/").content.decode()
         assert "Here it was <b>ann</b>" in shown
         assert "<code>to</code> is exactly ann" in shown
-        assert "Of the last 30 days’ 1 call of this tool, 1 would have been covered" in shown
+        assert "Of this agent’s latest 1 call of the tool in 30 days, in runs you may see, 1 would have been" in shown
 
     def test_bounds_are_offered_for_amounts_and_not_for_the_numbers_of_things(self, clerk, client, dana, offer):
         @tool("pay_out", effect="compensable")
@@ -63,9 +63,9 @@ class TestMaking:
         clerk.run(calls(call("b", "send", to="bob")), says("done"))
         posted = {**TERMS, "look": "1"}
         narrow = page.post(f"/approvals/{request_of.pk}/grant/", posted).content.decode()
-        assert "2 calls of this tool, 1 would have been covered" in narrow
+        assert "latest 2 calls of the tool in 30 days, in runs you may see, 1 would have" in narrow
         wide = page.post(f"/approvals/{request_of.pk}/grant/", {**posted, "rule:to": "any"}).content.decode()
-        assert "2 calls of this tool, 2 would have been covered" in wide
+        assert "latest 2 calls of the tool in 30 days, in runs you may see, 2 would have" in wide
         assert "<code>to</code> may be anything" in wide
         assert not Grant.objects.exists()
 
@@ -306,6 +306,6 @@ def test_what_a_grant_would_cover_says_nothing_of_the_secrets_of_other_calls(cle
     def found(most: str) -> str:
         posted = {"rule:to": "any", "rule:pin": "at_most", "most:pin": most, "days": "7", "look": "1"}
         page = client.post(reverse("grant_new", args=[request.pk]), posted).content.decode()
-        return page[page.index("Of the last 30 days") :][:120] if "Of the last 30 days" in page else ""
+        return page[page.index("Of this agent’s latest") :][:140] if "Of this agent’s latest" in page else ""
 
     assert found("4710") == found("4711")
