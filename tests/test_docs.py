@@ -17,8 +17,17 @@ import yaml
 from django.apps import apps
 from django.core.management import get_commands
 
-from agentapp import hooks, observe
-from agentapp.configuration_file.shape import GuidelineEntry, VariableEntry
+from agentapp import health, hooks, observe
+from agentapp.configuration_file.shape import (
+    AgentEntry,
+    ChannelEntry,
+    GroupEntry,
+    GuidelineEntry,
+    RuleEntry,
+    ToolEntry,
+    VariableEntry,
+    WebhookEntry,
+)
 from agentapp.drivers import DRIVERS
 from agentapp.drivers.guided import SETTINGS_SCHEMA as GUIDED_SETTINGS
 from agentapp.drivers.react import SETTINGS_SCHEMA
@@ -26,11 +35,13 @@ from agentapp.drivers.react_decision import read_decision
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.guidance.known import Context, Known, Turn
 from agentapp.guidance.planner import PlannedCall
+from agentapp.llm.providers import PROVIDERS
 from agentapp.messages import ToolResult, ToolSpec, UserMessage
 from agentapp.models import Agent
+from agentapp.roles import ROLES
 from agentapp.script import check_script
 from agentapp.tools import python_source, sentences
-from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
+from agentapp.tools.base import Options, OutcomeUnknown, Tool, ToolContext, ToolError
 from agentapp.tools.schema import check_arguments
 from tests.conftest import call, calls, says
 from tests.embedded import with_tables
@@ -43,6 +54,22 @@ ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 MANAGE = re.compile(r"manage\.py ([a-z_]+)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands in a page under a heading, to the next one of its level or above."""
+    level = heading.index(" ")
+    [found] = re.findall(
+        rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{level}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return found
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of each row of the tables in a text, heads and all. A pipe in code or behind a backslash parts none."""
+    marked = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("|", "\0"), FENCE.sub("", text)).replace("\\|", "\0")
+    lines = [line.strip() for line in marked.splitlines()]
+    return [[cell.strip().replace("\0", "|") for cell in line[1:-1].split("|")] for line in lines if line[:1] == "|"]
 
 
 def snippets(page: Path, language: str) -> list[str]:
@@ -100,6 +127,12 @@ def test_every_command_that_is_named_exists(page):
 def test_every_make_target_that_is_named_exists(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE)) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page):
+    tables = re.findall(r"(?:^\|.*\n?)+", FENCE.sub("", page.read_text()), re.MULTILINE)
+    assert not [row for table in map(rows, tables) for row in table if len(row) != len(table[0])]
 
 
 def test_the_tool_of_the_readme_works():
@@ -205,11 +238,29 @@ def test_the_guided_script_of_the_drivers_page_is_one():
 )
 def test_what_the_configuration_page_shows_of_an_agent_is_shaped_as_a_file_has_it(key, shape, names):
     page = ROOT / "docs/configuration.md"
-    assert not [name for name in shape.__annotations__ if f"`{name}`" not in page.read_text()]
     [shown] = [text for text in snippets(page, "yaml") if f"    {key}:" in text]
     entries = yaml.safe_load(shown)["agents"]["support"][key]
     assert list(entries) == names
     assert {name for entry in entries.values() for name in entry} <= set(shape.__annotations__)
+
+
+@pytest.mark.parametrize(
+    ("heading", "entry"),
+    [
+        ("### groups", GroupEntry),
+        ("### tools", ToolEntry),
+        ("### agents", AgentEntry),
+        ("#### Guidelines", GuidelineEntry),
+        ("#### Context variables", VariableEntry),
+        ("### rules", RuleEntry),
+        ("### channels", ChannelEntry),
+        ("### webhooks", WebhookEntry),
+    ],
+)
+def test_the_configuration_page_has_a_row_for_every_key(heading, entry):
+    own = section(ROOT / "docs/configuration.md", heading).partition("\n####")[0]
+    listed = [key for cells in rows(own) for key in re.findall(r"`(\w+)`", cells[0])]
+    assert sorted(listed) == sorted(entry.__annotations__)
 
 
 def test_the_drivers_page_knows_every_driver_and_every_setting_of_react(drivers_page):
@@ -285,11 +336,49 @@ def test_the_hooks_page_lists_the_points_with_what_each_may_change():
     ]  # fmt: skip
 
 
+def variables(*modules: str) -> set[str]:
+    """Those of the environment that these modules read, and those of models."""
+    source = "\n".join((ROOT / module).read_text() for module in modules)
+    of_models = {name for one in PROVIDERS.values() for name in (*one.key_variables, one.url_variable)}
+    return of_models | set(re.findall(r'env(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*"([A-Z_]+)"', source))
+
+
 def test_the_operating_page_lists_every_setting():
     page = (ROOT / "docs/operating.md").read_text()
-    settings = (ROOT / "agentapp/settings.py").read_text()
-    variables = set(re.findall(r'env(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*"([A-Z_]+)"', settings))
-    assert not sorted(name for name in variables if f"`{name}`" not in page)
+    assert not sorted(name for name in variables("agentapp/settings.py") if f"`{name}`" not in page)
+
+
+def test_the_settings_page_lists_every_variable():
+    page = (ROOT / "docs/settings.md").read_text()
+    read = variables("agentapp/settings.py", "agentapp/environment.py")
+    assert not sorted(name for name in read if f"`{name}`" not in page)
+
+
+def test_the_settings_page_names_what_cannot_be_zero():
+    source = (ROOT / "agentapp/settings.py").read_text()
+    [named] = re.findall(r"^A zero is refused .*?\((.*?)\)", (ROOT / "docs/settings.md").read_text(), re.M | re.S)
+    assert sorted(re.findall(r"`(\w+)`", named)) == sorted(re.findall(r'env_count_from_one\("(\w+)"', source))
+
+
+def test_the_operating_page_has_a_row_for_everything_that_can_be_wrong():
+    codes = set(re.findall(r'\bProblem\(\s*"(\w+)"', Path(health.__file__).read_text()))
+    listed = rows(section(ROOT / "docs/operating.md", "### What is wrong is said"))
+    assert sorted(cells[0].strip("`") for cells in listed[2:]) == sorted(codes)
+
+
+def test_the_operating_page_says_what_each_role_may_do():
+    listed = rows(section(ROOT / "docs/operating.md", "### What roles may do"))
+    said = {name: cells[2] for cells in listed for name in re.findall(r"`(\w+\.\w+)`", cells[0])}
+    of = {name: [role for role in ROLES if name in ROLES[role]] for name in {*said}.union(*ROLES.values())}
+    words = {name: "all five" if len(of[name]) == len(ROLES) else ", ".join(of[name]) or "none" for name in of}
+    assert said == {name: words[name] for name in said}
+    # Of tables that are configured, the four rights that Django makes stand in one row.
+    assert not [n for n in words if n not in said and not re.search(r"\.(add|change|delete|view)_", n)]
+
+
+def test_the_tools_page_names_every_option():
+    page = (ROOT / "docs/tools.md").read_text()
+    assert not [name for name in Options.__annotations__ if not re.search(rf"`{name}`|\b{name}=", page)]
 
 
 def architecture(heading: str) -> str:
