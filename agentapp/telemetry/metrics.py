@@ -54,7 +54,7 @@ def text() -> bytes:
 
 
 def look() -> Standing:
-    """Eight queries, however much there is."""
+    """Nine queries, however much there is."""
     now = Now()
     seen = figures()
     going = Run.objects.filter(state__in=_GOING, mocks__isnull=True).order_by().values_list("state", "waiting_for")
