@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from agentapp import actions
@@ -370,6 +372,30 @@ def test_permission_is_asked_for_by_a_button_only_and_once(browse: Browse, dana:
     expect(page.get_by_role("button", name="Allow notifications")).to_be_hidden()
 
 
+def test_what_is_armed_stays_so_while_others_come_in_and_not_when_it_has_changed(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    approval = make_waiting(sam, risk="high", approvals_needed=2, expires_seconds=600)
+    page = live(browse(dana, "/inbox/"))
+    page.clock.install()
+    page.clock.pause_at(timezone.now() + timedelta(seconds=5))
+    page.keyboard.press("a")
+    armed = page.locator("#peek .is-armed")
+    expect(armed).to_be_focused()
+
+    with page.expect_response("**/inbox/peek/**"):
+        make_waiting(sam, title="Another")
+        page.clock.run_for(1000)
+    expect(page.locator("#news")).to_be_visible()
+    expect(armed).to_have_text(re.compile("Confirm refund of"))
+
+    take(approval, marco)
+    page.clock.run_for(1000)
+    expect(page.get_by_role("button", name="Approve $214.50 as 2 of 2")).to_be_visible()
+    expect(armed).to_have_count(0)
+    assert Decision.objects.get().user == marco
+
+
 def test_without_script_one_claims_filters_batches_and_focuses(browse: Browse, sam: User, dana: User) -> None:
     for number in range(2):
         make_waiting(sam, title=f"Credit {number}", risk="low", effect_class="reversible", expires_seconds=600 + number)
@@ -380,6 +406,7 @@ def test_without_script_one_claims_filters_batches_and_focuses(browse: Browse, s
     page.get_by_role("link", name="Filter").click()
     page.get_by_label("Risk").select_option("Low")
     page.get_by_role("button", name="Show these").click()
+    expect(page.locator("#queue [name=pick]")).to_have_count(2)
     for box in page.locator("#queue [name=pick]").all():
         box.check()
     page.get_by_role("button", name="Review selected").click()
