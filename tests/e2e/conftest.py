@@ -187,6 +187,8 @@ def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
 HEARD = """
   const heard = window.heard = { told: false, asking: 0, at: 0 }, asks = window.fetch;
   const rest = () => { heard.at = performance.now(); };
+  for (const what of ["htmx:after:swap", "input"]) document.addEventListener(what, rest, true);
+  document.addEventListener("htmx:sse:before:connection", () => { heard.told = false; }, true);
   for (const topic of ["inbox", "runs", "run", "approval", "audit", "chat", "draft"])
     document.addEventListener(`${topic}-changed`, () => { heard.told = true; rest(); }, true);
   window.fetch = (...asked) => {
@@ -194,11 +196,14 @@ HEARD = """
     return asks(...asked).finally(() => { heard.asking--; rest(); });
   };
 """
-LIVE = "heard.told && !heard.asking && performance.now() - heard.at > 450"
+LIVE = "() => heard.told && !heard.asking && performance.now() - heard.at > 450"
 
 
 def live(page: Page) -> Page:
-    """Wait until the page hears the stream, has looked at all that it may have missed, and takes keys."""
+    """Wait until the page hears the stream, has looked at all that it may have missed, and takes keys.
+
+    A function is asked again and again; words would be put together anew each time, which the page's policy forbids.
+    """
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
     page.wait_for_function(LIVE)
     return page
@@ -241,6 +246,8 @@ def violations(page: Page, scheme: str = "light") -> list[str]:
     `scheme`: of a test that looks at the same states in both. In the dark one it is the colours that are others; the
     rest of what axe knows has been looked at in the light one.
     """
+    # What is replaced while it is looked at is not found wrong, nor right.
+    page.wait_for_function("() => !window.heard?.asking")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
     found: list[str] = page.evaluate(FOUND, COLOURS if scheme == "dark" else None)

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.urls import reverse
 from django.utils import timezone
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from agentapp import auth, breakers, tool_sync
 from agentapp.importing import pending
@@ -165,7 +165,7 @@ def test_a_rule_is_made_with_mouse_and_keyboard(
     page.get_by_label("Condition:").fill("args.amount >")
     page.get_by_label("Verdict:").select_option("deny")
     page.get_by_role("button", name="Save", exact=True).click()
-    assert "The condition does not compile" in page.locator(".errorlist").first.inner_text()
+    expect(page.locator(".errorlist").first).to_contain_text("The condition does not compile")
     page.get_by_label("Condition:").fill("args.amount > 5.0")
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_text("It decides nothing until it is activated.").wait_for()
@@ -231,20 +231,23 @@ def test_operations_are_found_picked_and_imported_with_the_keyboard(
     browse: Callable[..., Page], complaints: list[str], ada: User
 ) -> None:
     page = browse(ada, reverse("admin:toolsource_import"))
+
+    def find(words: str) -> None:
+        page.get_by_label("Words").fill(words)
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+
     page.get_by_label("Or its text").fill(json.dumps(document("github")))
     page.get_by_label("Name of the source").fill("github")
     page.keyboard.press("Enter")
-    page.get_by_label("Words").fill("create an issue")
-    page.keyboard.press("Enter")
+    find("create an issue")
     tick = page.get_by_role("checkbox", name="Pick POST /repos/{owner}/{repo}/issues", exact=True)
     tick.focus()
     page.keyboard.press("Space")
-    page.get_by_label("Words").fill("gist star")
-    page.keyboard.press("Enter")
+    find("gist star")
     page.get_by_role("button", name="Pick all").click()
     page.get_by_label("State").select_option("Picked")
-    page.get_by_label("Words").fill("")
-    page.keyboard.press("Enter")
+    find("")
     assert tick.is_checked()
     page.get_by_role("button", name="Import what is picked").click()
     page.get_by_text("operations are tools of github").wait_for()

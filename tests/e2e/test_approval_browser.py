@@ -193,7 +193,7 @@ def test_what_nobody_typed_is_not_brought_back_over_what_somebody_else_changed(
     browse: Browse, sam: User, dana: User, marco: User
 ) -> None:
     approval = make_waiting(sam, risk="low", approvals_needed=2)
-    page = browse(dana, f"/approvals/{approval.pk}/")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
     page.evaluate("document.getElementById('live').remove()")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

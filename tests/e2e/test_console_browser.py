@@ -69,11 +69,13 @@ def test_a_second_press_does_not_decide_the_next_request_unseen(browse: Browse, 
     second = make_waiting(sam, risk="low", expires_seconds=700, title="The next one")
     page = live(browse(dana, "/inbox/"))
 
+    page.add_init_script("performance.now = ((at) => () => at)(performance.now())")
     page.keyboard.press("a")
     page.keyboard.press("a")
     expect(page.locator("#peek-title")).to_have_text("The next one")
     page.keyboard.press("a")
 
+    page.wait_for_timeout(300)
     expect(page.locator("#peek-title")).to_have_text("The next one")
     second.refresh_from_db()
     assert second.state == Approval.State.PENDING
@@ -107,10 +109,10 @@ def test_what_was_armed_before_an_edit_says_nothing_of_what_is_armed_after_it(
     page.clock.fast_forward(3000)
     edited.click()
 
-    page.clock.fast_forward(4000)
+    page.clock.fast_forward(3000)
 
     expect(page.get_by_role("button", name="Confirm refund of $184.50")).to_be_visible()
-    page.clock.fast_forward(3000)
+    page.clock.fast_forward(3500)
     expect(edited).to_be_visible()
     assert not Decision.objects.exists()
 

@@ -88,7 +88,7 @@ def test_the_page_goes_on_by_itself_after_a_server_that_was_starting(browse: Bro
     )
     page.reload()
     expect(page.locator("#offline")).to_be_visible()
-    expect(page.locator("#offline")).to_be_hidden(timeout=20_000)
+    expect(page.locator("#offline")).to_be_hidden()
     assert answers == []
 
 

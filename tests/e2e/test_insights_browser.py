@@ -78,8 +78,14 @@ def test_figures_come_again_by_themselves_and_not_in_a_hidden_tab(browse: Browse
     page = browse(mia, "/insights/")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/insights/" in request.url else None)
-    with page.expect_response(lambda response: response.url.endswith("/insights/")):
-        page.evaluate("htmx.trigger('#figures', 'seen')")
+    page.evaluate(
+        """() => new Promise((done) => {
+            document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
+                if (ctx.sourceElement.id === "figures") setTimeout(done);
+            });
+            htmx.trigger("#figures", "seen");
+        })"""
+    )
     expect(page.locator("#figures .kpi-l").first).to_have_text("Waiting now")
     before = len(asked)
     page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from agentapp.messages import ToolCall
 from agentapp.proposals import Proposal
@@ -86,4 +86,4 @@ def test_without_script_a_version_is_brought_back(browse: Callable[..., Page], r
     assert (rule.version, rule.condition) == (3, "args.amount > 500.0")
     page.get_by_label("From").select_option("2")
     page.get_by_role("button", name="Compare").click()
-    assert "args.amount > 200.0" in page.locator("#content-main").inner_text()
+    expect(page.locator("#content-main")).to_contain_text("args.amount > 200.0")

@@ -130,10 +130,13 @@ def test_a_run_is_cancelled_in_the_list_by_a_second_click(browse: Browse, sam: U
     run = RunBuilder(sam, "Never mind.")
     page = live(browse(sam, "/runs/"))
     cancel = page.locator("[data-twice]")
+    page.clock.install()
+    page.clock.pause_at(timezone.now() + timedelta(seconds=5))
     cancel.click()
     expect(cancel).to_contain_text("Really cancel")
-    assert run.run.state == Run.State.QUEUED
+    assert Run.objects.get(pk=run.id).state == Run.State.QUEUED
     cancel.click()
+    page.clock.resume()
     expect(page.locator(f"#run-{run.id} .st")).to_have_attribute("aria-label", "Cancelled")
 
 

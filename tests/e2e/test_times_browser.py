@@ -1,5 +1,6 @@
 """Targets and steps in a real browser: in a row, on a page, and in the admin, at every width and in both themes."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -35,7 +36,7 @@ def test_targets_and_steps_can_be_read_everywhere(
     )
 
     page = browse(dana, "/inbox/", width=width, color_scheme=scheme)
-    expect(page.locator("#queue")).to_contain_text("12 min over target")
+    expect(page.locator("#queue")).to_contain_text(re.compile("1[2-5] min over target"))
     expect(page.locator("#queue")).to_contain_text("Target in 1")
     for path, words, name in (
         ("/inbox/", "over target", "inbox"),

@@ -132,7 +132,7 @@ def _card(
         "risk": "medium",
         "allowed_decisions": tuple(every_decision()),
         "expires_seconds": 3600,
-        "hold_seconds": 5,
+        "hold_seconds": 60,
         "starter_id": run.starter_id,
     }
     return cards.Card(**{**standard, **parts})

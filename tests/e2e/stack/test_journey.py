@@ -102,6 +102,7 @@ def test_two_people_in_two_browsers_share_a_queue(browse: Browse, desk: Desk, da
     expect(danas.locator(f"#apr-{first.pk}")).to_contain_text("Approved by Marco")
     danas.locator(f"#apr-{second.pk} .q-main").click()
     expect(danas.locator("#peek-id")).to_have_value(str(second.pk))
+    expect(danas.locator("#peek")).not_to_have_attribute("aria-busy", "true")
     danas.get_by_role("button", name="Approve $214.50").click()
     expect(danas).to_have_url(DECIDED)
 

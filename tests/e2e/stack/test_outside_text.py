@@ -105,6 +105,7 @@ def test_no_message_acts_or_hides_anything_on_its_way_to_people(
     for names, approval in requests.items():
         danas.locator(f"#apr-{approval.pk} .q-main").click()
         expect(danas.locator("#peek-id")).to_have_value(str(approval.pk))
+        expect(danas.locator("#peek")).not_to_have_attribute("aria-busy", "true")
         inbox.look(f"{names}, beside the queue")
     assert not Decision.objects.exists()
 

@@ -1,5 +1,6 @@
 """What can happen to the live stream of a real server: the page says so, decides nothing stale, and heals."""
 
+import re
 import signal
 from collections.abc import Callable
 
@@ -218,7 +219,9 @@ def test_a_thousand_and_one_missed_events_are_caught_up_with_in_a_few_requests(
     assert Event.objects.count() - before == 1001
     asked: list[str] = []
     for one in (page, runs_page):
-        one.on("response", lambda answer: asked.append(answer.url) if answer.status == 200 else None)
+        # Of what it shows: what it asks for by the clock is more the longer it takes to be live again.
+        shows = re.compile(r"/(inbox|runs)/")
+        one.on("response", lambda answer: asked.append(answer.url) if answer.ok and shows.search(answer.url) else None)
     stack.start()
 
     heals(page)
