@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
+from agentapp.descent import line_of
 from agentapp.models import Conversation, Run
 from approvals.sealed import ERASED, sealed
 
@@ -47,7 +49,13 @@ def columns_of(branch: Branch | None) -> dict[str, Any]:
 
 
 def without_words(run: Run) -> dict[str, Any]:
-    """What becomes of the columns of a branch in which people have written, when its words are taken away."""
-    rewritten = "instructions" in run.changed
+    """What becomes of the columns of a branch in which people have written, when its words are taken away.
+
+    A fork of a fork has the instructions of the first: what was changed up the line was written by people, too.
+    """
+    if not run.branch:
+        return {}
+    forks = takewhile(lambda each: each.branch == Run.Branch.FORK, (run, *line_of(run)))
+    rewritten = any("instructions" in each.changed for each in forks)
     snapshot = run.agent_snapshot | ({"instructions": ERASED} if rewritten else {})
-    return {"opening": None, "agent_snapshot": snapshot} if run.branch else {}
+    return {"opening": None, "agent_snapshot": snapshot}

@@ -3,7 +3,7 @@
 import pytest
 from django.contrib.auth.models import Group, User
 
-from agentapp import actions
+from agentapp import actions, erasing
 from agentapp.actions import Fork
 from agentapp.descent import line_of
 from agentapp.messages import ToolMessage, UserMessage
@@ -274,8 +274,6 @@ def test_who_may_not_read_a_conversation_forks_no_run_of_it(clerk, talk):
 
 
 def test_what_is_erased_is_erased_in_its_forks_too(clerk, paid, sam):
-    from agentapp import erasing
-
     changed = {"arguments": {"account": "ana", "amount": 7}, "instructions": "Ana is rude."}
     forked = clerk.drive(fork(paid, sam, 2, call=0, **changed))
     actions.cancel_run(forked.pk, sam)
@@ -284,3 +282,17 @@ def test_what_is_erased_is_erased_in_its_forks_too(clerk, paid, sam):
     assert forked.erased_at is not None
     assert (forked.opening, forked.input) == (None, "(erased)")
     assert forked.agent_snapshot["instructions"] == "(erased)"
+
+
+def test_instructions_that_were_changed_go_from_the_forks_of_a_fork_and_those_of_the_agent_stay(clerk, paid, sam):
+    forked = clerk.drive(fork(paid, sam, instructions="Mirabel Ostrander is rude."))
+    again = clerk.drive(fork(forked, sam, input="Pay half."))
+    other = clerk.drive(fork(paid, sam, input="Pay twice."))
+    for run in (forked, again, other):
+        assert run.is_final or actions.cancel_run(run.pk, sam)
+    assert "Mirabel" in again.agent_snapshot["instructions"]
+    said = other.agent_snapshot["instructions"]
+    erasing.erase("run", str(paid.pk), "They asked.", User.objects.create_superuser("olga"), "olga")
+    found = [Run.objects.get(pk=run.pk) for run in (forked, again, other)]
+    assert all(run.erased_at is not None for run in found)
+    assert [run.agent_snapshot["instructions"] for run in found] == ["(erased)", "(erased)", said]
