@@ -241,7 +241,7 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
             )
             for m in said
         )
-        facts = {"from": str(source.pk), "upto": place, "key": forked.key}
+        facts = {"from": str(source.pk), "upto": place}
         ledger.record(chain(forked.pk), "conversation.forked", facts, actor)
     return forked
 

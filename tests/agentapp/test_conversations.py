@@ -301,6 +301,14 @@ def test_a_fork_begins_with_the_messages_up_to_a_place_and_goes_its_own_way(cler
     assert events(conversations.chain(forked.pk)) == ["conversation.forked", "conversation.asked"]
 
 
+def test_the_ledger_says_of_a_fork_where_it_began_and_not_the_key_it_was_given(clerk, sam):
+    source = talk(clerk, ("One?", "Two."))
+    forked = actions.fork_conversation(source.pk, 2, "mirabel-ostrander", sam)
+    [event] = ledger.Event.objects.filter(type="conversation.forked")
+    assert (event.chain, event.data) == (conversations.chain(forked.pk), {"from": str(source.pk), "upto": 2})
+    assert not ledger.Event.objects.filter(body__contains="mirabel").exists()
+
+
 def test_a_fork_without_a_place_takes_all_messages_and_the_summary_with_them(clerk, sam):
     source = talk(clerk, ("One?", "Two."), ("Three?", "Four."))
     conversations.summarise(source, "They counted.", 3)
