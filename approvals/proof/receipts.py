@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from approvals import digest
+from approvals.detectors import clean
 from approvals.models import Approval, Decision, Event
 from approvals.proof import signing_key
 from approvals.proof.manifest import signed
@@ -78,12 +79,14 @@ def _decisions(approval: Approval) -> list[Decision]:
 
 
 def _decider(decision: Decision) -> dict[str, Any]:
+    """As the ledger has them: people who work here are named, and a customer by an id that may be shown."""
     user, lender = decision.user, decision.on_behalf_of
+    customer = clean(f"customer:{decision.customer}")
     return {
         "decision": str(decision.pk),
         "type": decision.type,
-        "user": f"user:{user.pk}" if user else f"customer:{decision.customer}",
-        "name": (user.get_full_name() or user.get_username()) if user else decision.customer,
+        "user": f"user:{user.pk}" if user else customer,
+        "name": (user.get_full_name() or user.get_username()) if user else customer.removeprefix("customer:"),
         "on_behalf_of": f"user:{lender.pk}" if lender else "",
         "assurance": decision.assurance,
         "signed": decision.signature is not None,

@@ -3,6 +3,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from approvals import ledger
@@ -10,7 +11,7 @@ from approvals.digest import canonical, sha256
 from approvals.models import Approval, Event
 from approvals.proof import receipts
 from tests.approvals.proof.exports import PROOF, said_elsewhere, said_of_proof
-from tests.rows import a_request, read, take
+from tests.rows import a_request, a_verdict, decide, read, take
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,28 @@ def test_a_receipt_shows_no_argument(dana, key):
     assert "arguments_text" not in text
     # Nor what it can be found by, by trying.
     assert sha256(approval.arguments_text) not in text
+
+
+@pytest.mark.parametrize(
+    ("customer", "shown"),
+    [("ana.pereira@example.com", "\u2022" * 6), ("+351 912 345 678", "\u2022" * 6), ("40117", "40117")],
+)
+def test_a_receipt_names_a_customer_as_the_ledger_does(dana, key, customer, shown):
+    approval = a_request(kind="confirmation")
+    decide(approval, replace(a_verdict(approval, dana), user=None, customer=customer, assurance=""))
+    told = json.loads(base64.urlsafe_b64decode(receipts.header(approval.pk)))
+    [decider] = told["deciders"]
+    assert (decider["user"], decider["name"]) == (f"customer:{shown}", shown)
+    assert Event.objects.get(approval_id=approval.pk, type="approval.approved").actor == f"customer:{shown}"
+    assert shown == customer or customer not in canonical(told)
+
+
+def test_a_receipt_names_people_who_work_here_as_the_ledger_does(dana, key):
+    User.objects.filter(pk=dana.pk).update(username="dana@example.com", first_name="", last_name="")
+    approval = take(a_request(), dana)
+    [decider] = receipts.receipt(approval)["deciders"]
+    actor = Event.objects.get(approval_id=approval.pk, type="approval.approved").actor
+    assert actor == f"{decider['user']}:{decider['name']}" == f"user:{dana.pk}:dana@example.com"
 
 
 def test_of_what_was_erased_there_is_no_receipt(dana, key):
