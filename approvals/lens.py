@@ -60,6 +60,15 @@ def show() -> None:
         lens.is_open = True
 
 
+def leave_as_written() -> None:
+    """Let an answer be the text that was hashed or signed, which proves nothing once a part of it is masked.
+
+    For answers that are nothing else. What stands in such a text was masked when it was written, but for the names of
+    people who work here; exports have it, too. Secrets are looked for all the same.
+    """
+    show()
+
+
 def note(row: Any) -> None:
     """A call or a request has been read. What is marked in it is looked up when the answer is made."""
     lens = _current.get()

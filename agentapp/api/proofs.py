@@ -10,6 +10,7 @@ from agentapp.api.approvals import visible_approval
 from agentapp.api.bearer import ApiRequest, Bearer, person, require_any
 from agentapp.api.errors import ApiProblem, not_found, problems
 from agentapp.audit import finding
+from approvals import lens
 from approvals.models import Event
 from approvals.proof import inclusion, receipts, signing_key
 
@@ -33,7 +34,7 @@ def get_receipt(request: ApiRequest, approval_id: uuid.UUID) -> Proof:
     """
     approval = visible_approval(request, approval_id)
     try:
-        return Proof(receipts.receipt(approval))
+        return _as_written(receipts.receipt(approval))
     except signing_key.NoKey as error:
         raise ApiProblem("not_signed", str(error)) from error
     except receipts.Erased as error:
@@ -54,6 +55,11 @@ def get_event_proof(request: ApiRequest, event_id: uuid.UUID) -> Proof:
     if event is None or finding.hidden(person(request), [event]):
         raise not_found()
     try:
-        return Proof(inclusion.inclusion(event.pk))
+        return _as_written(inclusion.inclusion(event.pk))
     except inclusion.NotCovered as error:
         raise ApiProblem("not_covered", f"{error} One is signed each hour.") from error
+
+
+def _as_written(said: dict[str, Any]) -> Proof:
+    lens.leave_as_written()
+    return Proof(said)

@@ -21,7 +21,7 @@ from agentapp.console import audit_choices, audit_record, audit_rows, audit_seen
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import SavedView
-from approvals import entitlement, text_search
+from approvals import entitlement, lens, text_search
 from approvals.digest import load, storable
 from approvals.models import Approval, Event
 
@@ -143,6 +143,7 @@ def event_json(request: HttpRequest, event_id: uuid.UUID) -> JsonResponse:
     """The event as it was written: the text that was hashed, and the hashes."""
     found = _visible_or_404(allowed(request), event_id)
     said = {name: getattr(found, name) for name in ("chain", "seq", "type", "actor", "body", "previous_hash", "hash")}
+    lens.leave_as_written()
     return JsonResponse({"id": str(found.pk), "at": found.at.isoformat(), "data": found.data, **said})
 
 

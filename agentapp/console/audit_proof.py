@@ -21,7 +21,7 @@ from agentapp.audit import finding, standing
 from agentapp.console.audit import allowed
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
-from approvals import entitlement
+from approvals import entitlement, lens
 from approvals.digest import canonical
 from approvals.models import Checkpoint, Event, LedgerKey, Verification
 from approvals.proof import inclusion, receipts, signing_key, verifying
@@ -115,6 +115,7 @@ def verifier(request: HttpRequest, program: ModuleType) -> HttpResponse:
 
 
 def _file(said: dict[str, Any], name: str) -> HttpResponse:
+    lens.leave_as_written()
     answer = HttpResponse(canonical(said), content_type="application/json")
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     answer["Cache-Control"] = "no-store"

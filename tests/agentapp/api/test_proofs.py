@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agentapp import auth
 from approvals import as_asked, ledger, rule_terms, rule_versions
-from approvals.digest import canonical
+from approvals.digest import canonical, sha256
 from approvals.models import Approval, Event, Rule, RuleVersion
 from approvals.proof import checkpoints, signing_key
 from tests.conftest import Clerk, call, calls, says
@@ -83,6 +83,25 @@ def test_a_receipt_names_the_version_of_the_rule_that_asked_whatever_became_of_i
 def test_a_receipt_of_a_request_that_no_rule_made_names_none(paid, mia) -> None:
     said = bearer(mia).get(f"/api/v1/approvals/{paid.pk}/receipt").json()
     assert (said["rule"], said["rule_version"], said["rule_digest"]) == ("", None, "")
+
+
+def test_they_hold_for_whoever_may_not_see_personal_data_and_lists_show_no_more_than_before(clerk, dana, mia) -> None:
+    User.objects.filter(pk=dana.pk).update(username="dana@example.com", first_name="", last_name="")
+    dana.refresh_from_db()
+    run = clerk.run(PAY, says("Done."))
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    clerk.drive(run)
+    event, client = Event.objects.get(type="approval.approved"), bearer(mia)
+    assert checkpoints.make_due()
+    said = client.get(f"/api/v1/approvals/{approval.pk}/receipt").json()
+    assert ([one["name"] for one in said["deciders"]], holds(said)) == (["dana@example.com"], True)
+    proven = client.get(f"/api/v1/events/{event.pk}/proof").json()["event"]
+    assert (proven["body"], proven["hash"]) == (event.body, sha256(proven["body"]))
+    for path, asked in (("events", {"run": str(run.pk)}), ("events/search", {"q": "did:approved"})):
+        listed = client.get(f"/api/v1/{path}", asked).text
+        assert str(event.pk) in listed
+        assert "dana@example.com" not in listed
 
 
 def test_of_what_was_erased_there_is_no_receipt(paid, mia) -> None:

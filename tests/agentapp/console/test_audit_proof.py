@@ -16,7 +16,9 @@ from django.utils import timezone
 
 from agentapp import tasks
 from agentapp.audit import standing
+from agentapp.models import Tool
 from approvals import append_only, ledger
+from approvals.digest import sha256
 from approvals.models import Approval, ChainHead, Event, Verification
 from approvals.proof import checkpoints, signing_key, verifying
 from tests.conftest import Clerk, call, calls, says
@@ -147,6 +149,40 @@ def test_the_receipt_of_a_decision_holds_elsewhere(manager, paid, tmp_path) -> N
     found = verified(tmp_path, answer.content)
     assert found.returncode == 0, found.stdout + found.stderr
     assert verified(tmp_path, answer.content.replace(b"Dana Whitfield", b"Marco Reyes")).returncode == 1
+
+
+@pytest.fixture
+def paid_by_mail(clerk: Clerk, dana: User) -> Approval:
+    """Paid by somebody whose username is a mail address, with a marked value that stands in every such text."""
+    User.objects.filter(pk=dana.pk).update(username="dana@example.com", first_name="", last_name="")
+    dana.refresh_from_db()
+    Tool.objects.filter(name="pay").update(pii_fields=["memo"])
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo="approve"), text="I pay."), says("Done."))
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    clerk.drive(run)
+    return Approval.objects.get(pk=approval.pk)
+
+
+def test_what_was_hashed_or_signed_holds_for_whoever_may_not_see_personal_data(manager, paid_by_mail, tmp_path) -> None:
+    event = Event.objects.get(type="approval.approved")
+    assert checkpoints.make_due()
+    for path in (f"events/{event.pk}/proof.json", f"approvals/{paid_by_mail.pk}/receipt.json"):
+        answer = manager.get(f"/audit/{path}")
+        assert b"dana@example.com" in answer.content
+        found = verified(tmp_path, answer.content)
+        assert found.returncode == 0, found.stdout + found.stderr
+    said = manager.get(f"/audit/events/{event.pk}.json").json()
+    assert (said["body"], said["hash"]) == (event.body, sha256(said["body"]))
+    assert "dana@example.com" not in shown(manager, f"/audit/events/{event.pk}/")
+
+
+def test_a_secret_in_the_ledger_is_masked_in_its_text_all_the_same(manager) -> None:
+    with ledger.transaction():
+        ledger.record(ledger.CONFIGURATION, "channel.changed", {"url": "https://me:hunter2@chat.example"})
+    event = Event.objects.get(type="channel.changed")
+    assert "hunter2" in event.body
+    assert b"hunter2" not in manager.get(f"/audit/events/{event.pk}.json").content
 
 
 def test_an_export_of_the_trail_holds_elsewhere_and_a_changed_byte_does_not(manager, paid, tmp_path) -> None:
