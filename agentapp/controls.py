@@ -12,6 +12,7 @@ from agentapp import auth, breakers, runs, subagents, switches, tasks
 from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from agentapp.refused import Refused
 from approvals import ledger
+from approvals.detectors import clean
 from approvals.digest import storable
 
 # As many runs are told at once that a switch was released; the sweep finds the others.
@@ -60,7 +61,7 @@ def reset_breaker(breaker_id: uuid.UUID, user: User, reason: str = "") -> Breake
     """Close a breaker without waiting for its probe: a person knows that it works again."""
     _check_right(user)
     with ledger.transaction():
-        breaker = breakers.reset(breaker_id, ledger.actor_of(user), storable(reason.strip())[:MAX_REASON])
+        breaker = breakers.reset(breaker_id, ledger.actor_of(user), clean(storable(reason.strip()))[:MAX_REASON])
     return _there(breaker)
 
 

@@ -17,6 +17,7 @@ from django.db.models.fields.json import KT
 from agentapp.models import Agent, KillSwitch, Run, ToolExecution
 from approvals import ledger
 from approvals.clock import Now
+from approvals.detectors import clean
 from approvals.digest import storable
 from approvals.prepared import Prepared
 
@@ -62,7 +63,7 @@ def release(switch: KillSwitch, user: User, note: str = "") -> bool:
     # First the row, then the runs: a run that is about to wait holds the row's lock.
     deleted, _ = KillSwitch.objects.filter(pk=switch.pk).delete()
     if deleted:
-        data = _facts(switch) | {"note": storable(note)[:500]}
+        data = _facts(switch) | {"note": clean(storable(note))[:500]}
         ledger.record(ledger.CONFIGURATION, "switch.released", data, ledger.actor_of(user))
     return bool(deleted)
 
@@ -157,4 +158,4 @@ def describe(switch: KillSwitch) -> str:
 
 
 def _facts(switch: KillSwitch) -> dict[str, Any]:
-    return {"scope": switch.scope, "name": switch.key, "reason": switch.reason}
+    return {"scope": switch.scope, "name": switch.key, "reason": clean(switch.reason)}

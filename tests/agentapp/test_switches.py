@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from agentapp import actions, executor, loop, runs, tasks
 from agentapp.drivers.scripted import ScriptedDriver
-from agentapp.models import KillSwitch, Run, Tool, ToolExecution
+from agentapp.models import Breaker, KillSwitch, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from approvals import ledger
 from approvals.models import Approval, Event, Rule
@@ -263,6 +263,17 @@ def test_engaging_and_releasing_are_on_record_with_who_and_why(clerk, stop, rele
     assert engaged.actor.endswith(":mia")
     assert engaged.data == {"scope": "tool", "name": "pay", "reason": "Something is wrong."}
     assert released.data["note"] == "It is well again."
+
+
+def test_no_mail_address_in_a_reason_comes_into_the_ledger(clerk, mia):
+    switch = actions.engage_switch("tool", "pay", "It paid ana.pereira@example.com twice.", mia)
+    actions.release_switch(switch.pk, mia, "ana.pereira@example.com has paid it back.")
+    breaker = Breaker.objects.create(scope="tool", key="pay", state="open", opened_at=timezone.now())
+    actions.reset_breaker(breaker.pk, mia, "ana.pereira@example.com waits.")
+    found = Event.objects.filter(type__in=["switch.engaged", "switch.released", "breaker.reset"]).order_by("seq")
+    said = [event.data.get("note") or event.data["reason"] for event in found]
+    assert said == ["It paid •••••• twice.", "•••••• has paid it back.", "•••••• waits."]
+    assert not Event.objects.filter(body__contains="pereira").exists()
 
 
 @pytest.mark.parametrize(
