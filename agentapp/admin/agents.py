@@ -5,7 +5,7 @@ from django.contrib import admin
 
 from agentapp import agent_settings, agent_tools
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, ContextVariable, Route, Tool
+from agentapp.models import Agent, ContextVariable, KillSwitch, Route, Tool
 from approvals import grants, ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
@@ -20,7 +20,7 @@ def _refuse_rename(what: str, named_by: list[str]) -> None:
         more = ", and more" if len(named_by) > MOST_NAMED else ""
         raise forms.ValidationError(
             f"These know this {what} by its name: {', '.join(named_by[:MOST_NAMED])}{more}. "
-            "Let them name another first, or take them back."
+            "Let them name another first, or take them back; a switch is released."
         )
 
 
@@ -48,11 +48,13 @@ class AgentForm(forms.ModelForm):
             self.fields["tools"].queryset = tools  # type: ignore[attr-defined]
 
     def clean_name(self) -> str:
-        """Without its rules an agent would do what they forbid, and whoever takes its name would take its grants."""
+        """Without its rules and switches an agent does what they forbid, and another by its name has its grants."""
         name = str(self.cleaned_data["name"])
         was = self.initial.get("name") or name
         if was != name:
-            named = [f"rule {rule.name}" for rule in rule_versions.about(was)]
+            stopped = KillSwitch.objects.filter(scope=KillSwitch.Scope.AGENT, key=was)
+            named = [f"kill switch on the {switch}" for switch in stopped]
+            named += [f"rule {rule.name}" for rule in rule_versions.about(was)]
             _refuse_rename("agent", [*named, *(f"grant {grant.reference}" for grant in grants.in_force(was))])
         return name
 

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from agentapp import agent_tools, tool_sync
+from agentapp import agent_tools, switches, tool_sync
 from agentapp.models import Agent, Route, Tool
 from approvals import grants, ledger, rule_terms, rule_versions
 from approvals.models import Rule
@@ -196,6 +196,16 @@ class TestANameThatIsKnown:
         assert "know this agent by its name: rule never. Let them" in said
         save(staff, page, description="Helps.")
         rule.delete()
+        save(staff, page, name="helpers")
+
+    def test_is_kept_while_a_switch_stops_the_agent(self, staff: Client, page: str, ada: User) -> None:
+        with ledger.transaction():
+            switch = switches.engage("agent", "support", ada, "It says too much.")
+        assert "by its name: kill switch on the agent support." in errors_of(submit(staff, page, name="helpers"))
+        save(staff, page, description="Helps.")
+        assert switch is not None
+        with ledger.transaction():
+            switches.release(switch, ada)
         save(staff, page, name="helpers")
 
     def test_is_kept_while_a_draft_is_for_the_agent(self, staff: Client, page: str, ada: User) -> None:
