@@ -7,6 +7,7 @@ class, approval, rules, switches. Its contract comes from the agent's own row.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentapp.models import Agent, Tool, ToolSource
@@ -73,7 +74,7 @@ def contract_columns(agent: Agent, routes: Iterable[str]) -> dict[str, Any]:
     contract: dict[str, Any] = {
         "description": agent.description or f"Ask the agent {agent.name} for help.",
         "input_schema": _input_schema(sorted(routes)),
-        "title_template": f"Ask the agent {agent.name}",
+        "title_template": _title(agent.name),
         "sentence_template": f"The agent {agent.name} will be asked: {{input}}",
         "effects_template": [],
         "button_template": "Ask it",
@@ -85,6 +86,22 @@ def contract_columns(agent: Agent, routes: Iterable[str]) -> dict[str, Any]:
 def planned(name: str) -> Tool:
     """A row as it begins, for the checks of a file that makes its agent too. Not stored."""
     return Tool(name=name, source=ToolSource(name="agents", kind=KIND, location="agents"), **_FIRST_SAFETY)
+
+
+def asking(agent: str) -> QuerySet[Tool]:
+    """The row by which an agent is asked, or was. Of two agents whose tools have one name it is the one it was for."""
+    return Tool.objects.filter(source__kind=KIND, name=tool_name(agent), title_template=_title(agent))
+
+
+def rename(was: str, name: str, actor: str) -> None:
+    """Let the tool that asks an agent follow it to its new name, with all that admins have set. Before `sync`.
+
+    The caller has looked that there is no tool of that name.
+    """
+    row = asking(was).select_for_update(of=("self",)).first()
+    if row is not None and was != name:
+        row.name, row.title_template = tool_name(name), _title(name)
+        configuration.save(row, actor)
 
 
 def sync(actor: str) -> list[configuration.Change]:
@@ -122,6 +139,10 @@ def _write(found: Mapping[str, Agent], rows: Mapping[str, Tool], actor: str) -> 
             setattr(row, column, value)
         changes.append(configuration.save(row, actor))
     return changes
+
+
+def _title(agent: str) -> str:
+    return f"Ask the agent {agent}"
 
 
 def _input_schema(routes: list[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ terms. A configuration file is reviewed where it is kept, so what it says is in 
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -72,9 +72,22 @@ def about(agent: str, route: str = "") -> list[Rule]:
             return terms.get("route") == route and terms.get("agent", "") in ("", agent)
         return terms.get("agent") == agent
 
+    return _saying(is_about)
+
+
+def about_tool(tool: str) -> list[Rule]:
+    """The rules that are, or whose draft is, for the tool of this name."""
+    return _saying(lambda terms: terms.get("tool") == tool)
+
+
+def _saying(it: Callable[[Mapping[str, Any]], bool]) -> list[Rule]:
     drafts = RuleVersion.objects.filter(state__in=RuleVersion.OPEN).select_related("rule")
-    found = {rule.pk: rule for rule in Rule.objects.all() if is_about({"agent": rule.agent, "route": rule.route})}
-    found |= {draft.rule_id: draft.rule for draft in drafts if is_about(draft.terms)}
+    found = {
+        rule.pk: rule
+        for rule in Rule.objects.all()
+        if it({"agent": rule.agent, "route": rule.route, "tool": rule.tool})
+    }
+    found |= {draft.rule_id: draft.rule for draft in drafts if it(draft.terms)}
     return sorted(found.values(), key=lambda rule: rule.name)
 
 

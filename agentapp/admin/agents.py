@@ -4,24 +4,12 @@ from django import forms
 from django.contrib import admin
 
 from agentapp import agent_settings, agent_tools
+from agentapp.admin import naming
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, ContextVariable, KillSwitch, Route, Tool
-from approvals import grants, ledger, rule_versions
+from agentapp.models import Agent, ContextVariable, Route, Tool
+from approvals import ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
-
-# So many of those that know a name are listed.
-MOST_NAMED = 5
-
-
-def _refuse_rename(what: str, named_by: list[str]) -> None:
-    """Refuse a new name where something knows the old one, which would then be for nobody."""
-    if named_by:
-        more = ", and more" if len(named_by) > MOST_NAMED else ""
-        raise forms.ValidationError(
-            f"These know this {what} by its name: {', '.join(named_by[:MOST_NAMED])}{more}. "
-            "Let them name another first, or take them back; a switch is released."
-        )
 
 
 class AgentForm(forms.ModelForm):
@@ -48,14 +36,11 @@ class AgentForm(forms.ModelForm):
             self.fields["tools"].queryset = tools  # type: ignore[attr-defined]
 
     def clean_name(self) -> str:
-        """Without its rules and switches an agent does what they forbid, and another by its name has its grants."""
         name = str(self.cleaned_data["name"])
         was = self.initial.get("name") or name
         if was != name:
-            stopped = KillSwitch.objects.filter(scope=KillSwitch.Scope.AGENT, key=was)
-            named = [f"kill switch on the {switch}" for switch in stopped]
-            named += [f"rule {rule.name}" for rule in rule_versions.about(was)]
-            _refuse_rename("agent", [*named, *(f"grant {grant.reference}" for grant in grants.in_force(was))])
+            naming.refuse_rename("agent", [*naming.of_agent(was), *naming.of_asking(was, name)])
+            naming.refuse_taken(was, name)
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -95,7 +80,7 @@ class RouteForm(forms.ModelForm):
         was = self.initial.get("name") or name
         if was != name:
             rules = rule_versions.about(self.instance.agent.name, was)
-            _refuse_rename("route", [f"rule {rule.name}" for rule in rules])
+            naming.refuse_rename("route", [f"rule {rule.name}" for rule in rules])
         return name
 
 
@@ -224,6 +209,12 @@ class AgentAdmin(AskedAdmin):
         ),
         ("Hooks", {"fields": ["hooks", "hook_contract"]}),
     ]
+
+    def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
+        with ledger.transaction():
+            if change and form.stored_before is not None:
+                agent_tools.rename(form.stored_before["name"], form.instance.name, actor_of(request))
+            super().save_related(request, form, formsets, change)
 
 
 @admin.register(Route)

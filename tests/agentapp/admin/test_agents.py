@@ -9,7 +9,7 @@ from django.test import Client
 from agentapp import agent_tools, switches, tool_sync
 from agentapp.models import Agent, Route, Tool
 from approvals import grants, ledger, rule_terms, rule_versions
-from approvals.models import Rule
+from approvals.models import Grant, Rule
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
 from tests.conftest import Clerk
 from tests.grants import a_grant
@@ -233,3 +233,95 @@ class TestANameThatIsKnown:
         with ledger.transaction():
             grants.revoke(grant.pk, dana, "It is over.")
         save(client, own, name="helpers")
+
+
+class TestANameOthersAskBy:
+    """The tool that asks an agent is called after it: what is set for the one is set for the other."""
+
+    @pytest.fixture
+    def payments(self, staff: Client) -> Agent:
+        stored: Agent = Agent.objects.create(name="payments")
+        Agent.objects.create(name="front", subagents=["*"])
+        agent_tools.sync("test")
+        return stored
+
+    @pytest.mark.parametrize(
+        ("columns", "said"),
+        [
+            ({"subagents": ["payments"]}, "agent lead (subagents)"),
+            ({"subagents": ["*"], "denied_subagents": ["payments"]}, "agent lead (denied_subagents)"),
+            ({"subagents": ["*"], "tool_choice": "ask_payments"}, "agent lead (tool_choice)"),
+        ],
+    )
+    def test_is_kept_while_another_agent_names_it(
+        self, staff: Client, payments: Agent, columns: dict[str, Any], said: str
+    ) -> None:
+        other = Agent.objects.create(name="lead", **columns)
+        page = address(Agent, "change", payments.pk)
+        assert f"know this agent by its name: {said}." in errors_of(submit(staff, page, name="payouts"))
+        other.delete()
+        save(staff, page, name="payouts")
+
+    def test_is_kept_while_a_rule_is_for_its_tool(self, staff: Client, payments: Agent, ada: User) -> None:
+        page = address(Agent, "change", payments.pk)
+        rule = Rule.objects.create(name="never", tool="ask_payments", verdict="deny")
+        assert "rule never (tool ask_payments)" in errors_of(submit(staff, page, name="payouts"))
+        rule.tool = "pay_out"
+        rule.save()
+        terms = {**rule_terms.terms_of(rule), "tool": "ask_payments"}
+        rule_versions.keep_draft(rule, terms, ada, "test")
+        assert "rule never (tool ask_payments)" in errors_of(submit(staff, page, name="payouts"))
+
+    def test_is_kept_while_a_switch_stops_its_tool(self, staff: Client, payments: Agent, ada: User) -> None:
+        with ledger.transaction():
+            switches.engage("tool", "ask_payments", ada, "It pays twice.")
+        said = errors_of(submit(staff, address(Agent, "change", payments.pk), name="payouts"))
+        assert "kill switch on the tool ask_payments" in said
+
+    def test_is_kept_while_a_grant_is_for_its_tool(
+        self, payments: Agent, clerk: Clerk, dana: User, client: Client, ada: User
+    ) -> None:
+        grant = a_grant(clerk, dana)
+        Grant.objects.filter(pk=grant.pk).update(tool="ask_payments")
+        client.force_login(ada)
+        said = errors_of(submit(client, address(Agent, "change", payments.pk), name="payouts"))
+        assert f"grant {grant.reference} (tool ask_payments)" in said
+
+    def test_is_kept_where_there_is_a_tool_of_the_new_name(self, staff: Client, payments: Agent) -> None:
+        gone = Agent.objects.create(name="payouts")
+        agent_tools.sync("test")
+        gone.delete()
+        agent_tools.sync("test")
+        page = address(Agent, "change", payments.pk)
+        assert "There is a tool ask_payouts already" in errors_of(submit(staff, page, name="payouts"))
+        Tool.objects.get(name="ask_payouts").delete()
+        save(staff, page, name="payouts")
+
+    def test_takes_its_tool_along_with_what_is_set_for_it(self, staff: Client, payments: Agent) -> None:
+        settings = {"effect_class": "irreversible", "approval_mode": "always", "owner": "Rita"}
+        Tool.objects.filter(name="ask_payments").update(**settings)
+        kept = Tool.objects.get(name="ask_payments").pk
+        save(staff, address(Agent, "change", payments.pk), name="pay-desk")
+        save(staff, address(Agent, "change", payments.pk), name="pay_desk")
+        tool = Tool.objects.get(name="ask_pay_desk")
+        assert {name: getattr(tool, name) for name in settings} == settings
+        assert (tool.pk, tool.title_template, tool.missing_since) == (kept, "Ask the agent pay_desk", None)
+        assert not Tool.objects.filter(name="ask_payments").exists()
+
+    def test_takes_its_tool_along_also_while_nobody_may_ask(self, staff: Client, payments: Agent) -> None:
+        Tool.objects.filter(name="ask_payments").update(approval_mode="always")
+        Agent.objects.filter(name="front").update(subagents=[])
+        for name in ("payouts", "disbursements"):
+            save(staff, address(Agent, "change", payments.pk), name=name)
+        Agent.objects.filter(name="front").update(subagents=["*"])
+        agent_tools.sync("test")
+        assert Tool.objects.get(name="ask_disbursements").approval_mode == "always"
+
+    def test_leaves_the_tool_to_an_agent_whose_tool_has_the_same_name(self, staff: Client) -> None:
+        for name in ("pay-desk", "pay_desk"):
+            Agent.objects.create(name=name)
+        Agent.objects.create(name="front", subagents=["pay_desk"])
+        agent_tools.sync("test")
+        save(staff, address(Agent, "change", Agent.objects.get(name="pay-desk").pk), name="payouts")
+        tool = Tool.objects.get(source__kind="agent")
+        assert (tool.name, tool.title_template) == ("ask_pay_desk", "Ask the agent pay_desk")
