@@ -111,7 +111,9 @@ def sync(actor: str) -> list[configuration.Change]:
     """
     with ledger.transaction():
         found = check_names(Agent.objects.prefetch_related("routes").order_by("name"))
-        rows = {row.name: row for row in Tool.objects.filter(source__kind=KIND)}
+        # Held, so that what an admin sets meanwhile is not written over.
+        held = Tool.objects.filter(source__kind=KIND).select_for_update(of=("self",)).order_by("name")
+        rows = {row.name: row for row in held}
         changes = _write(found, rows, actor) if found else []
         for name in sorted(rows.keys() - found.keys()):
             if rows[name].missing_since is None:

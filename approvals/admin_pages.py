@@ -229,7 +229,8 @@ class SwitchedAdmin(RecordedAdmin):
         changed = 0
         try:
             with ledger.transaction():
-                for row in queryset:
+                # Held, so that what somebody else sets meanwhile is not written over.
+                for row in queryset.select_for_update(of=("self",)):
                     setattr(row, column, value)
                     row.validate_constraints()
                     changed += configuration.save(row, actor_of(request)) is not None

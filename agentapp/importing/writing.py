@@ -16,6 +16,9 @@ from agentapp.tools.openapi_contract import tool_of
 from approvals import configuration
 from approvals.models import EffectClass
 
+# What an import says of its source. Whether it is on, which hosts it may ask and what it is called is for people.
+_OWNED = ("location", "origin", "details", "schemes")
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -37,13 +40,15 @@ def write(
 
     `named` are credentials by their scheme. Raises Refused, and has then changed nothing.
     """
-    source = planned.source
-    source.credentials = _credentials(planned, source.credentials if named is None else dict(named))
+    wanted = _credentials(planned, planned.source.credentials if named is None else dict(named))
     tools = [_chosen(planned, key, choice) for key, choice in chosen.items()]
     fresh = {choice.name for key, choice in chosen.items() if planned.by_key[key].row is None}
     _check_names([tool.name for tool in tools], fresh)
     try:
         with configuration.transaction(dry_run):
+            source = _source(planned)
+            if named is not None:
+                source.credentials = wanted
             changes = [configuration.save(source, actor)]
             changes += contracts.write(source, tools, actor)
             changes += _raise_effects(planned, chosen, actor)
@@ -57,6 +62,18 @@ def write(
     if not dry_run:
         voided = contracts.void_outdated()
     return Imported(source, [change for change in changes if change], voided)
+
+
+def _source(planned: Plan) -> ToolSource:
+    """The source with what an import says of it. What an admin has set since it was planned stays. Raises Refused."""
+    if planned.is_new:
+        return planned.source
+    source = ToolSource.objects.select_for_update(of=("self",)).filter(pk=planned.source.pk).first()
+    if source is None:
+        raise Refused("source_gone", f"Somebody has deleted the source {planned.source.name} just now. Look again.")
+    for column in _OWNED:
+        setattr(source, column, getattr(planned.source, column))
+    return source
 
 
 def _credentials(planned: Plan, named: dict[str, str]) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """Agents as tools: rows that follow their agents, and keep what an admin has set."""
 
+import threading
 from typing import Any
 
 import pytest
 import yaml
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import Client
 
 from agentapp import agent_tools, tool_sync
@@ -124,6 +126,31 @@ def test_sync_tools_writes_the_tools_that_ask_agents_and_never_takes_them_for_mi
     two_agents()
     tool_sync.sync("test")
     assert asking().missing_since is None
+
+
+@pytest.mark.postgresql  # SQLite lets one writer in at a time
+@pytest.mark.django_db(transaction=True)
+def test_what_an_admin_sets_while_the_tools_are_written_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    two_agents()
+    agent_tools.sync("test")
+    write = agent_tools._write
+
+    def set_it() -> None:
+        Tool.objects.update(approval_mode="always")
+        connection.close()
+
+    other = threading.Thread(target=set_it)
+
+    def write_meanwhile(*given: Any) -> Any:
+        other.start()
+        other.join(2)  # it waits for the row; if it does not, it is done by now
+        return write(*given)
+
+    monkeypatch.setattr(agent_tools, "_write", write_meanwhile)
+    agent_tools.sync("test")
+    other.join(20)
+    assert not other.is_alive()
+    assert asking().approval_mode == "always"
 
 
 # --- The file ------------------------------------------------------------------------------------

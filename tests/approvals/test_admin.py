@@ -1,15 +1,18 @@
 """Admin pages record what they change; records can be looked at and not changed."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from approvals import cards, decisions, ledger
+from approvals import cards, configuration, decisions, ledger
 from approvals.admin_pages import RecordedAdmin, masked_arguments
 from approvals.ids import uuid7
 from approvals.masking import MASK
@@ -216,3 +219,29 @@ def test_every_page_that_changes_something_records_it() -> None:
         if model._meta.app_label in ("agentapp", "approvals", "auth") and model.__name__ not in own:
             changes = page.has_change_permission.__qualname__ != "ReadOnlyAdmin.has_change_permission"
             assert isinstance(page, RecordedAdmin) == changes, model
+
+
+@pytest.mark.postgresql  # SQLite lets one writer in at a time
+@pytest.mark.django_db(transaction=True)
+def test_what_somebody_sets_while_rows_are_switched_stays(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = Channel.objects.create(name="desk", kind="email", config={"to": ["desk@shop.example"]})
+    save_row = configuration.save
+
+    def set_it() -> None:
+        Channel.objects.update(personal=True)
+        connection.close()
+
+    other = threading.Thread(target=set_it)
+
+    def save_meanwhile(*given: Any) -> Any:
+        other.start()
+        other.join(2)  # it waits for the row; if it does not, it is done by now
+        return save_row(*given)
+
+    monkeypatch.setattr(configuration, "save", save_meanwhile)
+    chosen = {"action": "switch_off", ACTION_CHECKBOX_NAME: [str(channel.pk)]}
+    assert staff.post(address(Channel, "changelist"), chosen).status_code == 302
+    other.join(20)
+    assert not other.is_alive()
+    channel.refresh_from_db()
+    assert (channel.active, channel.personal) == (False, True)

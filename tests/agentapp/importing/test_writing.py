@@ -99,6 +99,30 @@ def test_a_new_operation_takes_no_settings_of_one_that_is_gone() -> None:
     assert (tool.wire["path"], tool.effect_class) == ("/pay", "read")
 
 
+def test_what_an_admin_sets_of_a_source_while_an_import_is_planned_stays() -> None:
+    imported(shop(a="get"))
+    planned = planning.plan(
+        Given(shop(a="get", b="post"), location="https://new.example", origin="https://doc.example")
+    )
+    set_by_people = {"enabled": False, "hosts": ["other.example"], "name": "store", "credentials": {"bearer": "SHOP"}}
+    ToolSource.objects.update(**set_by_people)
+    done = writing.write(planned, {one.key: one.choice for one in planned.proposed}, "test")
+    source = ToolSource.objects.get()
+    assert {name: getattr(source, name) for name in set_by_people} == set_by_people
+    assert (source.location, source.origin) == ("https://new.example", "https://doc.example")
+    assert set(done.changes[0].after or {}) == {"location", "origin"}
+    assert done.source == Tool.objects.get(name="b").source == source
+
+
+def test_a_source_that_is_deleted_meanwhile_is_not_made_again() -> None:
+    take(shop(a="get"), {})
+    planned = plan(shop(a="get"))
+    ToolSource.objects.all().delete()
+    with pytest.raises(Refused, match="deleted the source the-shop just now"):
+        writing.write(planned, {"GET /a": Choice("a", "read")}, "test")
+    assert (ToolSource.objects.count(), Tool.objects.count()) == (0, 0)
+
+
 def test_the_name_of_a_tool_that_is_there_stays() -> None:
     imported(shop(a="get"))
     with pytest.raises(Refused, match="rules and agents name"):
