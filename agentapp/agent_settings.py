@@ -53,6 +53,12 @@ def tools_to_call(agent: Agent, names: Names) -> set[str]:
     return {*names.tools, *asked}
 
 
+def own_tools(agent: Agent) -> set[str]:
+    """The same of an agent as it is stored."""
+    names = Names(list(Agent.objects.values_list("name", flat=True)), list(agent.tools.values_list("name", flat=True)))
+    return tools_to_call(agent, names)
+
+
 def _driver_settings(agent: Agent, names: Names) -> list[str]:
     return driver_problems(agent.driver, agent.driver_settings) if agent.driver in DRIVERS else []
 

@@ -1,3 +1,4 @@
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -6,7 +7,7 @@ from django.contrib import admin
 from agentapp import agent_settings, agent_tools
 from agentapp.admin import naming
 from agentapp.drivers import DRIVERS
-from agentapp.models import Agent, ContextVariable, Route, Tool
+from agentapp.models import Agent, ContextVariable, Guideline, Route, Tool
 from approvals import ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
@@ -61,9 +62,18 @@ class AgentForm(forms.ModelForm):
             except agent_tools.NameTaken as taken:
                 raise forms.ValidationError(str(taken)) from taken
             if "tools" in cleaned:
-                # For the variables, which are checked with the agent as it is typed.
+                # For routes and variables, which are checked with the agent as it is typed.
                 self.instance.may_call = agent_settings.tools_to_call(wanted, names)
+                self._check_guidelines(self.instance.may_call)
         return cleaned
+
+    def _check_guidelines(self, may_call: Collection[str]) -> None:
+        """Guidelines have pages of their own, so that what they may call is looked at here as it is stored."""
+        if self.instance._state.adding:
+            return
+        used = Guideline.tools.through.objects.filter(guideline__agent=self.instance).exclude(tool__name__in=may_call)
+        for guideline, tool in used.values_list("guideline__name", "tool__name"):
+            self.add_error("tools", f"The guideline {guideline} may call {tool}: let it call another first.")
 
 
 class RouteForm(forms.ModelForm):
@@ -84,9 +94,32 @@ class RouteForm(forms.ModelForm):
         return name
 
 
+class RoutePageForm(RouteForm):
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        agent = cleaned.get("agent") or (None if self.instance._state.adding else self.instance.agent)
+        if agent is not None:
+            naming.refuse_foreign(self, agent_settings.own_tools(agent))
+        return cleaned
+
+
+class RouteFormSet(forms.BaseInlineFormSet):
+    def clean(self) -> None:
+        super().clean()
+        if kept := naming.keeping(form.instance for form in self.deleted_forms):
+            raise forms.ValidationError(f"These name a route that is to go: {', '.join(kept)}.")
+        may_call = getattr(self.instance, "may_call", None)
+        if may_call is None:  # the agent itself is refused, or not to be changed here
+            return
+        for form in self.forms:
+            if hasattr(form, "cleaned_data") and form not in self.deleted_forms:
+                naming.refuse_foreign(form, may_call)
+
+
 class RouteInline(admin.StackedInline):
     model = Route
     form = RouteForm
+    formset = RouteFormSet
     extra = 0
     formfield_overrides = FORM_FIELDS
 
@@ -118,6 +151,11 @@ class VariableInline(admin.StackedInline):
 
 class AskedAdmin(SwitchedAdmin):
     """What is part of the contract under which one agent is offered to another."""
+
+    def get_deleted_objects(self, objs: Any, request: Any) -> Any:
+        """A rule or an agent that names what is gone would mean nothing, so it stays."""
+        listed, counts, missing, protected = super().get_deleted_objects(objs, request)
+        return listed, counts, missing, [*protected, *naming.keeping(objs)]
 
     def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
         with ledger.transaction():
@@ -219,7 +257,7 @@ class AgentAdmin(AskedAdmin):
 
 @admin.register(Route)
 class RouteAdmin(AskedAdmin):
-    form = RouteForm
+    form = RoutePageForm
     about = "Named kinds of task of an agent. A route offers the model only the tools that task needs."
     when_empty = "An agent without routes offers all of its tools. Add a route to offer fewer for one kind of task."
     list_display = ["name", "agent", "description"]

@@ -6,7 +6,8 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agentapp.admin import guideline_parts
+from agentapp import agent_settings
+from agentapp.admin import guideline_parts, naming
 from agentapp.guidance import extensions
 from agentapp.models import Guideline, GuidelineMatch, GuidelineRelation, Tool, ToolRelation
 from approvals.admin_pages import FORM_FIELDS, RecordedAdmin, SwitchedAdmin
@@ -32,6 +33,13 @@ class GuidelineForm(forms.ModelForm):
         if path and (wrong := extensions.problem(path)):
             raise forms.ValidationError(wrong)
         return path
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        agent = cleaned.get("agent") or (None if self.instance._state.adding else self.instance.agent)
+        if agent is not None:
+            naming.refuse_foreign(self, agent_settings.own_tools(agent))
+        return cleaned
 
 
 class RelationForm(forms.ModelForm):

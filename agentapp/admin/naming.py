@@ -1,9 +1,13 @@
-"""What knows an agent, a route or a tool by its name alone, in words: it would mean nothing under another name."""
+"""What knows an agent, a route or a tool by its name alone, in words: without that name it would mean nothing."""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 from django import forms
+from django.db.models import Model, Q
 
 from agentapp import agent_tools
-from agentapp.models import Agent, KillSwitch, Tool
+from agentapp.models import Agent, ContextVariable, Guideline, KillSwitch, Route, Tool
 from approvals import grants, rule_versions
 
 # So many of those that know a name are listed.
@@ -58,3 +62,43 @@ def refuse_taken(was: str, name: str) -> None:
             f"There is a tool {tool} already, so the one that asks this agent cannot be called so. Choose another "
             "name, or delete that tool first, if nothing uses it any more."
         )
+
+
+def keeping(rows: Iterable[Model]) -> list[str]:
+    """What would name an agent, a route or a tool that is not there any more, and could not be loaded from a file."""
+    rows = list(rows)
+    going = [row.name for row in rows if isinstance(row, Agent)]
+    found: list[str] = []
+    for row in rows:
+        if isinstance(row, Agent):
+            found += _keeping_agent(row, going)
+        elif isinstance(row, Route):
+            found += [f"rule {rule.name}" for rule in rule_versions.about(row.agent.name, row.name)]
+        elif isinstance(row, Tool):
+            found += [f"rule {rule.name}" for rule in rule_versions.about_tool(row.name)]
+            found += [f"agent {agent.name} (tool_choice)" for agent in Agent.objects.filter(tool_choice=row.name)]
+    return list(dict.fromkeys(found))
+
+
+def _keeping_agent(agent: Agent, going: Collection[str]) -> Iterator[str]:
+    yield from (f"rule {rule.name}" for rule in rule_versions.about(agent.name))
+    yield from keeping(agent.routes.select_related("agent"))
+    tool = agent_tools.tool_name(agent.name)
+    for other in Agent.objects.exclude(name__in=going).order_by("name"):
+        for column in ("subagents", "denied_subagents"):
+            if agent.name in getattr(other, column):
+                yield f"agent {other.name} ({column})"
+        if other.tool_choice == tool:
+            yield f"agent {other.name} (tool_choice)"
+    using = Q(tools__in=agent_tools.asking(agent.name)) & ~Q(agent__name__in=going)
+    yield from (f"route {row}" for row in Route.objects.filter(using).select_related("agent"))
+    yield from (f"guideline {row}" for row in Guideline.objects.filter(using).select_related("agent"))
+    reading = ContextVariable.objects.filter(tool__in=agent_tools.asking(agent.name)).exclude(agent__name__in=going)
+    yield from (f"context variable {row}" for row in reading.select_related("agent"))
+
+
+def refuse_foreign(form: Any, own: Collection[str]) -> None:
+    """Refuse tools that are not among those the agent may call: it would be offered none of them."""
+    for tool in form.cleaned_data.get("tools", ()):
+        if tool.name not in own:
+            form.add_error("tools", f"{tool.name} is not among the agent's tools.")

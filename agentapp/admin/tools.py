@@ -9,7 +9,7 @@ from django.urls import path, reverse
 from django.utils.safestring import SafeString
 
 from agentapp import doubts
-from agentapp.admin import mcp, tool_parts, tool_words
+from agentapp.admin import mcp, naming, tool_parts, tool_words
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
 from agentapp.models import Tool
@@ -215,6 +215,11 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Tool | None = None) -> bool:
         """Only what its source has no more; anything else would come back with its first settings."""
         return obj is not None and obj.missing_since is not None and super().has_delete_permission(request, obj)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """A rule for a tool that is gone would be for none, and a file could not name it."""
+        listed, counts, missing, protected = super().get_deleted_objects(objs, request)
+        return listed, counts, missing, [*protected, *naming.keeping(objs)]
 
     def save_model(self, request: HttpRequest, obj: Tool, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

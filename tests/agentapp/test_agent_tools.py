@@ -228,7 +228,8 @@ def test_a_route_that_is_added_to_an_agent_is_in_the_schema_of_its_tool(staff: C
 
 
 def test_an_agent_that_is_deleted_can_be_asked_no_more(staff: Client) -> None:
-    _, refunds = two_agents()
+    Agent.objects.create(name="support", subagents=["*"])
+    refunds = Agent.objects.create(name="refunds")
     agent_tools.sync("test")
     staff.post(address(Agent, "delete", refunds.pk), {"post": "yes"})
     assert asking().missing_since is not None

@@ -3,11 +3,14 @@
 from typing import Any
 
 import pytest
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from agentapp import agent_tools, switches, tool_sync
-from agentapp.models import Agent, Route, Tool
+from agentapp.configuration_file import dump, load
+from agentapp.models import Agent, Guideline, Route, Tool
 from approvals import grants, ledger, rule_terms, rule_versions
 from approvals.models import Grant, Rule
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
@@ -46,6 +49,7 @@ def test_an_agent_with_a_route_is_an_event_each(staff: Client) -> None:
 
 def test_only_the_route_that_changed_is_recorded(staff: Client) -> None:
     stored = Agent.objects.create(name="support")
+    stored.tools.set(Tool.objects.filter(name="look_up_order"))
     Route.objects.create(agent=stored, name="refunds")
     Route.objects.create(agent=stored, name="status")
     seen = ledger.height()
@@ -95,6 +99,7 @@ def test_a_variable_may_ask_another_agent_that_only_reads(staff: Client) -> None
 
 def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
     stored, other = Agent.objects.create(name="support"), Agent.objects.create(name="other")
+    stored.tools.set(Tool.objects.filter(name="pay_out"))
     save(staff, address(Route, "add"), agent=str(stored.pk), name="refunds", tools=tools("pay_out"))
     route = Route.objects.get()
     save(staff, address(Route, "change", route.pk), agent=str(other.pk), description="Money back.")
@@ -178,6 +183,73 @@ def test_a_chosen_tool_is_one_of_those_ticked(staff: Client) -> None:
     stored = Agent.objects.get()
     page = submit(staff, address(Agent, "change", stored.pk), tools=tools("look_up_order"))
     assert "nor one of its tools: look_up_order." in errors_of(page)
+
+
+class TestWhatCouldNotBeLoadedAgain:
+    """Whatever the admin takes can be dumped and loaded."""
+
+    @pytest.fixture
+    def support(self, staff: Client) -> Agent:
+        stored: Agent = Agent.objects.create(name="support")
+        stored.tools.set(Tool.objects.filter(name="look_up_order"))
+        return stored
+
+    def stays(self, staff: Client, row: Agent | Route | Tool, why: str) -> None:
+        url = address(type(row), "delete", row.pk)
+        assert why in staff.post(url, {"post": "yes"}).content.decode()
+        assert type(row)._default_manager.filter(pk=row.pk).exists()
+        load(dump(), "test")
+
+    def test_a_route_offers_tools_of_its_agent_alone(self, staff: Client, support: Agent) -> None:
+        message = "pay_out is not among the agent&#x27;s tools."
+        new = {"agent": str(support.pk), "name": "refunds"}
+        assert message in errors_of(submit(staff, address(Route, "add"), **new, tools=tools("pay_out")))
+        save(staff, address(Route, "add"), **new, tools=tools("look_up_order"))
+        page = address(Route, "change", Route.objects.get().pk)
+        assert message in errors_of(submit(staff, page, tools=tools("pay_out")))
+        page = address(Agent, "change", support.pk)
+        assert message in errors_of(submit(staff, page, **{"routes-0-tools": tools("pay_out")}))
+        both = tools("look_up_order", "pay_out")
+        save(staff, page, tools=both, **{"routes-0-tools": tools("pay_out")})
+        assert message in errors_of(submit(staff, page, tools=tools("look_up_order")))
+        load(dump(), "test")
+
+    def test_a_guideline_may_call_tools_of_its_agent_alone(self, staff: Client, support: Agent) -> None:
+        new = {"agent": str(support.pk), "name": "finding", "condition": "they ask"}
+        page = submit(staff, address(Guideline, "add"), **new, tools=tools("pay_out"))
+        assert "pay_out is not among the agent&#x27;s tools." in errors_of(page)
+        save(staff, address(Guideline, "add"), **new, tools=tools("look_up_order"))
+        page = submit(staff, address(Agent, "change", support.pk), tools=tools("pay_out"))
+        assert "The guideline finding may call look_up_order" in errors_of(page)
+        load(dump(), "test")
+
+    def test_what_a_rule_names_stays(self, staff: Client, support: Agent) -> None:
+        route = Route.objects.create(agent=support, name="refunds")
+        rule = Rule.objects.create(name="careful", agent="support", verdict="deny", version=1)
+        self.stays(staff, support, "rule careful")
+        Rule.objects.update(agent="", route="refunds")
+        self.stays(staff, support, "rule careful")
+        self.stays(staff, route, "rule careful")
+        taken_out = submit(staff, address(Agent, "change", support.pk), **{"routes-0-DELETE": "on"})
+        assert "These name a route that is to go: rule careful." in errors_of(taken_out)
+        Rule.objects.update(route="", tool="pay_out")
+        Tool.objects.filter(name="pay_out").update(missing_since=timezone.now())
+        self.stays(staff, Tool.objects.get(name="pay_out"), "rule careful")
+        rule.delete()
+        staff.post(address(Agent, "delete", support.pk), {"post": "yes"})
+        assert not Agent.objects.exists()
+
+    def test_an_agent_that_others_name_stays(self, staff: Client, support: Agent) -> None:
+        front = Agent.objects.create(name="front", subagents=["*"], denied_subagents=["support"])
+        self.stays(staff, support, "agent front (denied_subagents)")
+        Agent.objects.filter(pk=front.pk).update(denied_subagents=[])
+        agent_tools.sync("test")
+        route = Route.objects.create(agent=front, name="orders")
+        route.tools.set(Tool.objects.filter(name="ask_support"))
+        self.stays(staff, support, "route front/orders")
+        chosen = {"action": "delete_selected", "post": "yes", ACTION_CHECKBOX_NAME: [str(support.pk), str(front.pk)]}
+        staff.post(address(Agent, "changelist"), chosen)
+        assert not Agent.objects.exists()
 
 
 class TestANameThatIsKnown:
