@@ -30,6 +30,9 @@ _SOURCE_FACTOR = 2
 # Results that say nothing about how well the thing called is.
 _NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED, Reason.LIMIT_REACHED}
 
+# A tool, what came of a call of it, and that call.
+type Called = tuple[Tool, ToolResult, ToolExecution]
+
 
 @dataclass(frozen=True)
 class Thing:
@@ -92,21 +95,29 @@ def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
     return None
 
 
-def note_call(run: Run, tool: Tool, result: ToolResult, call: ToolExecution | None = None) -> None:
-    """Count what came of a call: the tool answered, or it failed. The caller is inside `ledger.transaction()`.
+def note_calls(run: Run, made: Sequence[Called]) -> None:
+    """Count what came of calls that are stored together: their tools answered, or failed. The caller is inside
+    `ledger.transaction()`.
 
-    What mocks answer says nothing about the tool.
+    What they count in is locked at once: call by call, two runs could each wait for what the other has. What mocks
+    answer says nothing about the tool.
     """
-    if run.is_mocked or result.reason in _NOT_ITS_FAULT or result.status == "refused":
+    if run.is_mocked:
         return
-    if result.status == "ok":
-        succeeded(run, of_tool(tool))
+    counted = [each for each in made if each[1].reason not in _NOT_ITS_FAULT and each[1].status != "refused"]
+    failing = [tool for tool, result, _ in counted if result.status != "ok"]
+    if not failing and not need_a_look(run):
         return
-    own, source = things = of_tool(tool)
-    _lock(things)
-    error = f"{result.reason}: {lens.told(result.message, [call] if call else ())}"
-    if failed(own, error):
-        failed(source, f"{tool.name}: {error}")
+    _add_missing(thing for tool in failing for thing in of_tool(tool))
+    rows = {Thing(row.scope, row.key): row for row in _lock(thing for tool, *_ in counted for thing in of_tool(tool))}
+    for tool, result, call in counted:
+        own, source = of_tool(tool)
+        if result.status == "ok":
+            _answered(row for row in (rows.get(own), rows.get(source)) if row is not None)
+            continue
+        error = f"{result.reason}: {lens.told(result.message, [call])}"
+        if _failed(rows[own], error):
+            _failed(rows[source], f"{tool.name}: {error}")
 
 
 def note_run(run: Run, final: str) -> None:
@@ -129,22 +140,28 @@ def succeeded(run: Run, things: Sequence[Thing]) -> None:
     """Something answered. Costs nothing while no breaker at all has counted a failure."""
     if run.is_mocked or not need_a_look(run):
         return
-    for row in _lock(things):
+    _answered(_lock(things))
+
+
+def failed(thing: Thing, error: str) -> None:
+    """Count a failure in a row, and open when there are enough."""
+    _add_missing([thing])
+    [row] = _lock([thing])
+    _failed(row, error)
+
+
+def _answered(rows: Iterable[Breaker]) -> None:
+    """End the row of failures of breakers that are locked. An open one stays open."""
+    for row in rows:
         if row.state == State.HALF_OPEN:
             _close(row, "closed", "the probe succeeded")
         elif row.state == State.CLOSED and row.failures:
+            row.failures = 0
             Breaker.objects.filter(pk=row.pk).update(failures=0)
 
 
-def failed(thing: Thing, error: str) -> bool:
-    """Count a failure in a row, and open when there are enough. False: the breaker was not closed before."""
-    factor = _SOURCE_FACTOR if thing.scope == Scope.SOURCE else 1
-    made = {
-        "threshold": max(settings.BREAKER_THRESHOLD * factor, 1),
-        "cooldown_seconds": settings.BREAKER_COOLDOWN_SECONDS,
-    }
-    Breaker.objects.get_or_create(scope=thing.scope, key=thing.key, defaults=made)
-    [row] = _lock([thing])
+def _failed(row: Breaker, error: str) -> bool:
+    """Count a failure in a breaker that is locked. False: it was not closed before."""
     row.failures, row.last_error = row.failures + 1, storable(clean(error))[:500]
     Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, last_error=row.last_error)
     was = row.state
@@ -185,6 +202,20 @@ def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM, re
     _record(row, what, trigger, "calls go through again", actor, reason)
     row.state, row.failures, row.opened_at, row.probe_until = State.CLOSED, 0, None, None
     row.save(update_fields=["state", "failures", "opened_at", "probe_until"])
+
+
+def _add_missing(things: Iterable[Thing]) -> None:
+    """Make the breakers that some things do not have yet, in one order everywhere: another that makes one waits."""
+    rows = [
+        Breaker(
+            scope=thing.scope,
+            key=thing.key,
+            threshold=max(settings.BREAKER_THRESHOLD * (_SOURCE_FACTOR if thing.scope == Scope.SOURCE else 1), 1),
+            cooldown_seconds=settings.BREAKER_COOLDOWN_SECONDS,
+        )
+        for thing in sorted(set(things), key=lambda thing: (thing.scope, thing.key))
+    ]
+    Breaker.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def _lock(things: Iterable[Thing]) -> list[Breaker]:

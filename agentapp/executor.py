@@ -130,9 +130,9 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         executions.finish(outcomes)
         steering.heed(run, reads)
         budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
-        for key, read in distinct.items():
-            assert read.tool is not None
-            breakers.note_call(run, read.tool, results[key].result, read)
+        breakers.note_calls(
+            run, [(read.tool, results[key].result, read) for key, read in distinct.items() if read.tool is not None]
+        )
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -297,7 +297,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             steering.heed(run, [execution])
             plan_use.take_up(run, execution)
             budgets.pay(run, outcome.cost)
-            breakers.note_call(run, tool, tried.result, execution)
+            breakers.note_calls(run, [(tool, tried.result, execution)])
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except executions.Overtaken:  # by the answer of the attempt that this one repeats

@@ -54,6 +54,8 @@ def start_late(state: RunState, reads: list[ToolExecution]) -> None:
                 executions.reclassify(read, tool)
             else:
                 subagents.begin(state, read, text, None, allowed_by=grant_use.allowed_by(ruling))
+            if state.configuration.breakers_of(tool):
+                break  # its breakers are locked: the next read's, in another order, are for the next look
 
 
 def is_a_write_now(state: RunState, read: ToolExecution) -> bool:

@@ -1,0 +1,65 @@
+"""Breakers of several tools that are counted, or admitted, in one transaction: they are locked in one order."""
+
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from django.utils import timezone
+
+from agentapp import breakers, loop
+from agentapp.models import Breaker, Run
+from tests import stopping_tools
+from tests.conftest import call, calls, says
+from tests.races import race
+
+
+@pytest.fixture
+def crossing(transactional_db, monkeypatch):
+    """Two transactions that lock breakers one by one each have a first before either goes on to its second."""
+    both = threading.Barrier(2, timeout=2)
+    real = breakers._lock
+
+    def one_by_one(things):
+        found = real(things)
+        with suppress(threading.BrokenBarrierError):
+            both.wait()
+        return found
+
+    monkeypatch.setattr(breakers, "_lock", one_by_one)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("known", "broken"), [(True, False), (True, True), (False, True)])
+def test_two_runs_whose_reads_ask_two_sources_in_opposite_order_both_end(desk, crossing, known, broken):
+    here = call("a", "fail", how="never") if broken else call("a", "look_up", what="1")
+    stopping_tools.BROKEN.update({"ask": stopping_tools.failing()} if broken else {})
+    things = [
+        ("tool", here["name"]),
+        ("source", "tests-clerk_tools"),
+        ("tool", "ask"),
+        ("source", "tests-stopping_tools"),
+    ]
+    for scope, key in things if known else things[:0]:
+        Breaker.objects.create(scope=scope, key=key, threshold=9, failures=1)
+    there = desk.start(calls(here, call("b", "ask", about="1")), says("done"))
+    back = desk.start(calls(call("b", "ask", about="1"), here), says("done"))
+    ended = race(lambda: loop.drive(there.pk), lambda: loop.drive(back.pk))
+    assert not [error for error in ended if isinstance(error, Exception)]
+    assert set(Run.objects.values_list("state", flat=True)) == {"succeeded"}
+    counted = (3 if known else 2) if broken else 0
+    of_tools = Breaker.objects.filter(scope__in=["tool", "source"])
+    assert set(of_tools.values_list("key", "failures")) == {(key, counted) for _, key in things}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_runs_whose_late_reads_are_probes_of_two_sources_both_end(desk, crossing):
+    for scope, key in [("tool", "look_up"), ("tool", "ask")]:
+        past = timezone.now() - timedelta(hours=1)
+        Breaker.objects.create(scope=scope, key=key, state="open", failures=3, opened_at=past)
+    here, beside = call("a", "look_up", what="1"), call("b", "ask", about="1")
+    runs = [desk.start(calls(*both), says("done")) for both in ((here, beside), (beside, here))]
+    ended = race(*[partial(loop.drive, run.pk) for run in runs])
+    assert not [error for error in ended if isinstance(error, Exception)]
+    assert set(Run.objects.values_list("state", flat=True)) == {"succeeded"}
