@@ -120,7 +120,9 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
             runs.mark_tool_error(state.locked())
             executions.finish(given_up)
         return
-    distinct = {(read.name, read.arguments_digest): read for read in reversed(reads)}
+    distinct: dict[tuple[str, str], ToolExecution] = {}
+    for read in reads:  # in the model's order, in which a mocked run makes them one by one
+        distinct.setdefault((read.name, read.arguments_digest), read)
     results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
     called = {read.pk for read in distinct.values()}
     costs = {read.pk: budgets.cost_of(read) if read.pk in called else budgets.NOTHING for read in reads}
@@ -150,7 +152,11 @@ def _attempt_read(state: RunState, execution: ToolExecution) -> Tried:
     text = execution.executed_text or cards.proposed_text(execution, tool)
     numbers = range(1, tool.max_attempts + 1)
     stopped = partial(switches.stops_repeats, state.run, execution.name)
-    call = partial(_call, state, execution, tool, text)
+
+    def call(number: int) -> ToolResult:
+        execution.attempts = number  # mocks count the attempts at earlier calls
+        return _call(state, execution, tool, text, number)
+
     return attempts.until_answered(state.cancellation, numbers, call, stopped=stopped)
 
 

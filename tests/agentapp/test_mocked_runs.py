@@ -136,6 +136,14 @@ def test_an_attempt_that_may_be_repeated_takes_the_next_answer_without_a_pause(e
     assert EFFECTS == []
 
 
+def test_reads_of_one_step_take_their_answers_in_its_order_attempt_by_attempt(evaluated):
+    mocks = answers(look_up=[{"error": "busy", "retryable": True}, {"result": "1"}, {"result": "2"}, {"result": "3"}])
+    asked = [call(name, "look_up", what=name) for name in "abc"]
+    made = run(evaluated, calls(*asked), says("done"), mocks=mocks)
+    found = [evaluated.execution(made, name) for name in "abc"]
+    assert [(execution.value, execution.attempts) for execution in found] == [("1", 2), ("2", 1), ("3", 1)]
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
