@@ -1,7 +1,7 @@
 """What a run, and an agent in a day, may cost. The only writer of Spending.
 
-Looked at before the act, with what the act is likely to cost. What a person allows a run beyond its
-limits counts against both.
+Looked at before a decision, and when a call is proposed, with what that is likely to cost; not again when the call
+begins. What a person allows a run beyond its limits counts against both.
 """
 
 from collections.abc import Sequence
