@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -82,7 +82,7 @@ def export(request: HttpRequest, slug: str) -> HttpResponse:
     card = _card(asked, slug)
     if card is None:
         raise Http404("There is no such card.")
-    first, last = (f"{at.astimezone():%Y-%m-%d}" for at in (asked.period.begin, asked.period.end))
+    first, last = (f"{at.astimezone():%Y-%m-%d}" for at in (asked.period.begin, asked.period.last))
     response = HttpResponse(content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{slug}-{first}-{last}.csv"'
     writer = csv.writer(response)
@@ -165,7 +165,7 @@ def _page(request: HttpRequest, asked: Asked, route: str, topic: Topic, **more: 
         "choices": periods.CHOICES,
         "zone": timezone.get_current_timezone_name(),
         "first": f"{local(asked.period.begin):%Y-%m-%d}",
-        "last": f"{local(asked.period.end - timedelta(microseconds=1)):%Y-%m-%d}",
+        "last": f"{local(asked.period.last):%Y-%m-%d}",
         **more,
     }
     return render_part(request, "console/insights.html", "figures", context)

@@ -134,7 +134,7 @@ def waiting_over_time(told: Told) -> Card:
         points = [(at_hour(at), count) for at, count in passed.items()]
         head, note = "Hour", "at each full hour"
     else:
-        points, head, note = _highest(passed), "Day", "the most at a full hour of each day"
+        points, head, note = _highest(passed, period.last), "Day", "the most at a full hour of each day"
     if is_now:
         points.append((at_hour(period.end, "now"), told.at_end))
         note += ", and what waits now"
@@ -155,11 +155,13 @@ def waiting_over_time(told: Told) -> Card:
     )  # fmt: skip
 
 
-def _highest(hours: Mapping[datetime, int]) -> list[tuple[Cell, int]]:
+def _highest(hours: Mapping[datetime, int], last: datetime) -> list[tuple[Cell, int]]:
+    """By day. The midnight with which a period ends is of a day that is not in it."""
     most: dict[date, int] = {}
     for at, count in hours.items():
         day = timezone.localtime(at).date()
-        most[day] = max(count, most.get(day, 0))
+        if day <= timezone.localtime(last).date():
+            most[day] = max(count, most.get(day, 0))
     return [(on_day(day), count) for day, count in most.items()]
 
 

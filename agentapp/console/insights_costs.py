@@ -68,12 +68,12 @@ def figures(found: Costs, limits: Limits, now: datetime) -> list[Figure]:
     today, words = now.astimezone(UTC).date(), within(found.period)
     spent, models = found.on(today), sum(found.by_model.values(), Decimal(0))
     about = f"{percent(adding.share(spent, limits.total))} of {formats.money(limits.total)}" if limits.holds else ""
-    days = max(1, (found.period.end - found.period.begin + DAY - (found.period.end - found.period.begin) % DAY) // DAY)
     known = "" if not found.unpriced else f", {found.unpriced:,} unpriced"
     return [
         Figure("Cost today", formats.money(spent), about or "no limit for all agents",
                href=rows(did=("thought", "ran", "failed"), **on(today))),
-        Figure(f"Cost, {found.period.words}", formats.money(found.total), f"{formats.money(found.total / days)} a day",
+        Figure(f"Cost, {found.period.words}", formats.money(found.total),
+               f"{formats.money(found.total / len(days_of(found.period)))} a day",
                href=rows(did=("thought", "ran", "failed"), **words)),
         Figure("Before", formats.money(found.before), _compared(found.total, found.before)),
         Figure("Models", formats.money(models), f"{plural(sum(found.replies.values()), 'reply', 'replies')}{known}",
@@ -96,7 +96,7 @@ def _no_limit(limits: Limits) -> str:
 
 
 def days_of(period: Period) -> list[date]:
-    first, last = period.begin.astimezone(UTC).date(), period.end.astimezone(UTC).date()
+    first, last = period.begin.astimezone(UTC).date(), period.last.astimezone(UTC).date()
     return [first + DAY * number for number in range((last - first).days + 1)]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, timedelta
+from datetime import UTC, date
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from django.utils import timezone
@@ -36,7 +36,7 @@ def within(period: Period) -> dict[str, str]:
         return {"since": period.begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")}
     zone = timezone.get_current_timezone()
     first = period.begin.astimezone(zone).date().isoformat()
-    last = (period.end - timedelta(microseconds=1)).astimezone(zone).date().isoformat()
+    last = period.last.astimezone(zone).date().isoformat()
     return {"since": first, "until": last} if period.key == "custom" else {"since": first}
 
 

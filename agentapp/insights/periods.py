@@ -18,12 +18,17 @@ _USUAL = CHOICES[1]
 
 @dataclass(frozen=True)
 class Period:
-    """From `begin`, which is a full hour, up to `end`."""
+    """From `begin`, which is a full hour, up to `end`, which is the first moment that is not in it."""
 
     key: str
     begin: datetime
     end: datetime
     words: str
+
+    @property
+    def last(self) -> datetime:
+        """A moment of its last day: where it ends with a day, `end` is in the next."""
+        return max(self.begin, self.end - timedelta(microseconds=1))
 
     @property
     def by_hour(self) -> bool:

@@ -279,7 +279,7 @@ def waiting_by_hour(found: Requests, at_end: int) -> dict[datetime, int]:
 def by_day(found: Requests, zone: tzinfo) -> dict[date, Sums]:
     """The same figures by the reader's days, without a gap."""
     days: dict[date, Sums] = {}
-    day, last = found.period.begin.astimezone(zone).date(), found.period.end.astimezone(zone).date()
+    day, last = found.period.begin.astimezone(zone).date(), found.period.last.astimezone(zone).date()
     while day <= last:
         days[day] = Sums()
         day += DAY
