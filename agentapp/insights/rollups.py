@@ -1,7 +1,8 @@
 """The only writer of RequestFigures, CallFigures, ModelFigures and RollUp: the figures of hours that are over.
 
 An hour is computed anew from its rows and replaced as a whole, so that doing it again changes nothing. What changes
-rows of an hour that is over, as somebody who takes a decision back, has that hour computed again.
+rows of an hour that is over, as somebody who takes a decision back or a step that asks one more group, has that hour
+computed again.
 """
 
 from collections import defaultdict
@@ -17,7 +18,7 @@ from django.utils import timezone
 from agentapp.insights.adding import merged
 from agentapp.insights.counting import HOUR, count, hour_of
 from agentapp.models import CallFigures, ModelFigures, ModelUse, RequestFigures, RollUp, Span, Step, ToolExecution
-from approvals.models import Approval, Decision
+from approvals.models import Approval, Decision, Event
 
 DAY = timedelta(days=1)
 # A transaction that began before the hour was over may have ended a little after it.
@@ -94,9 +95,22 @@ def _first() -> datetime | None:
 
 
 def _changed(since: datetime, until: datetime) -> set[datetime]:
-    """Hours whose decisions were taken back after they had been counted."""
-    undone = Decision.objects.filter(undone_at__gte=since, decided_at__lt=until)
-    return set(undone.order_by().annotate(hour=TruncHour("decided_at", tzinfo=UTC)).values_list("hour", flat=True))
+    """Hours that count otherwise now: a decision was taken back, or a request was put to one more group.
+
+    For that group as well it is counted in the hour it was asked in: in which it ends it will be.
+    """
+    decided = Decision.objects.filter(decided_at__lt=until)
+    escalated = Event.objects.filter(type="approval.escalated", at__gte=since).values("approval_id")
+    asked = Approval.objects.filter(pk__in=escalated, created_at__lt=until)
+    return (
+        _hours_of(decided.filter(undone_at__gte=since), "decided_at")
+        | _hours_of(asked, "created_at")
+        | _hours_of(decided.filter(approval__in=escalated), "decided_at")
+    )
+
+
+def _hours_of(rows: models.QuerySet[Any], moment: str) -> set[datetime]:
+    return set(rows.order_by().annotate(hour=TruncHour(moment, tzinfo=UTC)).values_list("hour", flat=True))
 
 
 def _hours(begin: datetime, end: datetime) -> Iterable[datetime]:

@@ -14,8 +14,9 @@ from agentapp.insights.counting import ALL_TEAMS, hour_of
 from agentapp.insights.periods import Period
 from agentapp.models import CallFigures, ModelFigures, RequestFigures, RollUp, Span
 from approvals import decisions
+from approvals.escalation import Step
 from approvals.models import Approval, Decision
-from tests.rows import a_request, a_verdict, decide, in_state, read, take, undo, within_transaction
+from tests.rows import a_moment_ago, a_request, a_verdict, decide, in_state, read, take, undo, within_transaction
 from tests.traffic import generate
 
 pytestmark = pytest.mark.django_db
@@ -96,6 +97,35 @@ def test_a_decision_that_is_taken_back_has_its_hour_added_up_again(dana: User) -
     again = hourly(at=hour)
     assert again is None or (again.approved, again.waits) == (0, {})
     assert not RequestFigures.objects.filter(by="person").exists()
+
+
+def test_a_request_that_another_team_is_asked_later_waits_for_it_from_the_beginning_until_its_end(
+    dana: User, marco: User, roles: dict[str, Group]
+) -> None:
+    leads = Group.objects.create(name="leads")
+    asked = a_request(groups=(roles["approver"].pk,), approvals_needed=2, escalation=(Step(60, "leads"),))
+    assert not isinstance(decide(asked, a_verdict(asked, dana)), str)
+    approval = back_by(asked, 5 * HOUR)
+    Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() + HOUR)
+    catch_up()
+    assert not RequestFigures.objects.filter(team=leads.pk).exists()
+    assert within_transaction(decisions.escalate, a_moment_ago(approval, "escalates_at").pk)
+    take(approval, marco)
+    catch_up()
+
+    now = timezone.now()
+    found = reading.requests(
+        Period("24h", hour_of(now) - 8 * HOUR, now, ""), leads.pk, reading.standing(now).kept_until
+    )
+    assert (found.total.asked, found.total.approved) == (1, 1)
+    assert found.by_person[str(dana.pk)].approved == 1
+    hours = reading.waiting_by_hour(found, reading.waiting(leads.pk, now).number)
+    ended_at = read(approval).ended_at
+    assert ended_at is not None
+    assert hours == {at: int(approval.created_at < at <= ended_at) for at in hours}
+    again = kept()
+    back_fill()
+    assert kept() == again
 
 
 def test_a_day_is_what_its_hours_are_also_after_one_of_them_has_changed(dana: User) -> None:
