@@ -21,7 +21,7 @@ from agentapp.console.insights_parts import Card, Cell, Topic
 from agentapp.console.parts import render_part
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.insights import periods, reading
-from agentapp.insights.counting import ALL_TEAMS
+from agentapp.insights.counting import ALL_TEAMS, hour_of
 from agentapp.insights.periods import Period
 from agentapp.models import Agent, Breaker
 from approvals.models import Approval, Rule
@@ -134,7 +134,12 @@ def _costs(asked: Asked) -> Topic:
     known = [limit for limit in limits if limit is not None]
     total = insights_costs.Limits(sum(known, Decimal(0)), len(limits) - len(known), len(limits))
     found = reading.costs(period, asked.standing.kept_until)
-    return insights_costs.topic(found, total, asked.now)
+    today = insights_costs.whole_days(Period("", hour_of(asked.now), asked.now, "today"))
+    if today.begin < period.end:
+        spent = found.on(today.begin.date())
+    else:
+        spent = reading.spent(today.up_to(asked.standing.shown_until), asked.standing.kept_until)
+    return insights_costs.topic(found, total, spent, asked.now)
 
 
 def _reliability(asked: Asked, breakers: list[Breaker]) -> Topic:

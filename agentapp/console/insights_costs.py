@@ -49,10 +49,11 @@ def whole_days(period: Period) -> Period:
     return Period(period.key, period.begin.replace(hour=0), period.end, period.words)
 
 
-def topic(found: Costs, limits: Limits, now: datetime) -> Topic:
+def topic(found: Costs, limits: Limits, spent: Decimal, now: datetime) -> Topic:
+    """`spent`: today, which the period need not hold."""
     words = within(found.period)
     return Topic(
-        figures(found, limits, now),
+        figures(found, limits, spent, now),
         [
             by_day(found, limits),
             _by("by-agent", "Cost by agent", "Agent", found.by_agent, found.total,
@@ -64,9 +65,9 @@ def topic(found: Costs, limits: Limits, now: datetime) -> Topic:
     )  # fmt: skip
 
 
-def figures(found: Costs, limits: Limits, now: datetime) -> list[Figure]:
+def figures(found: Costs, limits: Limits, spent: Decimal, now: datetime) -> list[Figure]:
     today, words = now.astimezone(UTC).date(), within(found.period)
-    spent, models = found.on(today), sum(found.by_model.values(), Decimal(0))
+    models = sum(found.by_model.values(), Decimal(0))
     about = f"{percent(adding.share(spent, limits.total))} of {formats.money(limits.total)}" if limits.holds else ""
     known = "" if not found.unpriced else f", {found.unpriced:,} unpriced"
     return [

@@ -345,6 +345,19 @@ def costs(period: Period, kept_until: datetime) -> Costs:
     return found
 
 
+def spent(period: Period, kept_until: datetime) -> Decimal:
+    """What a period cost in all. One query for what is kept, three for what is counted since."""
+    edge = _edge(period, kept_until)
+    models, calls = (
+        table.objects.filter(_spans(period.begin, edge)).order_by().values_list("span").annotate(Sum("cost"))
+        for table in (ModelFigures, CallFigures)
+    )
+    sums = [cost for _, cost in models.union(calls, all=True).order_by()]
+    sums += [row.cost for row in _since(count_models, edge, period)]
+    sums += [row.cost for row in _since(count_calls, edge, period)]
+    return sum(sums, NOTHING)
+
+
 def _undecided(team: int) -> QuerySet[Approval]:
     found = Approval.objects.filter(FOR_PEOPLE, state__in=Approval.UNDECIDED)
     return found.filter(groups=team) if team else found

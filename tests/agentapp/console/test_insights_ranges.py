@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp.console.insights_parts import Card, Figure
 from agentapp.insights.counting import hour_of
-from agentapp.models import ModelFigures, RollUp, Span
+from agentapp.models import Agent, ModelFigures, ModelUse, RollUp, Span
 from approvals.models import Approval
-from tests.rows import a_request
+from tests.rows import a_request, a_run
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
@@ -48,6 +50,11 @@ def card(client: Client, path: str, slug: str, asked: dict[str, str]) -> Card:
     return found
 
 
+def spend_now(cost: str) -> None:
+    """Let a reply that came outside of steps have cost that a moment ago."""
+    ModelUse.objects.create(run=a_run(), at=timezone.now(), cost=Decimal(cost))
+
+
 def first_column(client: Client, slug: str, asked: dict[str, str]) -> list[str]:
     response = client.get(f"/insights/{slug}.csv", asked)
     return [row[0] for row in csv.reader(io.StringIO(response.content.decode()))][1:]
@@ -75,3 +82,25 @@ def test_a_file_is_named_by_the_days_that_were_chosen(page: Client) -> None:
     named: Any = page.get("/insights/cost-by-day.csv", THREE_DAYS)["Content-Disposition"]
 
     assert named == 'attachment; filename="cost-by-day-2026-01-01-2026-01-03.csv"'
+
+
+@pytest.mark.usefixtures("one_day")
+def test_what_today_cost_is_told_beside_days_that_are_over(page: Client) -> None:
+    spend(JANUARY, "3")
+    spend_now("2")
+    Agent.objects.update(max_daily_cost="8")
+
+    for asked in (THREE_DAYS, {"range": "14d"}):
+        today = figure(page, "/insights/cost/", "Cost today", asked)
+        assert (today.value, today.about) == ("$2.00", "25% of $8.00")
+    assert figure(page, "/insights/cost/", "Cost, ", THREE_DAYS).value == "$3.00"
+
+
+@pytest.mark.usefixtures("one_day")
+def test_days_that_are_over_ask_the_database_no_more_than_a_page_may(page: Client) -> None:
+    spend_now("2")
+    page.get("/insights/cost/", THREE_DAYS)
+    with CaptureQueriesContext(connection) as captured:
+        page.get("/insights/cost/", THREE_DAYS)
+
+    assert len(captured) <= 12

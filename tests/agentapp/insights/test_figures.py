@@ -172,6 +172,7 @@ def test_any_stretch_adds_up_to_the_same_whether_of_days_hours_or_rows(month: Pe
         kept = requests(period)
         live = reading.requests(period, ALL_TEAMS, period.begin)
         assert kept.total == live.total
+        assert reading.spent(period, reading.standing(NOW).kept_until) == reading.costs(period, period.begin).total > 0
         assert dict(kept.by_person) == dict(live.by_person)
         assert dict(kept.by_tool) == dict(live.by_tool)
 
