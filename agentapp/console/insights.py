@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -58,7 +58,7 @@ def approvals(request: HttpRequest) -> HttpResponse:
 @require_safe
 def cost(request: HttpRequest) -> HttpResponse:
     """What models and tools took, by day."""
-    asked = _asked(request)
+    asked = _asked(request, UTC)
     return _page(request, asked, "insights_cost", _costs(asked))
 
 
@@ -78,13 +78,12 @@ def reliability(request: HttpRequest) -> HttpResponse:
 @require_safe
 def export(request: HttpRequest, slug: str) -> HttpResponse:
     """One card as a table for a spreadsheet. What it would take for a formula is text there."""
-    asked = _asked(request, with_teams=True)
-    card = _card(asked, slug)
-    if card is None:
+    found = _card(request, slug)
+    if found is None:
         raise Http404("There is no such card.")
-    first, last = (f"{at.astimezone():%Y-%m-%d}" for at in (asked.period.begin, asked.period.last))
+    card, days = found
     response = HttpResponse(content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{slug}-{first}-{last}.csv"'
+    response["Content-Disposition"] = f'attachment; filename="{slug}-{days[0]}-{days[-1]}.csv"'
     writer = csv.writer(response)
     writer.writerow(map(_plain, card.table.heads))
     writer.writerows(map(_plain, row) for row in card.table.rows)
@@ -95,14 +94,15 @@ def _plain(cell: str) -> str:
     return cell.plain if isinstance(cell, Cell) else inert(cell)
 
 
-def _asked(request: HttpRequest, *, with_teams: bool = False) -> Asked:
+def _asked(request: HttpRequest, zone: tzinfo | None = None, *, with_teams: bool = False) -> Asked:
+    """What is asked for, by the days of the installation unless others are told."""
     user = signed_in(request)
     if not user.has_perm(RIGHT):
         raise Forbidden("Insights are figures about everybody's requests, calls and costs.", RIGHT)
     now = timezone.now()
     standing = reading.standing(now)
     shown = standing.shown_until
-    period = periods.read(request.GET, now, timezone.get_current_timezone())
+    period = periods.read(request.GET, now, zone or timezone.get_current_timezone())
     late = shown if shown < period.end else None
     teams = _teams() if with_teams else []
     chosen = request.GET.get("team", "")
@@ -148,19 +148,23 @@ def _reliability(asked: Asked, breakers: list[Breaker]) -> Topic:
     return insights_reliability.topic(found, before, breakers, asked.period)
 
 
-def _card(asked: Asked, slug: str) -> Card | None:
-    makers: tuple[Callable[[], Topic], ...] = (
-        lambda: _approvals(asked), lambda: _costs(asked), lambda: _reliability(asked, list(Breaker.objects.all())),
-    )  # fmt: skip
-    for make in makers:
-        for card in make().cards:
+def _card(request: HttpRequest, slug: str) -> tuple[Card, list[date]] | None:
+    """A card and the days it is of, whichever tab it is on."""
+    asked, by_utc = _asked(request, with_teams=True), _asked(request, UTC)
+    makers: tuple[tuple[Asked, Callable[[Asked], Topic]], ...] = (
+        (asked, _approvals),
+        (by_utc, _costs),
+        (asked, lambda asked: _reliability(asked, list(Breaker.objects.all()))),
+    )
+    for by, make in makers:
+        for card in make(by).cards:
             if card.slug == slug:
-                return card
+                return card, by.period.days
     return None
 
 
 def _page(request: HttpRequest, asked: Asked, route: str, topic: Topic, **more: Any) -> HttpResponse:
-    local = timezone.localtime
+    period = asked.period
     context = {
         "topic": topic,
         "asked": asked,
@@ -168,9 +172,9 @@ def _page(request: HttpRequest, asked: Asked, route: str, topic: Topic, **more: 
         "tabs": [(reverse(name), words, name == route) for name, words in TABS],
         "route": route,
         "choices": periods.CHOICES,
-        "zone": timezone.get_current_timezone_name(),
-        "first": f"{local(asked.period.begin):%Y-%m-%d}",
-        "last": f"{local(asked.period.last):%Y-%m-%d}",
+        "zone": str(period.zone),
+        "first": f"{period.days[0]}",
+        "last": f"{period.days[-1]}",
         **more,
     }
     return render_part(request, "console/insights.html", "figures", context)

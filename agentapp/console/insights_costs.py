@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from agentapp.console import charts, formats
@@ -24,7 +24,7 @@ from agentapp.console.insights_parts import (
     share,
 )
 from agentapp.insights import adding
-from agentapp.insights.periods import DAY, Period
+from agentapp.insights.periods import Period
 from agentapp.insights.reading import Costs
 
 OUTSIDE = "outside of steps"
@@ -46,7 +46,7 @@ class Limits:
 
 def whole_days(period: Period) -> Period:
     """A period from the beginning of its first day, by UTC: so limits count."""
-    return Period(period.key, period.begin.replace(hour=0), period.end, period.words)
+    return replace(period, begin=period.begin.astimezone(UTC).replace(hour=0))
 
 
 def topic(found: Costs, limits: Limits, spent: Decimal, now: datetime) -> Topic:
@@ -74,7 +74,7 @@ def figures(found: Costs, limits: Limits, spent: Decimal, now: datetime) -> list
         Figure("Cost today", formats.money(spent), about or "no limit for all agents",
                href=rows(did=("thought", "ran", "failed"), **on(today))),
         Figure(f"Cost, {found.period.words}", formats.money(found.total),
-               f"{formats.money(found.total / len(days_of(found.period)))} a day",
+               f"{formats.money(found.total / len(found.period.days))} a day",
                href=rows(did=("thought", "ran", "failed"), **words)),
         Figure("Before", formats.money(found.before), _compared(found.total, found.before)),
         Figure("Models", formats.money(models), f"{plural(sum(found.replies.values()), 'reply', 'replies')}{known}",
@@ -96,13 +96,8 @@ def _no_limit(limits: Limits) -> str:
     return "No agent" if not limits.agents else f"{limits.unlimited} of {plural(limits.agents, 'agent')} have none"
 
 
-def days_of(period: Period) -> list[date]:
-    first, last = period.begin.astimezone(UTC).date(), period.last.astimezone(UTC).date()
-    return [first + DAY * number for number in range((last - first).days + 1)]
-
-
 def by_day(found: Costs, limits: Limits) -> Card:
-    days = days_of(found.period)
+    days = found.period.days
     models, tools = ([float(costs[day]) for day in days] for costs in (found.models_by_day, found.tools_by_day))
     totals = [found.on(day) for day in days]
     limit = float(limits.total) if limits.holds else None

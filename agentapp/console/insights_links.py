@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date
+from datetime import UTC, date, datetime, time
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from django.utils import timezone
 
 from agentapp.audit.query import Malformed, parse
-from agentapp.insights.periods import Period
+from agentapp.insights.periods import DAY, Period, start_of
 
 AUDIT = "/audit/"
 _NEEDS_QUOTES = re.compile(r'[\s,"\\]')
@@ -33,15 +33,30 @@ def is_askable(href: str) -> bool:
 def within(period: Period) -> dict[str, str]:
     """The words for a period: by days, and one that begins within a day by its hour."""
     if period.key == "24h":
-        return {"since": period.begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")}
-    zone = timezone.get_current_timezone()
-    first = period.begin.astimezone(zone).date().isoformat()
-    last = period.last.astimezone(zone).date().isoformat()
-    return {"since": first, "until": last} if period.key == "custom" else {"since": first}
+        return {"since": _moment(period.begin)}
+    since = {"since": _since(period.begin)}
+    return since | {"until": _until(start_of(period.days[-1] + DAY, period.zone))} if period.key == "custom" else since
 
 
 def on(day: date) -> dict[str, str]:
-    return {"since": day.isoformat(), "until": day.isoformat()}
+    """The words for a day by UTC."""
+    return {"since": _since(start_of(day, UTC)), "until": _until(start_of(day + DAY, UTC))}
+
+
+def _since(begin: datetime) -> str:
+    """As a day where one begins then for the trail, which reads days by the zone of the installation."""
+    local = timezone.localtime(begin)
+    return local.date().isoformat() if local.time() == time.min else _moment(begin)
+
+
+def _until(end: datetime) -> str:
+    """The same of an end: a day is meant with all of it, a moment is the first that is not."""
+    local = timezone.localtime(end)
+    return (local.date() - DAY).isoformat() if local.time() == time.min else _moment(end)
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _quoted(value: str) -> str:

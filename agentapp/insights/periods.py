@@ -1,7 +1,7 @@
 """Which stretch of time figures are for. Plain values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from agentapp.insights.counting import HOUR, hour_of
@@ -24,11 +24,19 @@ class Period:
     begin: datetime
     end: datetime
     words: str
+    zone: tzinfo = UTC
+    """Whose days it is of."""
 
     @property
     def last(self) -> datetime:
         """A moment of its last day: where it ends with a day, `end` is in the next."""
         return max(self.begin, self.end - timedelta(microseconds=1))
+
+    @property
+    def days(self) -> list[date]:
+        """Its days, without a gap."""
+        first, last = self.begin.astimezone(self.zone).date(), self.last.astimezone(self.zone).date()
+        return [first + DAY * number for number in range((last - first).days + 1)]
 
     @property
     def by_hour(self) -> bool:
@@ -37,26 +45,31 @@ class Period:
     @property
     def before(self) -> "Period":
         """As long, and directly before it."""
-        return Period(self.key, hour_of(self.begin - (self.end - self.begin)), self.begin, "before")
+        begin = hour_of(self.begin - (self.end - self.begin))
+        return replace(self, begin=begin, end=self.begin, words="before")
 
     def up_to(self, end: datetime) -> "Period":
-        return Period(self.key, self.begin, max(self.begin, min(end, self.end)), self.words)
+        return replace(self, end=max(self.begin, min(end, self.end)))
 
 
 def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
-    """The period an address asks for; the usual one where it asks for none that there is."""
+    """The period an address asks for, by the days of a zone; the usual one where it asks for none that there is."""
     key = asked.get("range", "")
     if key == "custom":
         first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
         if first is not None and last is not None and first <= last < first + timedelta(days=LONGEST):
-            end = min(_start_of(last + DAY, zone), now)
-            begin = hour_of(_start_of(first, zone))
-            if begin < end:
-                return Period(key, begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}")
+            end = min(start_of(last + DAY, zone), now)
+            if start_of(first, zone) < end:
+                begin = min(_first_hour(first, zone), end)
+                return Period(key, begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}", zone)
     name, days, words = next((one for one in CHOICES if one[0] == key), _USUAL)
     today = now.astimezone(zone).date()
-    begin = hour_of(now) - 24 * HOUR if days == 1 else hour_of(_start_of(today - (days - 1) * DAY, zone))
-    return Period(name, begin, now, words)
+    begin = hour_of(now) - 24 * HOUR if days == 1 else _first_hour(today - (days - 1) * DAY, zone)
+    return Period(name, begin, now, words, zone)
+
+
+def start_of(day: date, zone: tzinfo) -> datetime:
+    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 def _day(text: str) -> date | None:
@@ -68,5 +81,7 @@ def _day(text: str) -> date | None:
     return day if FIRST_YEAR <= day.year <= LAST_YEAR else None
 
 
-def _start_of(day: date, zone: tzinfo) -> datetime:
-    return datetime.combine(day, time(), zone).astimezone(UTC)
+def _first_hour(day: date, zone: tzinfo) -> datetime:
+    """The first full hour of a day: figures are kept by hours of UTC, in which days of some zones begin."""
+    start = start_of(day, zone)
+    return start if start == hour_of(start) else hour_of(start) + HOUR

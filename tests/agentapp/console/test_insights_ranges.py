@@ -5,6 +5,8 @@ import io
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp.console.insights_parts import Card, Figure
+from agentapp.insights import periods
 from agentapp.insights.counting import hour_of
 from agentapp.models import Agent, ModelFigures, ModelUse, RollUp, Span
 from approvals.models import Approval
@@ -104,3 +107,66 @@ def test_days_that_are_over_ask_the_database_no_more_than_a_page_may(page: Clien
         page.get("/insights/cost/", THREE_DAYS)
 
     assert len(captured) <= 12
+
+
+OCTOBER = datetime(2026, 10, 10, tzinfo=UTC)
+ONE_DAY = {"range": "custom", "from": "2026-10-10", "to": "2026-10-10"}
+ZONES = ("Europe/Berlin", "Asia/Kolkata", "America/New_York")
+
+
+def asks(href: str) -> str:
+    return parse_qs(urlsplit(href).query)["q"][0]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_costs_of_a_day_are_those_of_the_day_by_utc_in_any_zone(page: Client, settings: Any, zone: str) -> None:
+    settings.TIME_ZONE = zone
+    for number, cost in enumerate(("1", "2", "4"), start=-1):
+        spend(OCTOBER + number * DAY, cost)
+
+    cost = figure(page, "/insights/cost/", "Cost, ", ONE_DAY)
+    assert (cost.value, cost.about) == ("$2.00", "$2.00 a day")
+    between = "since:2026-10-10T00:00Z until:2026-10-11T00:00Z"
+    assert asks(cost.href).endswith(between)
+    days = card(page, "/insights/cost/", "cost-by-day", ONE_DAY).table
+    assert [row[0] for row in days.rows] == ["2026-10-10"]
+    assert [asks(href).partition(" ")[2] for href in days.links] == [between]
+    assert page.get(cost.href).context["problems"] == []
+    assert len(card(page, "/insights/cost/", "cost-by-day", {"range": "14d"}).table.rows) == 14
+    named = page.get("/insights/cost-by-day.csv", ONE_DAY)["Content-Disposition"]
+    assert "cost-by-day-2026-10-10-2026-10-10.csv" in named
+    assert "Days and hours are by UTC." in page.get("/insights/cost/").content.decode()
+    assert f"Days and hours are by {zone}." in page.get("/insights/").content.decode()
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("path", ["/insights/", "/insights/cost/", "/insights/reliability/"])
+def test_the_form_gives_back_the_days_that_were_typed(page: Client, settings: Any, path: str, zone: str) -> None:
+    settings.TIME_ZONE = zone
+    found = page.get(path, ONE_DAY).context
+    assert (found["first"], found["last"]) == ("2026-10-10", "2026-10-10")
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin", "end", "words"),
+    [
+        ("Europe/Berlin", "2026-10-09T22:00Z", "2026-10-10T22:00Z", "since:2026-10-10 until:2026-10-10"),
+        ("Asia/Kolkata", "2026-10-09T19:00Z", "2026-10-10T18:30Z", "since:2026-10-09T19:00Z until:2026-10-10"),
+    ],
+)
+def test_nothing_before_or_behind_a_day_of_the_zone_is_counted_or_led_to(
+    page: Client, settings: Any, zone: str, begin: str, end: str, words: str
+) -> None:
+    settings.TIME_ZONE = zone
+    context = page.get("/insights/", ONE_DAY).context
+
+    period = context["asked"].period
+    assert (period.begin, period.end) == (datetime.fromisoformat(begin), datetime.fromisoformat(end))
+    assert asks(context["topic"].figures[4].href).endswith(words)
+    assert page.get(context["topic"].figures[4].href).context["problems"] == []
+
+
+def test_a_day_that_began_a_moment_ago_is_shown_where_no_full_hour_of_it_has_begun() -> None:
+    zone = ZoneInfo("Asia/Kolkata")
+    found = periods.read(ONE_DAY, datetime(2026, 10, 9, 18, 45, tzinfo=UTC), zone)
+    assert (found.key, found.days, found.begin == found.end) == ("custom", [OCTOBER.date()], True)
