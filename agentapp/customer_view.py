@@ -1,6 +1,7 @@
 """A conversation as its customer sees it: what was said, what goes on in a few fixed words, what they are asked.
 
-Nothing internal is in it: no arguments, reasons, rules, other runs, names of tools or of people. Reads only.
+Nothing internal is in it: no arguments, reasons, rules, other runs, names of tools or of people, and nothing that an
+agent says beside a call. Reads only.
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agentapp import drafts, guidance_rows
+from agentapp import drafts, guidance_rows, toolset
 from agentapp.considered import GUIDED, Insight
 from agentapp.guidance.insights import standing, to_ask_for
 from agentapp.models import Conversation, Message, Run, ToolExecution
@@ -78,7 +79,7 @@ class View:
     status: str
     asked: list[Asked]
     draft: str = ""
-    """What the agent has written of an answer so far."""
+    """What the agent has written so far of what can only be an answer."""
     needed: Sequence[Needed] = ()
 
     @property
@@ -92,23 +93,32 @@ def of(conversation: Conversation, after: int = 0) -> View:
     open_runs = list(
         Run.objects.filter(conversation=conversation, parent__isnull=True)
         .exclude(state__in=Run.FINAL)
-        .only("state", "waiting_for", "taken_over_by", "created_at", "step_count")
+        .only("state", "waiting_for", "taken_over_by", "created_at", "step_count", "route")
         .order_by("created_at")[:MAX_OPEN]
     )
     asked = _asked(open_runs)
     current = open_runs[0] if open_runs else None
     running = current is not None and current.state == Run.State.RUNNING
     latest = None if current is not None else _latest(conversation)
-    draft = drafts.under_way([current.pk]).get(current.pk) if current is not None and running else None
     return View(
         conversation,
         [_said(row) for row in reversed(rows[:PAGE])],
         len(rows) > PAGE,
         _status(conversation, current, asked, latest),
         asked,
-        draft.text if draft is not None else "",
+        _draft(current) if current is not None and running else "",
         _needed(latest),
     )
+
+
+def _draft(run: Run) -> str:
+    """What the agent has written of its answer. Until a reply ends, it may be what is said beside a call, which is none
+    of the customer's; where guidelines decide, what is seen was asked for as words alone.
+    """
+    found = drafts.under_way([run.pk]).get(run.pk)
+    if found is None:
+        return ""
+    return found.text if run.agent_snapshot["driver"] == GUIDED or not toolset.may_call(run) else ""
 
 
 def _latest(conversation: Conversation) -> Message | None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError
 
-from agentapp import breakers, budgets, drafts, llm, points, runs
+from agentapp import breakers, budgets, drafts, llm, points, runs, secrecy
 from agentapp.breakers import CircuitOpen, Thing
 from agentapp.compilers import compile_messages
 from agentapp.considered import GUIDED
@@ -41,9 +41,9 @@ class DriveRuntime:
     def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
         """Ask a model and wait for the whole reply. Raises ModelError, or CircuitOpen without asking.
 
-        `seen`: people may read it while it is written; not where a hook may still change it.
+        `seen`: people may read it while it is written; not where something may still be taken out of the whole.
         """
-        watch = self._show if seen and not self.state.hooks.at("after_inference_response") else None
+        watch = self._show if seen and self._stays_as_it_comes() else None
         return points.inference(self.state, request, lambda asked: self._ask(asked, watch))
 
     def complete_all(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
@@ -99,6 +99,13 @@ class DriveRuntime:
         if breakers.need_a_look(self.state.run):
             with ledger.transaction():
                 breakers.succeeded(self.state.run, things)
+
+    def _stays_as_it_comes(self) -> bool:
+        """Whether no hook may change a reply, and it may name no secret argument: which one, only its calls tell."""
+        state = self.state
+        return not (
+            state.hooks.at("after_inference_response") or secrecy.may_be_named(state.history, state.configuration.tools)
+        )
 
     def _show(self, text: str) -> None:
         """Let people see what has come so far. That they cannot is no reason to lose the reply."""

@@ -21,8 +21,7 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
     """
     made = [execution for rows in steps for execution in rows.executions]
     is_plain = all(call.name in tools and call.name != PLAN for call in reply.tool_calls)
-    has_secrets = any(tool.secret_fields for tool in tools.values()) or any(call.secret_fields for call in made)
-    if is_plain and not has_secrets:
+    if is_plain and not may_be_named(steps, tools):
         return reply
     secrets = set().union(*(_of_call(call, tools) for call in reply.tool_calls), *(each.secret_values for each in made))
     if not secrets:
@@ -33,6 +32,12 @@ def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str,
         reasoning=blotted(reply.reasoning, secrets),
         guidance=reply.guidance and _guidance(reply.guidance, secrets),
     )
+
+
+def may_be_named(steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> bool:
+    """Whether a reply may name a secret argument: of a tool that the run has, or of a call it has made before."""
+    made = (execution for rows in steps for execution in rows.executions)
+    return any(tool.secret_fields for tool in tools.values()) or any(call.secret_fields for call in made)
 
 
 def result_shown(execution: ToolExecution) -> Any:

@@ -89,6 +89,12 @@ class Configuration:
         return [self.breakers[thing] for thing in of_tool(tool) if thing in self.breakers] if self.breakers else []
 
 
+def may_call(run: Run) -> bool:
+    """Whether steps of a run may call tools or agents, by what it keeps. What was switched off since counts."""
+    agent = run.agent_snapshot
+    return bool(agent["routes"].get(run.route) if run.route else agent["tools"] or agent.get("subagents"))
+
+
 def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
     """Tools, rules, channels and what is stopped, at the start of a drive and after a change.
 

@@ -114,7 +114,7 @@ class CustomerConversation(BaseModel):
     status_words: str = Field(description="The status for the customer to read; empty when nothing goes on.")
     messages: list[SaidOut] = Field(description=f"The last {customer_view.PAGE}, oldest first.")
     earlier: bool = Field(description="Whether there are messages before these.")
-    draft: str = Field(description="What the agent has written of an answer so far. Nothing rests on it.")
+    draft: str = Field(description="What the agent has written so far of what can only be an answer. It may change.")
     confirmations: list[ConfirmationOut]
     needed: list[NeededOut] = Field(description="What the agent must be told to go on. Empty once it was answered.")
 

@@ -1,10 +1,12 @@
 """What a customer is told: what an agent still needs to know, and that no answer comes."""
 
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import User
 
-from agentapp import conversations, customer_view
-from agentapp.models import Conversation, Run, Tool
+from agentapp import actions, conversations, customer_view, drafts, runs
+from agentapp.models import Conversation, Route, Run, Tool
 from approvals import ledger
 from tests.conftest import Clerk, says
 from tests.guided import Guide
@@ -102,3 +104,38 @@ def test_where_a_person_has_answered_nothing_is_said_of_the_run_that_failed(cler
     with ledger.transaction():
         conversations.add(conversation, run, "assistant", "I look it up for you.", author=User.objects.first())
     assert customer_view.of(conversation).status == "idle"
+
+
+def drafted(clerk: Clerk, **more: Any) -> str:
+    """What the customer sees while the agent is writing."""
+    new = actions.NewRun(clerk.agent.name, "Hello", customer="Ana", conversation="chat", **more)
+    run = runs.claim(actions.start_run(new, clerk.starter).pk)
+    assert run is not None
+    assert run.lease_token is not None
+    assert drafts.write(run, run.lease_token, 1, "It is on its way. ")
+    return customer_view.of(Conversation.objects.get(key="chat")).draft
+
+
+def test_an_answer_is_seen_while_it_is_written_where_nothing_can_be_called(clerk: Clerk) -> None:
+    clerk.agent.tools.clear()
+    assert drafted(clerk) == "It is on its way. "
+
+
+def test_so_it_is_on_a_route_without_tools(clerk: Clerk) -> None:
+    Route.objects.create(agent=clerk.agent, name="talking")
+    assert drafted(clerk, route="talking") == "It is on its way. "
+
+
+def test_so_it_is_where_guidelines_decide_what_is_called(guide: Guide, clerk: Clerk) -> None:
+    assert drafted(clerk) == "It is on its way. "
+
+
+def test_what_may_be_said_beside_a_call_is_not_seen(clerk: Clerk) -> None:
+    assert drafted(clerk) == ""
+
+
+def test_what_may_be_said_beside_asking_another_agent_is_not_seen(clerk: Clerk) -> None:
+    clerk.agent.tools.clear()
+    clerk.agent.subagents = ["*"]
+    clerk.agent.save()
+    assert drafted(clerk) == ""

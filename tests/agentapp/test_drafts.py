@@ -12,7 +12,7 @@ from django.db import OperationalError, connections
 from django.utils import timezone
 
 from agentapp import actions, customer_view, drafts, loop, runs
-from agentapp.models import Conversation, Draft, Run
+from agentapp.models import Conversation, Draft, Run, Tool
 from tests.agentapp.test_live import commit, cookie_of, listening, play, settled
 from tests.conftest import says
 from tests.wire import DIALECTS, Answer, ProviderServer
@@ -90,6 +90,7 @@ def test_people_see_the_beginning_and_it_goes_when_the_step_is_stored(chatty, pr
 def test_a_secret_in_a_beginning_is_masked_as_in_the_message_and_never_shown_in_parts(
     chatty, provider: ProviderServer, rest: str, shown: str
 ) -> None:
+    chatty.agent.tools.clear()
     gate = Gate(lambda: customer_view.of(Conversation.objects.get(key="chat")).draft)
     provider.answer(Answer(events=OPENAI.stream(f"Your key is sk-proj-4f9a8b7c6d5e4f3a2b1c{rest}", gate, " here.")))
     run = start(chatty, conversation="chat")
@@ -97,6 +98,39 @@ def test_a_secret_in_a_beginning_is_masked_as_in_the_message_and_never_shown_in_
     run.refresh_from_db()
     assert gate.found == shown
     assert "sk-proj" not in run.answer
+
+
+def test_what_an_agent_says_beside_a_call_is_seen_by_staff_while_it_is_written_and_never_by_the_customer(
+    chatty, provider: ProviderServer
+) -> None:
+    gate = Gate(lambda: a_draft() and (a_draft(), customer_view.of(Conversation.objects.get(key="chat"))))
+    words = OPENAI.stream("He is on our fraud list; ", gate, "I look.", calls=[("c", "look_up", {"what": "him"})])
+    provider.answer(Answer(events=words), Answer(events=OPENAI.stream("Good day.")))
+    run = start(chatty, conversation="chat")
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert run.answer == "Good day."
+    shown, view = gate.found
+    assert (shown, view.draft, view.words) == ("He is on our fraud list; ", "", "Writing an answer")
+
+
+def test_where_a_reply_may_name_a_secret_argument_nobody_sees_it_before_it_is_whole(
+    chatty, provider: ProviderServer, seen
+) -> None:
+    Tool.objects.filter(name="look_up").update(secret_fields=["what"])
+    words = "I try it with the code 4711 for once."
+    provider.answer(Answer(OPENAI.reply(words, calls=[("c", "look_up", {"what": "4711"})])), Answer(status=503))
+    run = start(chatty, conversation="chat")
+    loop.drive(run.pk)
+    # Also where only the calls that were made are marked.
+    Tool.objects.update(secret_fields=[])
+    Run.objects.update(wake_at=None)
+    provider.answer(Answer(OPENAI.reply("Done.")))
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert [step.text for step in run.steps.order_by("number")] == [words.replace("4711", "••••••"), "Done."]
+    assert seen == []
+    assert [question.body.get("stream", False) for question in provider.questions] == [False] * 3
 
 
 def drafted(run: Run, *texts: str) -> list[str | None]:

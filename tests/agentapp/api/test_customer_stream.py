@@ -140,7 +140,8 @@ def test_a_customer_follows_their_conversation(clerk, access, bearer):
     play(scene)
 
 
-def test_what_the_agent_has_written_so_far_is_told(clerk, access, bearer):
+def test_what_an_agent_without_tools_has_written_so_far_is_told(clerk, access, bearer):
+    clerk.agent.tools.clear()
     customers.write(access, "Hello")
     claimed = runs.claim(Run.objects.get().pk)
     assert claimed is not None
