@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, F, Max, OuterRef
 
 from agentapp.models import Agent, ApiToken, Conversation, Message, Run
+from agentapp.refused import Refused
 from approvals import ledger
 from approvals.clock import Now
 from approvals.detectors import without_secrets
@@ -72,6 +73,16 @@ def lock(conversation: Conversation, expected_version: int | None = None) -> Con
     return locked
 
 
+def lock_to_go_on(conversation: Conversation, expected_version: int | None = None) -> Conversation:
+    """As `lock`, for whoever has something to say. Raises Refused where what was said is erased: what came behind it
+    would be kept under no customer's name, and no erasure would find it.
+    """
+    locked = lock(conversation, expected_version)
+    if locked.erased_at is not None:
+        raise Refused("erased", "What was said in this conversation is erased. Begin another one.", "conversation")
+    return locked
+
+
 def add(
     conversation: Conversation, run: Run, role: str, content: str, expected_version: int | None = None, **more: Any
 ) -> Message:
@@ -80,6 +91,10 @@ def add(
     What a run says, its own chain tells. `more`: the row's `id` and `author`.
     """
     lock(conversation, expected_version)
+    return _append(conversation, run, role, content, **more)
+
+
+def _append(conversation: Conversation, run: Run, role: str, content: str, **more: Any) -> Message:
     message = Message.objects.create(
         conversation=conversation,
         run=run,
@@ -99,14 +114,15 @@ def ask(conversation: Conversation, run: Run, actor: str) -> None:
 
 
 def write(message: NewMessage, expected_version: int | None = None) -> Message:
-    """Append what is said while a person has taken over, by them or by the customer. Raises Changed.
+    """Append what is said while a person has taken over, by them or by the customer. Raises Changed and Refused.
 
     The caller is inside `ledger.transaction()`.
     """
     conversation, by_person = message.conversation, message.author is not None
     role = Message.Role.ASSISTANT if by_person else Message.Role.USER
     key = {"id": written_id(message.writer, message.key)} if message.key else {}
-    row = add(conversation, message.run, role, message.text, expected_version, author=message.author, **key)
+    lock_to_go_on(conversation, expected_version)
+    row = _append(conversation, message.run, role, message.text, author=message.author, **key)
     what = "conversation.person_wrote" if by_person else "conversation.customer_wrote"
     facts = {"seq": row.seq, "run": str(message.run.pk)}
     ledger.record(chain(conversation.pk), what, facts, ledger.actor_of(message.writer, message.via))
@@ -198,11 +214,11 @@ def summarise(
     """Keep a summary of the messages up to a place, for the compiler that sends it in their stead.
 
     Nothing is said by it, so the version stays. False: it is the one there is. Raises Changed, NoSuchPlace for a
-    place behind the last message, and AlreadySummarised for one before the end of the summary there is.
+    place behind the last message, AlreadySummarised for one before the end of the summary there is, and Refused.
     """
     kept = without_secrets(storable(text))
     with ledger.transaction():
-        locked = lock(conversation, expected_version)
+        locked = lock_to_go_on(conversation, expected_version)
         if not 1 <= until <= _last(locked):
             raise NoSuchPlace(f"There is no message {until} to summarise up to.")
         if until < locked.summary_until:
@@ -275,7 +291,8 @@ def erase(conversation: Conversation, by: str, actor: str) -> bool:
     The caller has erased its runs, and is inside `ledger.transaction()`.
     """
     of = Conversation.objects.filter(pk=conversation.pk, erased_at__isnull=True)
-    changed = of.update(key=f"erased-{conversation.pk}", customer="", summary="", erased_at=Now(), erased_by=by[:200])
+    gone = {"key": f"erased-{conversation.pk}", "customer": "", "summary": "", "has_channel": False}
+    changed = of.update(**gone, erased_at=Now(), erased_by=by[:200])
     Message.objects.filter(conversation=conversation).exclude(content=ERASED).update(content=ERASED)
     if changed:
         ledger.record(chain(conversation.pk), "conversation.erased", {}, actor)

@@ -79,7 +79,7 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
         raise Refused("invalid", "The conversation needs a name.", "key")
     with ledger.transaction():
         conversation = conversations.find_or_open(agent, storable(key), storable(customer))
-        conversation = conversations.lock(conversation)
+        conversation = conversations.lock_to_go_on(conversation)
         if not auth.may_join(user, conversation):
             raise Refused("forbidden", "This conversation is somebody else's.", "key")
         if conversation.customer != storable(customer):

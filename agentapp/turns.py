@@ -28,14 +28,14 @@ def take(start: runs.Start, via: str = "", expected_version: int | None = None) 
     """A run for a new message of a conversation. The caller is inside `ledger.transaction()`.
 
     What runs before it is waited for, or replaced where the agent says so. While a person has taken over, or is
-    wanted, no run begins, and the message waits for them. Raises conversations.Changed.
+    wanted, no run begins, and the message waits for them. Raises conversations.Changed; Refused in one that is erased.
     """
     conversation = start.conversation
     assert conversation is not None
     # Runs are locked before conversations, as by a run that ends and leaves its answer.
     replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
     actor = ledger.actor_of(start.starter, via)
-    locked = conversations.lock(conversation, expected_version)
+    locked = conversations.lock_to_go_on(conversation, expected_version)
     if locked.mode == Conversation.Mode.MANUAL:
         return Taken(_keep(start, conversation, via), kept=True)
     run = runs.create(replace(start, conversation=locked), via)

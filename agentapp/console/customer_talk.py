@@ -28,6 +28,7 @@ from approvals.models import Approval
 _WORDS = {
     "forbidden": "This conversation cannot go on here. Please get in touch with us another way.",
     "unknown_agent": "This conversation cannot go on here. Please get in touch with us another way.",
+    "erased": "What was said here is erased, and cannot be gone on with. Please get in touch with us anew.",
     "not_found": "This question is no longer open. Nothing was done.",
     "changed": "This question has changed meanwhile. Look at it again, then answer.",
     "action_changed": "This question has changed meanwhile. Look at it again, then answer.",

@@ -5,12 +5,26 @@ import uuid
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 
-from agentapp import actions, compilers, conversations, loop, nudges, runs, sweep, tasks, turns
+from agentapp import (
+    actions,
+    compilers,
+    conversations,
+    conversing,
+    customers,
+    erasing,
+    loop,
+    nudges,
+    runs,
+    sweep,
+    tasks,
+    turns,
+)
 from agentapp.compilers import said_before
 from agentapp.messages import AssistantMessage, ToolCall
-from agentapp.models import Agent, Run, ToolExecution
+from agentapp.models import Agent, Conversation, Run, ToolExecution
 from agentapp.reasons import StopReason
 from approvals import ledger
 from approvals.models import Approval
@@ -338,3 +352,27 @@ def test_a_history_in_disorder_ends_the_run_before_a_model_is_asked_and_names_th
     run = clerk.run(says("never asked for"))
     assert (run.state, run.stop_reason, run.step_count) == ("failed", "error", 0)
     assert "no answer to the call 'lost-7'" in run.stop_message
+
+
+@pytest.mark.parametrize("how", ["by its name", "behind a run", "by a link", "as a person", "as a summary"])
+def test_nothing_more_is_said_in_a_conversation_that_was_erased(clerk: Clerk, sam: User, ada: User, how: str) -> None:
+    """It would be kept under no customer's name."""
+    run = clerk.run(says("Good day."), input="I am Mirabel.", conversation="ticket-7", customer="40117")
+    if how == "as a person":
+        actions.take_over_run(run.pk, ada)
+    erasing.erase("customer", "40117", "Request 12", ada, "ada")
+    talk = Conversation.objects.select_related("agent").get()
+    text = "My address is Elm Street 5."
+    ways = {
+        "by its name": lambda: actions.start_run(actions.NewRun("clerk", text, conversation=talk.key), sam),
+        "behind a run": lambda: actions.start_run(actions.NewRun("clerk", text, follows=run.pk), sam),
+        "by a link": lambda: customers.write(customers.Access(talk, sam, "link"), text),
+        "as a person": lambda: actions.write_message(run.pk, text, ada),
+        "as a summary": lambda: conversing.summarise_conversation(talk.pk, text, 1, sam),
+    }
+    with pytest.raises(actions.Refused) as refused:
+        ways[how]()
+    assert (refused.value.code, refused.value.status) == ("erased", 409)
+    assert list(Run.objects.all()) == [run]
+    talk.refresh_from_db()
+    assert (talk.summary, set(talk.messages.values_list("content", flat=True))) == ("", {"(erased)"})

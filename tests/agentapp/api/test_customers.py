@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from agentapp import actions
+from agentapp import actions, erasing
 from agentapp.models import ApiToken, Conversation, CustomerLink, Run
 from approvals.models import Approval
 from tests.agentapp.customers_at_work import customer_rule
@@ -190,3 +190,22 @@ def test_another_persons_conversation_is_not_there(
 def test_a_token_that_speaks_for_customers_decides_nothing(client_of: Any, sam: User) -> None:
     with pytest.raises(Exception, match="cannot decide"):
         client_of(sam, "conversations:write", "approvals:decide")
+
+
+def test_an_erased_conversation_is_gone_for_the_program_and_its_name_opens_another(
+    shop: Any, chat: str, clerk: Clerk, ada: User
+) -> None:
+    script(clerk, says("Good day."))
+    shop.post(f"{chat}/messages", {"text": "I am Mirabel."})
+    drive(clerk)
+    erasing.erase("customer", "40117", "Request 12", ada, "ada")
+
+    assert shop.post(f"{chat}/messages", {"text": "My address is Elm Street 5."}).code == "not_found"
+    assert shop.get(f"{chat}/customer").code == "not_found"
+    refused = shop.post("/conversations", {**OPEN, "key": Conversation.objects.get().key})
+    assert (refused.status, refused.code) == (409, "erased")
+    assert Run.objects.get().erased_at is not None
+
+    another = shop.post("/conversations", OPEN)
+    assert another.status == 201
+    assert f"/conversations/{another.data['id']}" != chat
