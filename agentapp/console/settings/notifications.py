@@ -102,15 +102,23 @@ def _quiet(form: QueryDict) -> tuple[time, time] | None:
     if not begin and not end:
         return None
     try:
-        return time.fromisoformat(begin), time.fromisoformat(end)
+        return _time_of_day(begin), _time_of_day(end)
     except ValueError as error:
         raise Refused("invalid", "Quiet hours need two times, as in 22:00 and 07:00.", "quiet_from") from error
+
+
+def _time_of_day(text: str) -> time:
+    """A time as a clock on the wall shows it. Raises ValueError, also where an offset from UTC stands behind it."""
+    found = time.fromisoformat(text)
+    if found.tzinfo is not None:
+        raise ValueError("a time of the day has no offset")
+    return found
 
 
 def _reach(form: QueryDict, user: User, chat: Channel | None) -> preferences.Reach:
     at = form.get("rhythm_at", "")
     try:
-        moment = time.fromisoformat(at) if at else None
+        moment = _time_of_day(at) if at else None
     except ValueError as error:
         raise Refused("invalid", "Say the time of the day as in 08:00.", "rhythm_at") from error
     # What is not offered stays as it was.

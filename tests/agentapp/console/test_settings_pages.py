@@ -181,7 +181,10 @@ def test_notifications_are_kept_as_they_were_ticked(client: Client, dana: User) 
     assert page.count(" checked") == 2
 
 
-@pytest.mark.parametrize("quiet", [("22:00", ""), ("late", "07:00"), ("08:00", "08:00")])
+@pytest.mark.parametrize(
+    "quiet",
+    [("22:00", ""), ("late", "07:00"), ("08:00", "08:00"), ("22:00+02:00", "07:00"), ("22:00", "07:00Z")],
+)
 def test_quiet_hours_that_are_none_are_refused(client: Client, quiet: tuple[str, str]) -> None:
     form = {"quiet_from": quiet[0], "quiet_until": quiet[1]}
     response = client.post("/settings/notifications/", form)
@@ -249,7 +252,7 @@ def test_a_name_in_chat_that_could_be_more_than_a_name_is_refused_and_stays_type
 
 def test_mail_about_what_waits_can_come_together(client: Client, dana: User) -> None:
     url = "/settings/notifications/"
-    for rhythm, at in (("daily", ""), ("daily", "late"), ("weekly", "08:00")):
+    for rhythm, at in (("daily", ""), ("daily", "late"), ("daily", "08:00Z"), ("weekly", "08:00")):
         assert client.post(url, {"rhythm": rhythm, "rhythm_at": at}).status_code == 422
     assert not Preferences.objects.exists()
 
