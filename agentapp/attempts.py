@@ -74,6 +74,20 @@ def until_answered(
     return Tried(replace(result, notes=notes), number, tuple(failures))
 
 
+def with_earlier(tried: Tried, *, begun_before: bool) -> Tried:
+    """What a write came to: that its last attempt did nothing says nothing of one before it that may have acted.
+
+    `begun_before`: the call was begun once already, and nobody knows what came of that.
+    """
+    unknown = begun_before or any(failure["reason"] == Reason.OUTCOME_UNKNOWN for failure in tried.failures)
+    if not unknown or tried.result.took_effect:
+        return tried
+    # What was refused is none of the failures yet.
+    said = () if tried.result.status in FAILED else (_failure(tried.attempts, tried.result),)
+    result = replace(tried.result, status="fatal_error", reason=Reason.OUTCOME_UNKNOWN)
+    return replace(tried, result=result, failures=(*tried.failures, *said))
+
+
 def pause(failures: int, retry_after: float | None) -> float:
     """Seconds before the next attempt: from one, doubling, give or take a quarter; what the tool asks for wins."""
     if retry_after is not None:

@@ -1,5 +1,6 @@
 """What each step asks of its calls' rows, put together once. Only `executions`, which writes them, uses these."""
 
+from django.db import IntegrityError
 from django.db.models import F, TextField, UUIDField
 
 from agentapp.models import ToolExecution
@@ -35,3 +36,12 @@ FINISH = RowUpdate(
         "failures",
     ],
 )  # fmt: skip
+
+
+def hurt(error: IntegrityError) -> str:
+    """What an error names: its constraint, or a message with its column. The transaction is over: nothing can be asked.
+
+    PostgreSQL's message has the values of the row as well, which are words of a model.
+    """
+    told = getattr(error.__cause__, "diag", None)
+    return str(told.constraint_name) if told else str(error)

@@ -140,7 +140,7 @@ def begin(
             pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
         )
     except IntegrityError as error:
-        if "idempotency_key" not in _hurt(error):
+        if "idempotency_key" not in call_statements.hurt(error):
             raise
         raise KeyTaken(f"the key of {execution.pk} is taken") from error
     if not changed:
@@ -198,10 +198,10 @@ def compare(execution: ToolExecution, comparison: dict[str, Any], facts: dict[st
 
 
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
-    """Keep what each attempt that failed said, of a call that has no answer yet."""
+    """Keep what each attempt that failed said, and how many there were, of a call that has no answer yet."""
     if failures:
         execution.failures += said_of(execution, failures)
-        execution.save(update_fields=["failures"])
+        execution.save(update_fields=["failures", "attempts"])
         record_failures(execution, failures)
 
 
@@ -231,11 +231,13 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     """Take the answer of an attempt whose worker had lost the run; its execution is as read under the lock.
 
     That the tool acted answers a call without an answer; anything else does so only while no later attempt has
-    begun. False: what people or another attempt said stands, this is kept beside it, and what was done keeps its key.
+    begun, and, of a write, where there was none before it that may have acted. False: what people or another attempt
+    said stands, this is kept beside it, and what was done keeps its key.
     """
     execution, result, given = outcome.execution, outcome.result, outcome.raw or outcome.result
     acted, is_latest = given.took_effect, execution.state in BEGUN and execution.attempts <= attempt
-    counts = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or is_latest)
+    speaks_for_all = is_latest and (attempt == 1 or not execution.consequential)
+    counts = result.reason != Reason.OUTCOME_UNKNOWN and not execution.is_answered and (acted or speaks_for_all)
     if counts:
         finish([outcome])
     else:
@@ -328,15 +330,6 @@ def erase(run: Run) -> int:
 def result_value(execution: ToolExecution) -> Any:
     """The stored result, as the tool gave it."""
     return json.loads(execution.result_text) if execution.result_text else None
-
-
-def _hurt(error: IntegrityError) -> str:
-    """What an error names: its constraint, or a message with its column. The transaction is over: nothing can be asked.
-
-    PostgreSQL's message has the values of the row as well, which are words of a model.
-    """
-    told = getattr(error.__cause__, "diag", None)
-    return str(told.constraint_name) if told else str(error)
 
 
 def _row(

@@ -294,6 +294,8 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         partial(attempts.may_be_tried_again, with_key=tool.idempotency == Tool.Idempotency.KEY),
         partial(switches.stops_repeats, state.run, execution.name),
     )
+    if execution.consequential:
+        tried = attempts.with_earlier(tried, begun_before=attempt > 1)
     execution.attempts = tried.attempts
     outcome = _outcome(state, execution, tried, budgets.cost_of(execution))
     try:

@@ -233,9 +233,9 @@ class ToolExecution(Noted, models.Model):
     @property
     def broke_with(self) -> str:
         """What its tool said when it broke, where nobody knows what it had done by then. Empty: it said nothing."""
-        last = self.failures[-1] if self.failures else {}
-        lost = last.get("attempt") == self.attempts and last.get("reason") == "outcome_unknown"
-        return str(last.get("message", "")) if lost else ""
+        lost = [failure for failure in self.failures if failure["reason"] == "outcome_unknown"]
+        has_ended = bool(lost) and self.failures[-1]["attempt"] == self.attempts
+        return str(lost[-1]["message"]) if has_ended else ""
 
     @property
     def is_in_doubt(self) -> bool:

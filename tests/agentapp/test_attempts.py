@@ -1,15 +1,19 @@
 """How often a call is tried, how long is waited in between, and what the record keeps of it."""
 
-import pytest
+from datetime import timedelta
 
-from agentapp import actions, attempts
+import pytest
+from django.utils import timezone
+
+from agentapp import actions, attempts, loop
 from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
-from agentapp.models import Agent, Tool
+from agentapp.models import Agent, Run, Tool
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
+from tests.clerk_tools import WorkerDies
 from tests.conftest import call, calls, says
 
 BUSY = ToolResult(status="retryable_error", message="busy", retry_after=0)
@@ -173,3 +177,109 @@ def test_whether_a_call_may_be_tried_again_is_asked_once_for_each_repeat_and_nev
         Cancellation(), numbers, lambda number: left.pop(0), stopped=lambda: bool(asked.append(len(left)))
     )
     assert asked == [2, 1]
+
+
+# --- Of several attempts, one may have acted -----------------------------------------------------
+
+WIRE = calls(call("a", "wire", account="ana"))
+
+DID_NOTHING = {
+    "busy": ToolError("nothing was sent", retryable=True, retry_after=0),
+    "failed": ToolError("nothing was sent"),
+    "refused": ToolError("nothing was sent", refused=True),
+}
+
+
+def wiring(offer, monkeypatch, *ends, effect="irreversible", **more):
+    """A tool each of whose attempts ends as said, by an exception or with a receipt. Returns the keys it is given."""
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_SECONDS", 0)
+    left, keys = list(ends), []
+
+    @tool(effect=effect, **{"idempotency": "key", "max_attempts": 3, "business_key": "wire {account}", **more})
+    def wire(account: str, context: ToolContext) -> str:
+        """Wire money."""
+        keys.append(context.idempotency_key)
+        if left and (end := left.pop(0)) is not None:
+            raise end
+        return "receipt"
+
+    offer(wire)
+    Rule.objects.create(name="wires", tool="wire", verdict="allow")
+    return keys
+
+
+def assert_nobody_knows(clerk, run, keys):
+    """A person is asked, and neither this run nor another does it under a second key."""
+    execution = clerk.execution(run, "a")
+    assert (run.waiting_for, execution.state, execution.result_status) == ("outcome", "outcome_unknown", "")
+    made = len(keys)
+    other = clerk.run(WIRE, says("done"))
+    assert clerk.execution(other, "a").reason == "idempotency_key_consumed"
+    assert "nobody knows" in answer(clerk.execution(other, "a")).text
+    assert (len(keys), len(set(keys))) == (made, 1)
+    return execution
+
+
+@pytest.mark.parametrize("how", DID_NOTHING)
+def test_that_the_last_attempt_did_nothing_says_nothing_of_one_before_it_of_which_nobody_knows(
+    clerk, offer, monkeypatch, how
+):
+    last = DID_NOTHING[how]
+    keys = wiring(offer, monkeypatch, OutcomeUnknown("no answer came"), last, last)
+    run = clerk.run(WIRE, WIRE, says("done"))
+    execution = assert_nobody_knows(clerk, run, keys)
+    assert execution.attempts == len(keys) == (3 if how == "busy" else 2)
+    said = [(failure["reason"], failure["message"]) for failure in execution.failures]
+    assert said[0] == ("outcome_unknown", "no answer came")
+    assert all(reason != "outcome_unknown" and "nothing was sent" in message for reason, message in said[1:])
+    assert Event.objects.filter(run_id=run.pk, type="tool_call.attempt_failed").count() == len(keys) == len(said)
+    assert execution.broke_with == "no answer came"
+
+
+def test_a_later_attempt_that_acts_answers_those_before_it(clerk, offer, monkeypatch):
+    keys = wiring(offer, monkeypatch, OutcomeUnknown("no answer came"), DID_NOTHING["busy"])
+    run = clerk.run(WIRE, says("done"))
+    assert (run.state, clerk.execution(run, "a").value, len(keys)) == ("succeeded", "receipt", 3)
+
+
+def test_where_every_attempt_did_nothing_the_act_is_free(clerk, offer, monkeypatch):
+    keys = wiring(offer, monkeypatch, *[DID_NOTHING["busy"]] * 3)
+    run = clerk.run(WIRE, says("done"))
+    assert clerk.execution(run, "a").result_status == "retryable_error"
+    assert clerk.execution(clerk.run(WIRE, says("done")), "a").value == "receipt"
+    assert len(set(keys)) == 2
+
+
+@pytest.mark.parametrize("how", DID_NOTHING)
+def test_that_an_attempt_did_nothing_says_nothing_of_one_in_which_a_worker_died(clerk, offer, monkeypatch, how):
+    keys = wiring(offer, monkeypatch, WorkerDies(), *[DID_NOTHING[how]] * 3)
+    run = clerk.start(WIRE, WIRE, says("done"))
+    with pytest.raises(WorkerDies):
+        loop.drive(run.pk)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    execution = assert_nobody_knows(clerk, clerk.drive(run), keys)
+    assert (execution.attempts, execution.broke_with) == (len(keys), "")
+
+
+def test_that_an_attempt_which_a_person_wanted_did_nothing_says_nothing_of_the_one_that_was_lost(
+    clerk, offer, monkeypatch, dana
+):
+    gone = OutcomeUnknown("no answer came")
+    keys = wiring(offer, monkeypatch, gone, DID_NOTHING["failed"], idempotency="none")
+    run = clerk.run(WIRE, WIRE, says("done"))
+    actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "I do not know.", dana)
+    clerk.drive(run)
+    clerk.decide(clerk.open(run)[0], dana)
+    execution = assert_nobody_knows(clerk, clerk.drive(run), keys)
+    assert len(keys) == 2
+    actions.resolve_outcome(execution.pk, "did_not_happen", "I asked the bank.", dana)
+    assert clerk.drive(run).state == "succeeded"
+
+
+def test_an_approved_read_that_failed_has_failed_whatever_came_of_its_attempts_before(clerk, offer, monkeypatch, dana):
+    wiring(offer, monkeypatch, OutcomeUnknown("It went silent."), DID_NOTHING["failed"], effect="read", business_key="")
+    Rule.objects.filter(name="wires").update(verdict="ask")
+    run = clerk.run(WIRE, says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    run = clerk.drive(run)
+    assert (run.state, clerk.execution(run, "a").result_status) == ("succeeded", "fatal_error")

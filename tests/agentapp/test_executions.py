@@ -271,6 +271,17 @@ def test_a_late_answer_that_nothing_happened_says_nothing_of_a_later_attempt(hel
 
 
 @pytest.mark.parametrize("make", [executing, unknown])
+def test_a_late_answer_that_nothing_happened_says_nothing_of_an_earlier_attempt_at_a_write(held, refund, make):
+    execution = make(held, refund)
+    ToolExecution.objects.filter(pk=execution.pk).update(attempts=2)
+    state = read(execution).state
+    assert not answers_late(execution, attempt=2, status="fatal_error")
+    assert read(execution).state == state
+    ToolExecution.objects.filter(pk=execution.pk).update(consequential=False)
+    assert answers_late(execution, attempt=2, status="fatal_error")
+
+
+@pytest.mark.parametrize("make", [executing, unknown])
 def test_a_late_word_that_nobody_knows_answers_nothing(held, refund, make):
     execution = make(held, refund)
     state = read(execution).state
