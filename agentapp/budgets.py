@@ -4,7 +4,7 @@ Looked at before a decision, and when a call is proposed, with what that is like
 begins. What a person allows a run beyond its limits counts against both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -13,12 +13,12 @@ from django.db.models import F
 
 from agentapp import lineage, runs
 from agentapp.messages import StopSignal
-from agentapp.models import Agent, Run, Spending, ToolExecution
+from agentapp.models import Agent, Run, Spending
 from agentapp.reasons import StopReason
+from agentapp.spending import NOTHING as NOTHING
+from agentapp.spending import cost_of as cost_of
 from agentapp.transcript import StepRows
 from approvals.clock import Now
-
-NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,6 @@ class Breach:
     """A person may allow more; else the run stops, or the call is refused."""
     until: datetime | None = None
     """When a limit of a day has room again by itself. None: only a person makes room."""
-
-
-def cost_of(execution: ToolExecution) -> Decimal:
-    """What one call takes, however it ends."""
-    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
@@ -72,6 +67,15 @@ def pay(run: Run, cost: Decimal) -> None:
     """Count what calls took into the run and into its agent's day."""
     runs.add_cost(run, cost)
     spend(run, cost)
+
+
+def pay_all(costs: Iterable[tuple[Run, Decimal]]) -> None:
+    """`pay` for several runs, when all of them are locked: who stores what a call took locks its run, then the day.
+
+    Days are counted into in one order, so that no two who end runs wait for each other.
+    """
+    for run, cost in sorted(costs, key=lambda one: one[0].agent_id):
+        pay(run, cost)
 
 
 def spend(run: Run, cost: Decimal | None) -> None:

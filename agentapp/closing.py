@@ -1,6 +1,6 @@
 """How a run is closed: its row, its open calls and requests, the agents it has asked, its agent's breaker."""
 
-from agentapp import breakers, executions, runs, subagents
+from agentapp import breakers, budgets, executions, runs, subagents
 from agentapp.messages import StopSignal
 from agentapp.models import Run
 from agentapp.reasons import StopReason
@@ -11,8 +11,9 @@ def finish(run: Run, final: str, signal: StopSignal, answer: str = "", *, partia
     """The run's end, and that of all that still hangs on it. Inside the transaction that holds its lock."""
     if final != Run.State.SUCCEEDED:
         by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
-        subagents.cancel_begun(run, by_person, signal.message)
-        executions.cancel_open(run, f"The run has ended: {signal.message}")
+        costs = subagents.cancel_begun(run, by_person, signal.message)
+        costs.append((run, executions.cancel_open(run, f"The run has ended: {signal.message}")))
         decisions.withdraw(run.pk, "The run has ended.")
+        budgets.pay_all(costs)
     runs.finish(run, final, signal, answer, partial=partial)
     breakers.note_run(run, final)

@@ -21,6 +21,7 @@ from agentapp.erased_calls import ERASED_FIELDS, erase_words
 from agentapp.messages import FAILED, DecisionFailure, ToolCall, ToolResult
 from agentapp.models import Run, Step, Tool, ToolEvaluation, ToolExecution
 from agentapp.reasons import Reason
+from agentapp.spending import NOTHING, cost_of
 from agentapp.tools.control import checked_control
 from agentapp.tools.results import MAX_ARTIFACT_CHARS, MAX_RESULT_CHARS, kept
 from approvals import ledger, people
@@ -302,21 +303,28 @@ def reclassify(execution: ToolExecution, tool: Tool) -> None:
     )
 
 
-def cancel_open(run: Run, why: str) -> int:
-    """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see."""
-    writes = ToolExecution.objects.filter(run=run, state=State.EXECUTING, consequential=True, subrun__isnull=True)
-    for started in writes:
-        lose(started)
-    states = [State.PROPOSED, State.WAITING, State.READY, State.EXECUTING]
-    executions = list(ToolExecution.objects.filter(run=run, state__in=states))
-    if not executions:
-        return 0
+def cancel_open(run: Run, why: str) -> Decimal:
+    """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see.
+
+    Returns what those cost that had started, for the caller to pay: nobody else will.
+    """
+    costs: dict[tuple[str, str], Decimal] = {}
+    started = ToolExecution.objects.filter(run=run, state=State.EXECUTING, subrun__isnull=True)
+    for execution in started.select_related("tool"):
+        same = execution.name, execution.arguments_digest
+        cost = NOTHING if same in costs else cost_of(execution)  # the same read twice is run once
+        costs.setdefault(same, cost)
+        if execution.consequential:
+            lose(execution, cost)
+        elif cost:
+            ToolExecution.objects.filter(pk=execution.pk).update(cost=F("cost") + cost)
+    executions = list(ToolExecution.objects.filter(run=run, state__in=[*call_statements.UNBEGUN, State.EXECUTING]))
     ToolExecution.objects.filter(pk__in=[e.pk for e in executions]).update(
         state=State.CANCELLED, reason=Reason.CANCELLED, message=why, finished_at=Now()
     )
     for execution in executions:
         record(execution, "cancelled", {"why": sealed(why, execution.salt)})
-    return len(executions)
+    return sum(costs.values(), NOTHING)
 
 
 def erase(run: Run) -> int:

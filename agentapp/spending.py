@@ -6,8 +6,15 @@ from typing import Any
 from django.db.models import F
 
 from agentapp.messages import Usage
-from agentapp.models import ModelUse, Run
+from agentapp.models import ModelUse, Run, ToolExecution
 from approvals.clock import Now
+
+NOTHING = Decimal(0)
+
+
+def cost_of(execution: ToolExecution) -> Decimal:
+    """What one call takes, however it ends."""
+    return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def add_cost(run: Run, cost: Decimal) -> None:

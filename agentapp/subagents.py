@@ -6,12 +6,13 @@ locked together, it is from the root down.
 
 import uuid
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from django.db import transaction
 
-from agentapp import agent_tools, executions, families, mocks, nudges, runs, steering
+from agentapp import agent_tools, budgets, executions, families, mocks, nudges, runs, steering
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, Run, ToolExecution
@@ -114,13 +115,21 @@ def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
 
     The caller holds the lock on its row, and before that has locked its parent's.
     """
+    budgets.pay_all(_cancel(run, signal, actor))
+
+
+def _cancel(run: Run, signal: StopSignal, actor: str) -> list[tuple[Run, Decimal]]:
+    """Cancel a run and those it began. Returns what calls under way had cost, to be paid when all are locked."""
     if run.state == Run.State.RUNNING:
         runs.request_cancel(run, actor, signal.reason, signal.message)
-    elif not run.is_final:
-        cancel_begun(run, signal.reason, signal.message, actor)
-        executions.cancel_open(run, signal.message)
-        decisions.withdraw(run.pk, "The run has ended.")
-        runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
+        return []
+    if run.is_final:
+        return []
+    costs = cancel_begun(run, signal.reason, signal.message, actor)
+    costs.append((run, executions.cancel_open(run, signal.message)))
+    decisions.withdraw(run.pk, "The run has ended.")
+    runs.finish(run, Run.State.CANCELLED, signal, actor=actor)
+    return costs
 
 
 def below(run: Run) -> list[Run]:
@@ -152,14 +161,16 @@ def go_on(run: Run, actor: str) -> None:
             transaction.on_commit(partial(nudges.nudge, child.pk), robust=True)
 
 
-def cancel_begun(run: Run, reason: str, message: str, actor: str = ledger.SYSTEM) -> None:
-    """End the runs that answer this run's calls. The caller holds the lock on its row, and ends it."""
+def cancel_begun(run: Run, reason: str, message: str, actor: str = ledger.SYSTEM) -> list[tuple[Run, Decimal]]:
+    """End the runs that answer this run's calls. The caller holds the lock on its row, ends it, and then pays."""
+    costs: list[tuple[Run, Decimal]] = []
     going = Run.objects.filter(parent=run).exclude(state__in=Run.FINAL).order_by("pk")
     for child_id in going.values_list("pk", flat=True):
         child = runs.lock(child_id)
         if child is not None:
             why = StopSignal(reason, f"The run that asked for it has ended: {message}", source=run.reference)
-            cancel(child, why, actor)
+            costs += _cancel(child, why, actor)
+    return costs
 
 
 def _asking(rows: StepRows) -> dict[uuid.UUID, ToolExecution]:

@@ -10,14 +10,16 @@ from django.db.models import F
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from agentapp import actions, budgets, lineage
+from agentapp import actions, budgets, executor, lineage, loop, runs
 from agentapp.actions import Refused
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
 from agentapp.sweep import sweep
+from approvals import ledger
 from approvals.clock import Now
 from approvals.models import Event, Rule
+from tests.clerk_tools import WorkerDies, effects_of
 from tests.conftest import call, calls, says
-from tests.teams import Team
+from tests.teams import Team, child_of
 
 pytestmark = pytest.mark.usefixtures("one_day")
 limits = importlib.import_module("agentapp.migrations.0004_limits")
@@ -252,3 +254,108 @@ def test_what_is_spent_counts_into_the_day_of_the_databases_clock(clerk, monkeyp
     stopped = clerk.run(look(1, 0.02), says("done"))
     assert stopped.stop_source == "max_daily_cost"
     assert Spending.objects.annotate(today=TruncDate(Now(), tzinfo=UTC)).get(day=F("today")).cost == Decimal("0.02")
+
+
+# --- What was under way when its run ended ------------------------------------------------------------
+
+
+def dying(*_, **__):
+    raise WorkerDies
+
+
+@pytest.fixture
+def costly(clerk):
+    """The clerk, each of whose calls costs two dollars, with a limit of a day and a rule that lets it write."""
+    Agent.objects.update(max_daily_cost=Decimal(100))
+    Tool.objects.filter(name__in=["label", "look_up"]).update(cost_per_call=2)
+    Rule.objects.create(name="labels", tool="label", verdict="allow")
+    return clerk
+
+
+def dies_before_storing(run, monkeypatch) -> Run:
+    """A worker drives a run, its tools act, and it is gone before it can say so."""
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "_outcome", dying)
+        with pytest.raises(WorkerDies):
+            loop.drive(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def let_go_of(run: Run) -> None:
+    """As by a worker that could not go on: nobody drives the run."""
+    runs.release(run, run.lease_token, "test")
+
+
+def cancelled_by_the_next_worker(run, sam):
+    actions.cancel_run(run.pk, sam)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    loop.drive(run.pk)
+
+
+def cancelled_at_once(run, sam):
+    let_go_of(run)
+    actions.cancel_run(run.pk, sam)
+
+
+@pytest.mark.parametrize("cancelled", [cancelled_by_the_next_worker, cancelled_at_once])
+@pytest.mark.parametrize(
+    ("replies", "left"),
+    [
+        ([call("a", "label", text="x")], "outcome_unknown"),
+        ([call("a", "look_up", what="x"), call("b", "look_up", what="x")], "cancelled"),
+    ],
+)
+def test_a_call_that_was_under_way_when_its_run_was_cancelled_is_paid(
+    costly, sam, monkeypatch, cancelled, replies, left
+):
+    run = dies_before_storing(costly.start(calls(*replies), says("done")), monkeypatch)
+    assert len(effects_of(replies[0]["name"])) == 1
+    cancelled(run, sam)
+    run.refresh_from_db()
+    execution = costly.execution(run, "a")
+    assert (run.state, execution.state, execution.cost, run.cost) == ("cancelled", left, 2, 2)
+    assert sum(call.cost for call in run.executions.all()) == Spending.objects.get().cost == 2
+    assert ledger.verify(ledger.run_chain(run.pk))[1] is None
+
+
+def test_its_answer_that_comes_late_is_not_paid_again(costly, sam, monkeypatch):
+    run = costly.start(calls(call("a", "label", text="x")), says("done"))
+    real = executor._outcome
+
+    def cancelled_meanwhile(state, *arguments):
+        run.refresh_from_db()
+        cancelled_at_once(run, sam)
+        return real(state, *arguments)
+
+    monkeypatch.setattr(executor, "_outcome", cancelled_meanwhile)
+    loop.drive(run.pk)
+    run.refresh_from_db()
+    assert (costly.execution(run, "a").value, costly.execution(run, "a").cost, run.cost) == ("x", 2, 2)
+    assert Spending.objects.get().cost == 2
+
+
+def test_calls_of_agents_that_are_cancelled_with_the_run_are_paid_when_all_of_them_are_locked(costly, sam, monkeypatch):
+    """Whoever stores what a call took locks its run, then its agent's day: the other way round the two would block."""
+    team = Team(costly)
+    for name in ("refunds", "ledger"):
+        team.may_ask(name, calls(call("w", "label", text=name)), max_daily_cost=Decimal(100))
+    run = costly.run(calls(call("a", "ask_refunds", input="?"), call("b", "ask_ledger", input="?")), says("done"))
+    children = [child_of(run, each) for each in "ab"]
+    for child in children:
+        let_go_of(dies_before_storing(child, monkeypatch))
+    order, lock, spend = [], runs.lock, budgets.spend
+    monkeypatch.setattr(runs, "lock", lambda pk: order.append("lock") or lock(pk))
+    monkeypatch.setattr(budgets, "spend", lambda run, cost: (order.append("spend") if cost else None, spend(run, cost)))
+    actions.cancel_run(run.pk, sam)
+    assert order == ["lock"] * 3 + ["spend"] * 2
+    assert [Run.objects.get(pk=child.pk).cost for child in children] == [2, 2]
+    assert sorted(Spending.objects.values_list("agent__name", "cost")) == [("ledger", 2), ("refunds", 2)]
+
+
+def test_what_had_not_begun_when_its_run_was_cancelled_costs_nothing(costly, sam):
+    Rule.objects.update(verdict="ask")
+    run = costly.run(calls(call("a", "label", text="x")), says("done"))
+    actions.cancel_run(run.pk, sam)
+    run.refresh_from_db()
+    assert (run.state, run.cost, costly.execution(run, "a").cost, Spending.objects.count()) == ("cancelled", 0, 0, 0)

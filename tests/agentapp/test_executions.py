@@ -2,7 +2,8 @@ import json
 import uuid
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import executions, runs
@@ -383,8 +384,11 @@ def test_the_open_calls_of_an_ending_run_are_answered_and_a_started_write_is_unk
     made = [make(held, refund) for make in (proposed, ready, waiting)]
     started = executing(held, refund)
     run = held[0]
-    assert within_transaction(executions.cancel_open, run, "The run was cancelled.") == 3
     assert within_transaction(executions.cancel_open, run, "The run was cancelled.") == 0
+    assert run.executions.filter(state=State.CANCELLED).count() == 3
+    with CaptureQueriesContext(connection) as asked:
+        assert within_transaction(executions.cancel_open, run, "The run was cancelled.") == 0
+    assert not [one for one in asked if one["sql"].startswith("UPDATE")]
     assert {read(e).state for e in made} == {State.CANCELLED}
     assert all(read(e).is_answered and read(e).finished_at for e in made)
     assert read(started).state == State.OUTCOME_UNKNOWN
