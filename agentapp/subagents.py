@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from agentapp import agent_tools, budgets, executions, families, mocks, nudges, runs, steering
+from agentapp import agent_tools, budgets, executions, families, mocks, nudges, points, runs, steering
 from agentapp.executions import Outcome
 from agentapp.messages import StopSignal, ToolResult
 from agentapp.models import Agent, Run, ToolExecution
@@ -68,22 +68,28 @@ def begin(
 
 
 def collect(state: RunState, rows: StepRows) -> bool:
-    """Answer the calls whose agents are done. False: none is."""
+    """Answer the calls whose agents are done, as hooks make it. False: none is. No transaction is open here."""
     asking = _asking(rows)
+    ended = Run.objects.filter(pk__in=asking, state__in=Run.FINAL).select_related("agent").order_by("pk")
+    children = list(steering.with_wishes(ended.defer("agent_snapshot", "script")))
+    outcomes = [_outcome(state, asking[child.pk], child) for child in children]
     with ledger.transaction():
         run = state.locked()
-        ended = Run.objects.filter(pk__in=asking, state__in=Run.FINAL).select_related("agent").order_by("pk")
-        answers = [
-            (asking[child.pk], child, replace(answer_of(child), control=steering.wish_of(child)))
-            for child in steering.with_wishes(ended.defer("agent_snapshot", "script"))
-        ]
-        executions.finish([Outcome(execution, result) for execution, _, result in answers])
-        steering.heed(run, [execution for execution, _, _ in answers])
-        for execution, child, result in answers:
-            executions.record_subagent(execution, "completed", child, {"state": child.state, "status": result.status})
-        if any(result.status != "ok" for _, _, result in answers):
+        executions.finish(outcomes)
+        steering.heed(run, [outcome.execution for outcome in outcomes])
+        for outcome, child in zip(outcomes, children, strict=True):
+            facts = {"state": child.state, "status": outcome.result.status}
+            executions.record_subagent(outcome.execution, "completed", child, facts)
+        if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
-    return bool(answers)
+    return bool(outcomes)
+
+
+def _outcome(state: RunState, execution: ToolExecution, child: Run) -> Outcome:
+    """What an agent has answered, as hooks leave it."""
+    answered = replace(answer_of(child), control=steering.wish_of(child))
+    made, raw = points.after_tool_use(state, execution, answered)
+    return Outcome(execution, made, raw=raw)
 
 
 def any_ended(rows: StepRows) -> bool:

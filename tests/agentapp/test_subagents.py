@@ -1,21 +1,25 @@
 """An agent asks an agent: what the model is told, how the run that answers begins, is waited for and ends."""
 
+import dataclasses
 import uuid
 from datetime import timedelta
 from functools import partial
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from agentapp import actions, agent_tools, executions, lineage, loop, runs, waiting
 from agentapp.answers import answer
 from agentapp.drivers.scripted import ScriptedDriver
-from agentapp.messages import StopSignal
+from agentapp.messages import StopRun, StopSignal, ToolResult
 from agentapp.models import Agent, Route, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.transcript import load_steps
 from approvals import decisions, ledger
 from approvals.models import Approval, Event, Rule
+from tests import clerk_hooks
+from tests.clerk_hooks import DO
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 from tests.races import few_tries, race, tries
@@ -527,6 +531,67 @@ def test_who_asks_no_agent_counts_no_family(team, monkeypatch):
     monkeypatch.setattr(lineage, "root_of", lambda run: pytest.fail("looked for"))
     run = team.run(calls(call("a", "look_up", what="x"), call("b", "look_up", what="y")), says("done"))
     assert run.state == "succeeded"
+
+
+# --- Hooks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hooked(team) -> Team:
+    """A team whose asking agent has a hook at every point."""
+    clerk_hooks.forget()
+    team.may_ask("ledger", says("The card is 4111."))
+    Agent.objects.filter(name="clerk").update(hooks=["tests.clerk_hooks.Spy"])
+    return team
+
+
+ASK_LEDGER = calls(call("a", "ask_ledger", input="Which card?"))
+
+
+def test_a_hook_sees_what_an_agent_answers_and_can_change_it_before_the_model_reads_it(hooked):
+    DO["after_tool_use"] = lambda c: dataclasses.replace(c, result=dataclasses.replace(c.result, data="****"))
+    run = hooked.run(ASK_LEDGER, says("done"))
+    execution = hooked.clerk.execution(run, "a")
+    assert (run.state, execution.value, execution.raw_result_text) == ("succeeded", "****", '"The card is 4111."')
+    assert execution.took_effect
+    assert "4111" not in told(run)
+    seen = clerk_hooks.told("after_tool_use")
+    assert (seen.call_id, seen.name, seen.arguments) == ("a", "ask_ledger", {"input": "Which card?"})
+    completed = Event.objects.get(run_id=run.pk, type="subagent.completed")
+    assert (completed.data["run"], completed.data["status"]) == (str(execution.subrun_id), "ok")
+
+
+def test_a_hook_sees_each_answer_once_and_what_it_leaves_is_kept_once(hooked):
+    run = hooked.run(ASK_LEDGER, says("done"))
+    assert clerk_hooks.points().count("after_tool_use") == 1
+    assert hooked.clerk.execution(run, "a").raw_result_text == ""
+
+
+def test_a_hook_can_make_an_error_of_an_answer_and_the_run_says_so(hooked):
+    no = ToolResult(status="fatal_error", reason="tool_failure", message="Not this.")
+    DO["after_tool_use"] = lambda c: dataclasses.replace(c, result=no)
+    run = hooked.run(ASK_LEDGER, says("done"))
+    assert (run.had_tool_errors, hooked.clerk.execution(run, "a").took_effect) == (True, True)
+    assert "Not this." in told(run)
+
+
+def test_a_hook_can_end_the_run_by_what_an_agent_answers(hooked):
+    def stops(context):
+        raise StopRun("It named a card.")
+
+    DO["after_tool_use"] = stops
+    run = hooked.run(ASK_LEDGER, says("done"))
+    assert (run.state, run.stop_message, hooked.clerk.execution(run, "a").state) == (
+        "stopped", "It named a card.", "finished",
+    )  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_transaction_is_open_while_a_hook_looks_at_an_answer(hooked):
+    DO["after_tool_use"] = lambda context: open_ones.append(connection.in_atomic_block)
+    open_ones: list[bool] = []
+    hooked.run(ASK_LEDGER, says("done"))
+    assert open_ones == [False]
 
 
 # --- Crashes and races ---------------------------------------------------------------------------
