@@ -44,3 +44,27 @@ def race(*contenders: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.join()
     return results
+
+
+class Meanwhile:
+    """What the program does, with a change that somebody else begins just before it: a row that is held makes it wait.
+
+    `done` waits until the change is made.
+    """
+
+    def __init__(self, change: Callable[[], object], act: Callable[..., Any]) -> None:
+        self._act = act
+        self._other = threading.Thread(target=self._make, args=[change])
+
+    def __call__(self, *given: Any) -> Any:
+        self._other.start()
+        self._other.join(2)  # it waits for the row; if it does not, it is done by now
+        return self._act(*given)
+
+    def _make(self, change: Callable[[], object]) -> None:
+        change()
+        connection.close()
+
+    def done(self) -> None:
+        self._other.join(20)
+        assert not self._other.is_alive()

@@ -94,13 +94,8 @@ class RouteForm(forms.ModelForm):
         return name
 
 
-class RoutePageForm(RouteForm):
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        agent = cleaned.get("agent") or (None if self.instance._state.adding else self.instance.agent)
-        if agent is not None:
-            naming.refuse_foreign(self, agent_settings.own_tools(agent))
-        return cleaned
+class RoutePageForm(naming.OwnToolsForm, RouteForm):
+    pass
 
 
 class RouteFormSet(forms.BaseInlineFormSet):

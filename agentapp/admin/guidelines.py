@@ -6,14 +6,13 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agentapp import agent_settings
 from agentapp.admin import guideline_parts, naming
 from agentapp.guidance import extensions
 from agentapp.models import Guideline, GuidelineMatch, GuidelineRelation, Tool, ToolRelation
 from approvals.admin_pages import FORM_FIELDS, RecordedAdmin, SwitchedAdmin
 
 
-class GuidelineForm(forms.ModelForm):
+class GuidelineForm(naming.OwnToolsForm):
     class Meta:
         help_texts = {
             "agent": "Whose guideline it is. It stays with this agent.",
@@ -33,13 +32,6 @@ class GuidelineForm(forms.ModelForm):
         if path and (wrong := extensions.problem(path)):
             raise forms.ValidationError(wrong)
         return path
-
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        agent = cleaned.get("agent") or (None if self.instance._state.adding else self.instance.agent)
-        if agent is not None:
-            naming.refuse_foreign(self, agent_settings.own_tools(agent))
-        return cleaned
 
 
 class RelationForm(forms.ModelForm):

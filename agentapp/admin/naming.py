@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.db.models import Model, Q
 
-from agentapp import agent_tools
+from agentapp import agent_settings, agent_tools
 from agentapp.models import Agent, ContextVariable, Guideline, KillSwitch, Route, Tool
 from approvals import grants, rule_versions
 
@@ -95,6 +95,17 @@ def _keeping_agent(agent: Agent, going: Collection[str]) -> Iterator[str]:
     yield from (f"guideline {row}" for row in Guideline.objects.filter(using).select_related("agent"))
     reading = ContextVariable.objects.filter(tool__in=agent_tools.asking(agent.name)).exclude(agent__name__in=going)
     yield from (f"context variable {row}" for row in reading.select_related("agent"))
+
+
+class OwnToolsForm(forms.ModelForm):
+    """A page of its own for what is an agent's and calls tools, which are among those the agent may call."""
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        agent = cleaned.get("agent") or (None if self.instance._state.adding else self.instance.agent)
+        if agent is not None:
+            refuse_foreign(self, agent_settings.own_tools(agent))
+        return cleaned
 
 
 def refuse_foreign(form: Any, own: Collection[str]) -> None:

@@ -1,12 +1,10 @@
 """Agents as tools: rows that follow their agents, and keep what an admin has set."""
 
-import threading
 from typing import Any
 
 import pytest
 import yaml
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
 from django.test import Client
 
 from agentapp import agent_tools, tool_sync
@@ -14,6 +12,7 @@ from agentapp.configuration_file import ConfigurationRefused, dump, load
 from agentapp.models import Agent, Route, Tool, ToolSource
 from approvals import ledger
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
+from tests.races import Meanwhile
 
 pytestmark = pytest.mark.django_db
 
@@ -133,23 +132,10 @@ def test_sync_tools_writes_the_tools_that_ask_agents_and_never_takes_them_for_mi
 def test_what_an_admin_sets_while_the_tools_are_written_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     two_agents()
     agent_tools.sync("test")
-    write = agent_tools._write
-
-    def set_it() -> None:
-        Tool.objects.update(approval_mode="always")
-        connection.close()
-
-    other = threading.Thread(target=set_it)
-
-    def write_meanwhile(*given: Any) -> Any:
-        other.start()
-        other.join(2)  # it waits for the row; if it does not, it is done by now
-        return write(*given)
-
-    monkeypatch.setattr(agent_tools, "_write", write_meanwhile)
+    meanwhile = Meanwhile(lambda: Tool.objects.update(approval_mode="always"), agent_tools._write)
+    monkeypatch.setattr(agent_tools, "_write", meanwhile)
     agent_tools.sync("test")
-    other.join(20)
-    assert not other.is_alive()
+    meanwhile.done()
     assert asking().approval_mode == "always"
 
 

@@ -1,6 +1,5 @@
 """Admin pages record what they change; records can be looked at and not changed."""
 
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.auth.models import Group, User
-from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -18,6 +16,7 @@ from approvals.ids import uuid7
 from approvals.masking import MASK
 from approvals.models import Approval, Channel, Decision, Event, Notification
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
+from tests.races import Meanwhile
 
 pytestmark = pytest.mark.django_db
 
@@ -225,23 +224,10 @@ def test_every_page_that_changes_something_records_it() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_what_somebody_sets_while_rows_are_switched_stays(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     channel = Channel.objects.create(name="desk", kind="email", config={"to": ["desk@shop.example"]})
-    save_row = configuration.save
-
-    def set_it() -> None:
-        Channel.objects.update(personal=True)
-        connection.close()
-
-    other = threading.Thread(target=set_it)
-
-    def save_meanwhile(*given: Any) -> Any:
-        other.start()
-        other.join(2)  # it waits for the row; if it does not, it is done by now
-        return save_row(*given)
-
-    monkeypatch.setattr(configuration, "save", save_meanwhile)
+    meanwhile = Meanwhile(lambda: Channel.objects.update(personal=True), configuration.save)
+    monkeypatch.setattr(configuration, "save", meanwhile)
     chosen = {"action": "switch_off", ACTION_CHECKBOX_NAME: [str(channel.pk)]}
     assert staff.post(address(Channel, "changelist"), chosen).status_code == 302
-    other.join(20)
-    assert not other.is_alive()
+    meanwhile.done()
     channel.refresh_from_db()
     assert (channel.active, channel.personal) == (False, True)
