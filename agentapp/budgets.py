@@ -1,7 +1,7 @@
 """What a run, and an agent in a day, may cost. The only writer of Spending.
 
-Looked at before a decision, and when a call is proposed, with what that is likely to cost; not again when the call
-begins. What a person allows a run beyond its limits counts against both.
+Looked at before a decision, when a call is proposed, and when one begins that no person approved, with what that is
+likely to cost. What a person allows a run beyond its limits counts against both.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
-from django.db.models import F
+from django.db.models import F, Sum
 
 from agentapp import lineage, runs
 from agentapp.messages import StopSignal
-from agentapp.models import Agent, Run, Spending
+from agentapp.models import Agent, Run, Spending, ToolExecution
 from agentapp.reasons import StopReason
 from agentapp.spending import NOTHING as NOTHING
 from agentapp.spending import cost_of as cost_of
@@ -31,6 +31,10 @@ class Breach:
     until: datetime | None = None
     """When a limit of a day has room again by itself. None: only a person makes room."""
 
+    def told(self, tool: str) -> str:
+        """What the model is told of a call that nobody may allow."""
+        return f"{self.signal.message} Go on without {tool}."
+
 
 def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
     """What another decision is likely to cost: as much as the last one, for the history only grows."""
@@ -42,8 +46,36 @@ def breach(run: Run, steps: Sequence[StepRows], projected: Decimal, day: date) -
 
     Queries only for agents with a daily limit, and for runs that have asked agents: what those took counts as well.
     """
+    return _of_run(run, steps, projected) or _of_day(run, projected, day)
+
+
+def breach_at_begin(run: Run, steps: Sequence[StepRows], cost: Decimal, day: date) -> Breach | None:
+    """The limit that a call of this cost would pass which was allowed when there was room, and begins now.
+
+    Inside the transaction in which it begins: until then the day is held, so that of two that begin at once one sees
+    the other. No query for a call that costs nothing.
+    """
+    if not cost:
+        return None
+    found = _of_run(run, steps, cost)
+    if found is not None or not _keeps_books(run):
+        return found
+    Spending.objects.get_or_create(agent_id=run.agent_id, day=day)
+    Spending.objects.select_for_update().get(agent=run.agent_id, day=day)
+    # What has begun is paid for when it ends.
+    begun = ToolExecution.objects.filter(state=ToolExecution.State.EXECUTING, subrun__isnull=True)
+    begun = begun.filter(run__agent=run.agent_id, run__mocks__isnull=True)
+    under_way = begun.aggregate(cost=Sum("tool__cost_per_call"))["cost"] or NOTHING
+    return _of_day(run, under_way + cost, day)
+
+
+def _keeps_books(run: Run) -> bool:
+    """Whether what a run takes counts into its agent's day: a mocked run is no part of it."""
+    return not run.is_mocked and run.agent_snapshot["max_daily_cost"] is not None
+
+
+def _of_run(run: Run, steps: Sequence[StepRows], projected: Decimal) -> Breach | None:
     agent = run.agent_snapshot
-    asks = agent["on_budget"] == Agent.OnBudget.ASK
     if agent["max_cost"] is not None:
         limit = Decimal(agent["max_cost"]) + run.budget_extra
         if any(execution.subrun_id is not None for rows in steps for execution in rows.executions):
@@ -52,13 +84,19 @@ def breach(run: Run, steps: Sequence[StepRows], projected: Decimal, day: date) -
             whose, spent = "run", run.cost
         signal = _passed(whose, spent, projected, limit, "max_cost")
         if signal is not None:
-            return Breach(signal, asks)
-    if agent["max_daily_cost"] is not None and not run.is_mocked:
+            return Breach(signal, agent["on_budget"] == Agent.OnBudget.ASK)
+    return None
+
+
+def _of_day(run: Run, projected: Decimal, day: date) -> Breach | None:
+    agent = run.agent_snapshot
+    if _keeps_books(run):
         row = Spending.objects.filter(agent=run.agent_id, day=day).first()
         spent = row.cost if row else Decimal(0)
         limit = Decimal(agent["max_daily_cost"]) + run.budget_extra
         signal = _passed(f"day of {agent['name']}", spent, projected, limit, "max_daily_cost")
         if signal is not None:
+            asks = agent["on_budget"] == Agent.OnBudget.ASK
             return Breach(signal, asks, until=datetime.combine(day + timedelta(days=1), time(), UTC))
     return None
 
@@ -79,11 +117,8 @@ def pay_all(costs: Iterable[tuple[Run, Decimal]]) -> None:
 
 
 def spend(run: Run, cost: Decimal | None) -> None:
-    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost.
-
-    A mocked run is no part of its agent's day.
-    """
-    if not cost or run.is_mocked or run.agent_snapshot["max_daily_cost"] is None:
+    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost."""
+    if not cost or not _keeps_books(run):
         return
     # By the clock that `breach` asks, however far off this server's is.
     now: datetime = Agent.objects.values_list(Now(), flat=True).get(pk=run.agent_id)

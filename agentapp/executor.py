@@ -178,6 +178,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         tool = state.configuration.tools.get(tool.name, tool)
         refusal = recheck.no_longer_possible(state, execution, text, execution.tool_version)
         refusal = refusal or recheck.cannot_be_asked(state, tool)
+        over = recheck.over_budget(state, tool)
         ruling = ruling_for(state.situation, tool, parse(text), again=execution, begins=True)
         wanted, asks = wanted_of(state.situation, tool, parse(text), ruling, execution), ruling.verdict == Verdict.ASK
         if refusal is None and asks and not planned and not grant_use.find(state.configuration, wanted):
@@ -187,7 +188,10 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
             return
         key = recheck.key_of(execution, tool, text)
         done = key.taken_by
-        refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling)
+        refusal = refusal or recheck.key_consumed(done) or recheck.denied(ruling) or recheck.exhausted(over, tool)
+        if refusal is None and over is not None:
+            executions.set_aside(execution, over.signal.message)
+            return
         refusal = refusal or other_code.refused(execution, tool) or recheck.circuit_open(state, tool)
         if refusal is not None:
             executions.finish([Outcome(execution, refusal, replay_of=done)])

@@ -41,15 +41,18 @@ def start_late(state: RunState, reads: list[ToolExecution]) -> None:
             tool = state.configuration.tools.get(read.name, read.tool)
             if standstill.stopping(state, read) is not None:
                 break
+            over = recheck.over_budget(state, tool)
             ruling = ruling_for(state.situation, tool, parse(text), again=read, begins=True)
             refusal = recheck.no_longer_possible(state, read, text, read.tool_version) or recheck.denied(ruling)
-            if refusal is None and ruling.verdict == Verdict.ALLOW and not tool.consequential:
+            refusal = refusal or recheck.exhausted(over, tool)
+            if refusal is None and ruling.verdict == Verdict.ALLOW and over is None and not tool.consequential:
                 refusal = recheck.circuit_open(state, tool)
             if refusal is not None:
                 executions.finish([Outcome(read, refusal)])
-            elif ruling.verdict == Verdict.ASK:
+            elif ruling.verdict == Verdict.ASK or over is not None:
                 executions.reclassify(read, tool)
-                executions.set_aside(read, f"A person decides now: {ruling.reason}")
+                why = over.signal.message if over is not None else f"A person decides now: {ruling.reason}"
+                executions.set_aside(read, why)
             elif tool.consequential:
                 executions.reclassify(read, tool)
             else:

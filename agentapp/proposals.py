@@ -304,7 +304,7 @@ def _needs_budget(situation: Situation, tool: Tool, before: list[Proposal]) -> b
     run = situation.run
     breach = budgets.breach(run, situation.steps, tool.cost_per_call + others, runs.clock(run).date())
     if breach is not None and not breach.asks:
-        raise CallRefused(Reason.BUDGET_EXHAUSTED, f"{breach.signal.message} Go on without {tool.name}.")
+        raise CallRefused(Reason.BUDGET_EXHAUSTED, breach.told(tool.name))
     return breach is not None
 
 

@@ -6,7 +6,8 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, business_keys, families, provenance, weighing
+from agentapp import breakers, budgets, business_keys, families, provenance, runs, weighing
+from agentapp.budgets import Breach
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
 from agentapp.messages import ToolResult
@@ -128,6 +129,16 @@ def key_of(execution: ToolExecution, tool: Tool, text: str) -> Key:
 
 def key_consumed(taken: ToolExecution | None) -> ToolResult | None:
     return refusal(Reason.IDEMPOTENCY_KEY_CONSUMED, business_keys.told(taken)) if taken is not None else None
+
+
+def over_budget(state: RunState, tool: Tool) -> Breach | None:
+    """The limit that a call would pass which begins now and no person approved. Before anything but runs is locked."""
+    return budgets.breach_at_begin(state.run, state.steps, tool.cost_per_call, runs.clock(state.run).date())
+
+
+def exhausted(over: Breach | None, tool: Tool) -> ToolResult | None:
+    """Why a call beyond a budget is refused. None: there is room, or people are asked."""
+    return refusal(Reason.BUDGET_EXHAUSTED, over.told(tool.name)) if over is not None and not over.asks else None
 
 
 def cannot_be_asked(state: RunState, tool: Tool) -> ToolResult | None:
