@@ -170,7 +170,7 @@ def _may_count(approval: Approval, new: NewDecision, user: User) -> bool:
     refusal = standing.may_decide(user, approval)
     if refusal is not None:
         raise Refused(refusal.code, refusal.message, refusal.field, approval)
-    return approval.version == new.version and approval.state in Approval.UNDECIDED
+    return approval.version <= new.version and approval.state in Approval.UNDECIDED
 
 
 def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:

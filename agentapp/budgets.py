@@ -4,12 +4,12 @@ Looked at before a decision, when a call is proposed, and when one begins that n
 likely to cost. What a person allows a run beyond its limits counts against both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
-from django.db.models import F, Sum
+from django.db.models import F
 
 from agentapp import lineage, runs
 from agentapp.messages import StopSignal
@@ -53,20 +53,26 @@ def breach_at_begin(run: Run, steps: Sequence[StepRows], cost: Decimal, day: dat
     """The limit that a call of this cost would pass which was allowed when there was room, and begins now.
 
     Inside the transaction in which it begins: until then the day is held, so that of two that begin at once one sees
-    the other. No query for a call that costs nothing.
+    the other. What has begun is paid for when it ends, and counts as if its run kept books. No query for a call that
+    costs nothing.
     """
     if not cost:
         return None
-    found = _of_run(run, steps, cost)
+    begun = {
+        (call.name, call.arguments_digest): cost_of(call)
+        for call in (steps[-1].executions if steps else ())
+        if call.state == ToolExecution.State.EXECUTING and call.subrun_id is None
+    }
+    found = _of_run(run, steps, sum(begun.values(), cost))
     if found is not None or not _keeps_books(run):
         return found
     Spending.objects.get_or_create(agent_id=run.agent_id, day=day)
     Spending.objects.select_for_update().get(agent=run.agent_id, day=day)
-    # What has begun is paid for when it ends.
-    begun = ToolExecution.objects.filter(state=ToolExecution.State.EXECUTING, subrun__isnull=True)
-    begun = begun.filter(run__agent=run.agent_id, run__mocks__isnull=True)
-    under_way = begun.aggregate(cost=Sum("tool__cost_per_call"))["cost"] or NOTHING
-    return _of_day(run, under_way + cost, day)
+    under_way = ToolExecution.objects.filter(state=ToolExecution.State.EXECUTING, subrun__isnull=True)
+    under_way = under_way.filter(run__agent=run.agent_id, run__mocks__isnull=True, tool__cost_per_call__gt=0)
+    # The same read twice is run once.
+    costs = under_way.values_list("run", "name", "arguments_digest", "tool__cost_per_call").distinct().order_by()
+    return _of_day(run, sum((each[-1] for each in costs), cost), day)
 
 
 def _keeps_books(run: Run) -> bool:
@@ -107,13 +113,21 @@ def pay(run: Run, cost: Decimal) -> None:
     spend(run, cost)
 
 
-def pay_all(costs: Iterable[tuple[Run, Decimal]]) -> None:
-    """`pay` for several runs, when all of them are locked: who stores what a call took locks its run, then the day.
+def pay_all(costs: Collection[tuple[Run, Decimal]]) -> None:
+    """`pay` for several runs, when all of them are locked: who stores what a call took locks its run, then the day."""
+    count_into_runs(costs)
+    count_into_days(costs)
 
-    Days are counted into in one order, so that no two who end runs wait for each other.
-    """
+
+def count_into_runs(costs: Iterable[tuple[Run, Decimal]]) -> None:
+    for run, cost in costs:
+        runs.add_cost(run, cost)
+
+
+def count_into_days(costs: Iterable[tuple[Run, Decimal]]) -> None:
+    """In one order, so that no two who end runs wait for each other."""
     for run, cost in sorted(costs, key=lambda one: one[0].agent_id):
-        pay(run, cost)
+        spend(run, cost)
 
 
 def spend(run: Run, cost: Decimal | None) -> None:

@@ -235,11 +235,11 @@ def summarise(
 def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str = ledger.SYSTEM) -> Conversation:
     """A new conversation that begins with the messages up to a place; None: with all of them.
 
-    The copies name the runs they come from, so who may see one may see the other. Raises NoSuchPlace,
+    The copies name the runs they come from, so who may see one may see the other. Raises NoSuchPlace, Refused,
     and IntegrityError when the agent has a conversation of that key.
     """
     with ledger.transaction():
-        source = lock(conversation)
+        source = lock_to_go_on(conversation)
         place = _last(source) if upto_seq is None else upto_seq
         said = list(source.messages.filter(seq__lte=place).order_by("seq"))
         if not said or said[-1].seq != place:

@@ -91,7 +91,8 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
 
 def of_program(conversation_id: uuid.UUID, user: User, token: ApiToken) -> Access:
     """A conversation that was opened for its customer, for a program that speaks with them."""
-    found = Conversation.objects.select_related("agent").filter(pk=conversation_id, has_channel=True).first()
+    opened = Conversation.objects.filter(has_channel=True, erased_at__isnull=True).select_related("agent")
+    found = opened.filter(pk=conversation_id).first()
     # Whoever may see none of it learns nothing of it, not even that it is there.
     if found is None or not auth.may_join(user, found):
         raise Refused("not_found", "There is no such conversation.")

@@ -306,7 +306,7 @@ def reclassify(execution: ToolExecution, tool: Tool) -> None:
 def cancel_open(run: Run, why: str) -> Decimal:
     """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see.
 
-    Returns what those cost that had started, for the caller to pay: nobody else will.
+    Returns what those cost that had started, as far as rows say, for the caller to pay: nobody else will.
     """
     costs: dict[tuple[str, str], Decimal] = {}
     started = ToolExecution.objects.filter(run=run, state=State.EXECUTING, subrun__isnull=True)

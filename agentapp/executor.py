@@ -298,6 +298,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         partial(attempts.may_be_tried_again, with_key=tool.idempotency == Tool.Idempotency.KEY),
         partial(switches.stops_repeats, state.run, execution.name),
     )
+    last = tried.result  # what the tool itself said, by which its breaker goes
     if execution.consequential:
         tried = attempts.with_earlier(tried, begun_before=attempt > 1)
     execution.attempts = tried.attempts
@@ -309,7 +310,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
             steering.heed(run, [execution])
             plan_use.take_up(run, execution)
             budgets.pay(run, outcome.cost)
-            breakers.note_calls(run, [(tool, tried.result, execution)])
+            breakers.note_calls(run, [(tool, last, execution)])
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except executions.Overtaken:  # by the answer of the attempt that this one repeats
@@ -344,7 +345,9 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         state.refresh_configuration(always=True)
         if standstill.stopping(state, execution) is not None:
             return
-        is_over = not honours_key or execution.attempts > tool.max_attempts or not tool.enabled
+        # Since it was last begun: a person may have wanted it tried again.
+        here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
+        is_over = not honours_key or here > tool.max_attempts or not tool.enabled
         if is_over or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))

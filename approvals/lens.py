@@ -63,8 +63,9 @@ def show() -> None:
 def leave_as_written() -> None:
     """Let an answer be the text that was hashed or signed, which proves nothing once a part of it is masked.
 
-    For answers that are nothing else. What stands in such a text was masked when it was written, but for the names of
-    people who work here; exports have it, too. Secrets are looked for all the same.
+    For answers that are nothing else. Of what runs did, such a text was masked when it was written, but for the names
+    of people who work here; of a change of the configuration it has what was configured, addresses with it. Exports
+    have both, too. Secrets are looked for all the same.
     """
     show()
 

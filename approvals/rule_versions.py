@@ -64,12 +64,14 @@ def naming(group: str) -> list[Rule]:
     return sorted(found.values(), key=lambda rule: rule.name)
 
 
-def about(agent: str, route: str = "") -> list[Rule]:
-    """The rules that are, or whose draft is, for an agent by this name, or for this route of it."""
+def about(agent: str, route: str = "", *, of_any_agent: bool = True) -> list[Rule]:
+    """The rules that are, or whose draft is, for an agent by this name, or for this route of it, with those for such a
+    route of any agent.
+    """
 
     def is_about(terms: Mapping[str, Any]) -> bool:
         if route:
-            return terms.get("route") == route and terms.get("agent", "") in ("", agent)
+            return terms.get("route") == route and terms.get("agent", "") in (agent, *([""] if of_any_agent else []))
         return terms.get("agent") == agent
 
     return _saying(is_about)

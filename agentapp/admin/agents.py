@@ -12,6 +12,9 @@ from approvals import ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
 
+# What says which agents it may ask.
+_ASKED = ("subagents", "denied_subagents")
+
 
 class AgentForm(forms.ModelForm):
     driver = forms.ChoiceField(
@@ -56,7 +59,7 @@ class AgentForm(forms.ModelForm):
         for column, problem in agent_settings.problems(wanted, names, agent_settings.whole(set(cleaned))):
             self.add_error(column, problem)
         if not self.errors and "subagents" in cleaned:
-            lists = {column: cleaned[column] for column in ("name", "subagents", "denied_subagents")}
+            lists = {column: cleaned[column] for column in ("name", *_ASKED)}
             try:
                 agent_tools.check_names([*agents, Agent(**lists)])
             except agent_tools.NameTaken as taken:
@@ -64,7 +67,10 @@ class AgentForm(forms.ModelForm):
             if "tools" in cleaned:
                 # For routes and variables, which are checked with the agent as it is typed.
                 self.instance.may_call = agent_settings.tools_to_call(wanted, names)
-                self._check_guidelines(self.instance.may_call)
+                # What is not touched stays as it was before it was looked at.
+                self.instance.calls_others = not {"tools", *_ASKED}.isdisjoint(self.changed_data)
+                if self.instance.calls_others:
+                    self._check_guidelines(self.instance.may_call)
         return cleaned
 
     def _check_guidelines(self, may_call: Collection[str]) -> None:
@@ -101,13 +107,15 @@ class RoutePageForm(naming.OwnToolsForm, RouteForm):
 class RouteFormSet(forms.BaseInlineFormSet):
     def clean(self) -> None:
         super().clean()
-        if kept := naming.keeping(form.instance for form in self.deleted_forms):
+        deleted = self.deleted_forms
+        if kept := naming.keeping(form.instance for form in deleted):
             raise forms.ValidationError(f"These name a route that is to go: {', '.join(kept)}.")
         may_call = getattr(self.instance, "may_call", None)
         if may_call is None:  # the agent itself is refused, or not to be changed here
             return
         for form in self.forms:
-            if hasattr(form, "cleaned_data") and form not in self.deleted_forms:
+            looked_at = form.has_changed() or self.instance.calls_others
+            if looked_at and hasattr(form, "cleaned_data") and form not in deleted:
                 naming.refuse_foreign(form, may_call)
 
 

@@ -68,21 +68,27 @@ def keeping(rows: Iterable[Model]) -> list[str]:
     """What would name an agent, a route or a tool that is not there any more, and could not be loaded from a file."""
     rows = list(rows)
     going = [row.name for row in rows if isinstance(row, Agent)]
-    found: list[str] = []
+    routes = [row for row in rows if isinstance(row, Route)]
+    routes += Route.objects.filter(agent__name__in=going).select_related("agent")
+    found = [words for route in routes for words in _keeping_route(route, routes)]
     for row in rows:
         if isinstance(row, Agent):
             found += _keeping_agent(row, going)
-        elif isinstance(row, Route):
-            found += [f"rule {rule.name}" for rule in rule_versions.about(row.agent.name, row.name)]
         elif isinstance(row, Tool):
             found += [f"rule {rule.name}" for rule in rule_versions.about_tool(row.name)]
             found += [f"agent {agent.name} (tool_choice)" for agent in Agent.objects.filter(tool_choice=row.name)]
     return list(dict.fromkeys(found))
 
 
+def _keeping_route(route: Route, going: Collection[Route]) -> list[str]:
+    """A rule for a route of any agent is still for those that others have."""
+    others = Route.objects.filter(name=route.name).exclude(pk__in=[each.pk for each in going])
+    rules = rule_versions.about(route.agent.name, route.name, of_any_agent=not others.exists())
+    return [f"rule {rule.name}" for rule in rules]
+
+
 def _keeping_agent(agent: Agent, going: Collection[str]) -> Iterator[str]:
     yield from (f"rule {rule.name}" for rule in rule_versions.about(agent.name))
-    yield from keeping(agent.routes.select_related("agent"))
     tool = agent_tools.tool_name(agent.name)
     for other in Agent.objects.exclude(name__in=going).order_by("name"):
         for column in ("subagents", "denied_subagents"):

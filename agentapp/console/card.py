@@ -81,11 +81,11 @@ def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
     """Everything a card's templates need. Whoever has a say in it sees what it is about."""
     right = say.right(approval, user)
-    if isinstance(right, Right):
-        lens.show()
     standing = standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
+    if isinstance(right, Right) or (mine is not None and user.has_perm("approvals.decide_approval")):
+        lens.show()
     forbidden, lender = say.of(approval, user, right, given) if standing == "pending" else (None, None)
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)

@@ -114,7 +114,8 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
     user = signed_in(request)
     under_way = found.run
     is_mine = run.parent_id is None and found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
-    joins = found.conversation is None or auth.may_join(user, found.conversation)
+    talk_of = found.conversation
+    joins = talk_of is None or (talk_of.erased_at is None and auth.may_join(user, talk_of))
     may_pause = auth.may_pause(user, under_way)
     braked = auth.brake(user, found.taken_over or under_way) if may_pause else ""
     # The fragment that refreshes itself stands above the box, and leaves it alone.

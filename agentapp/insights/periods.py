@@ -58,6 +58,9 @@ def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
     if key == "custom":
         first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
         if first is not None and last is not None and first <= last < first + timedelta(days=LONGEST):
+            # A day that has begun elsewhere, by whose days it was chosen, may not have here.
+            today = now.astimezone(zone).date()
+            first, last = (today if today < day <= today + DAY else day for day in (first, last))
             end = min(start_of(last + DAY, zone), now)
             if start_of(first, zone) < end:
                 begin = min(_first_hour(first, zone), end)

@@ -9,7 +9,7 @@ from agentapp import actions, attempts, loop
 from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
 from agentapp.messages import ToolResult
-from agentapp.models import Agent, Run, Tool
+from agentapp.models import Agent, Breaker, Run, Tool
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
@@ -283,3 +283,26 @@ def test_an_approved_read_that_failed_has_failed_whatever_came_of_its_attempts_b
     clerk.decide(clerk.open(run)[0], dana)
     run = clerk.drive(run)
     assert (run.state, clerk.execution(run, "a").result_status) == ("succeeded", "fatal_error")
+
+
+def test_one_that_a_person_wanted_again_is_repeated_like_any_other_when_its_worker_dies(
+    clerk, offer, monkeypatch, dana
+):
+    gone = OutcomeUnknown("no answer came")
+    keys = wiring(offer, monkeypatch, gone, gone, gone, WorkerDies())
+    run = clerk.run(WIRE, says("done"))
+    actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "I do not know.", dana)
+    clerk.drive(run)
+    clerk.decide(clerk.open(run)[0], dana)
+    with pytest.raises(WorkerDies):
+        clerk.drive(run)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    assert (run.state, clerk.execution(run, "a").value, len(keys)) == ("succeeded", "receipt", 5)
+
+
+def test_a_tool_that_refuses_is_well_whatever_came_of_an_attempt_before(clerk, offer, monkeypatch):
+    wiring(offer, monkeypatch, OutcomeUnknown("no answer came"), DID_NOTHING["refused"])
+    run = clerk.run(WIRE, says("done"))
+    assert clerk.execution(run, "a").state == "outcome_unknown"
+    assert not Breaker.objects.filter(failures__gt=0).exists()

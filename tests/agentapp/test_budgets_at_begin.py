@@ -87,6 +87,16 @@ def test_a_call_that_costs_nothing_or_has_no_limit_asks_nothing_more(clerk, dana
         assert budgets.breach_at_begin(run, steps, Decimal(2), day) is None
 
 
+def test_what_the_run_itself_has_begun_and_not_paid_counts_against_its_own_limit(clerk):
+    Tool.objects.filter(name="look_up").update(cost_per_call=2)
+    run = behind_a_payment(clerk, 1, "look_up")
+    run.agent_snapshot["max_cost"] = "3"
+    day, steps = timezone.now().date(), load_steps(run)
+    assert budgets.breach_at_begin(run, steps, Decimal(2), day) is None
+    steps[-1].executions[1].state = ToolExecution.State.EXECUTING
+    assert budgets.breach_at_begin(run, steps, Decimal(2), day) is not None
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_two_that_begin_at_once_one_sees_the_other(clerk, label):
     for number in range(min(tries(), 10)):

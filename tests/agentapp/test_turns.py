@@ -354,7 +354,9 @@ def test_a_history_in_disorder_ends_the_run_before_a_model_is_asked_and_names_th
     assert "no answer to the call 'lost-7'" in run.stop_message
 
 
-@pytest.mark.parametrize("how", ["by its name", "behind a run", "by a link", "as a person", "as a summary"])
+@pytest.mark.parametrize(
+    "how", ["by its name", "behind a run", "by a link", "as a person", "as a summary", "in a fork"]
+)
 def test_nothing_more_is_said_in_a_conversation_that_was_erased(clerk: Clerk, sam: User, ada: User, how: str) -> None:
     """It would be kept under no customer's name."""
     run = clerk.run(says("Good day."), input="I am Mirabel.", conversation="ticket-7", customer="40117")
@@ -369,10 +371,11 @@ def test_nothing_more_is_said_in_a_conversation_that_was_erased(clerk: Clerk, sa
         "by a link": lambda: customers.write(customers.Access(talk, sam, "link"), text),
         "as a person": lambda: actions.write_message(run.pk, text, ada),
         "as a summary": lambda: conversing.summarise_conversation(talk.pk, text, 1, sam),
+        "in a fork": lambda: conversing.fork_conversation(talk.pk, None, "again", sam),
     }
     with pytest.raises(actions.Refused) as refused:
         ways[how]()
     assert (refused.value.code, refused.value.status) == ("erased", 409)
-    assert list(Run.objects.all()) == [run]
+    assert (list(Run.objects.all()), list(Conversation.objects.all())) == ([run], [talk])
     talk.refresh_from_db()
     assert (talk.summary, set(talk.messages.values_list("content", flat=True))) == ("", {"(erased)"})

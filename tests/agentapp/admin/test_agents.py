@@ -239,6 +239,27 @@ class TestWhatCouldNotBeLoadedAgain:
         staff.post(address(Agent, "delete", support.pk), {"post": "yes"})
         assert not Agent.objects.exists()
 
+    def test_a_route_goes_that_another_agent_has_as_well_where_a_rule_is_for_that_of_any(
+        self, staff: Client, support: Agent
+    ) -> None:
+        other = Agent.objects.create(name="other")
+        ours, theirs = (Route.objects.create(agent=each, name="refunds") for each in (support, other))
+        Rule.objects.create(name="careful", route="refunds", verdict="deny", version=1)
+        both = {"action": "delete_selected", "post": "yes", ACTION_CHECKBOX_NAME: [str(support.pk), str(other.pk)]}
+        assert "rule careful" in staff.post(address(Agent, "changelist"), both).content.decode()
+        staff.post(address(Route, "delete", ours.pk), {"post": "yes"})
+        assert list(Route.objects.all()) == [theirs]
+        self.stays(staff, theirs, "rule careful")
+
+    def test_what_was_there_before_it_was_looked_at_keeps_nothing_else_from_being_changed(
+        self, staff: Client, support: Agent
+    ) -> None:
+        Route.objects.create(agent=support, name="refunds").tools.set(Tool.objects.filter(name="pay_out"))
+        support.tools.clear()
+        save(staff, address(Agent, "change", support.pk), description="Answers mail.")
+        support.refresh_from_db()
+        assert support.description == "Answers mail."
+
     def test_an_agent_that_others_name_stays(self, staff: Client, support: Agent) -> None:
         front = Agent.objects.create(name="front", subagents=["*"], denied_subagents=["support"])
         self.stays(staff, support, "agent front (denied_subagents)")

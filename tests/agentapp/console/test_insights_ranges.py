@@ -147,6 +147,19 @@ def test_the_form_gives_back_the_days_that_were_typed(page: Client, settings: An
     assert (found["first"], found["last"]) == ("2026-10-10", "2026-10-10")
 
 
+@pytest.mark.parametrize(("first", "words"), [(2, "1 Nov 2026 to 1 Nov 2026"), (1, "1 Nov 2026 to 1 Nov 2026")])
+def test_a_day_that_has_begun_where_it_was_chosen_and_not_yet_by_utc_is_the_one_there_is(
+    first: int, words: str
+) -> None:
+    now = datetime(2026, 11, 1, 20, tzinfo=UTC)  # nine in the morning of the second, in Auckland
+    asked = {"range": "custom", "from": f"2026-11-0{first}", "to": "2026-11-02"}
+
+    period = periods.read(asked, now, UTC)
+
+    assert (period.key, period.words, period.end) == ("custom", words, now)
+    assert periods.read({**asked, "from": "2026-11-03", "to": "2026-11-03"}, now, UTC).key == "14d"
+
+
 @pytest.mark.parametrize(
     ("zone", "begin", "end", "words"),
     [
