@@ -62,13 +62,15 @@
     }
   }
 
-  // What comes about another request than the one that was chosen last comes too late, and so does that it failed.
-  for (const type of ["htmx:after:request", "htmx:error"]) {
+  // What comes about another request than the one that was chosen last comes too late, and so does that it failed. What
+  // others do leaves armed what is armed: it is looked at again a little later.
+  for (const type of ["htmx:config:request", "htmx:after:request", "htmx:error"]) {
     document.addEventListener(type, (event) => {
-      const { ctx } = event.detail;
-      if (ctx?.target?.id !== "peek" || !chosen() || ctx.request.action.includes(chosen())) return;
+      const { ctx } = event.detail, armed = $$(".is-armed")[0] && ctx?.sourceEvent?.type === "inbox-changed";
+      if (ctx?.target?.id !== "peek" || !armed && (!chosen() || ctx.request.action.includes(chosen()))) return;
       event.preventDefault();
       event.stopPropagation();
+      if (armed) setTimeout(() => htmx.trigger(ctx.target, "inbox-changed"), 1000);
     }, true);
   }
 

@@ -54,31 +54,17 @@
   function arm(button) {
     button.focus();
     if (button.matches(".is-armed")) return; // No second A confirms.
-    const words = label(button).textContent;
+    const label = button.querySelector("[data-label]"), words = label.textContent;
+    button.classList.add("is-armed");
+    label.textContent = button.dataset.arms;
     // Morphed, the same button may be something else by then, or armed for that.
     const disarm = ({ key }) => {
       if (key !== "Escape" || button.onkeydown !== disarm || !button.matches(".is-armed")) return;
       button.classList.remove("is-armed");
-      label(button).textContent = words;
-      armed = null;
+      label.textContent = words;
     };
     button.onkeydown = disarm;
-    armed = { button, about: about(button) };
-    show(button);
     setTimeout(disarm, ARM_MS, { key: "Escape" });
-  }
-
-  // What is pressed twice to be done, and all that it was armed for. A refresh that changes none of it leaves it armed.
-  let armed = null;
-  const label = (button) => button.querySelector("[data-label]");
-  const about = (button) => JSON.stringify([button.dataset.arms, button.form.action,
-    ...[...new FormData(button.form)].filter(([name]) => !/^(csrfmiddlewaretoken|decision_id)$/.test(name))]);
-  function show(button) { button.classList.add("is-armed"); label(button).textContent = button.dataset.arms; }
-  function keep() {
-    if (!armed) return;
-    const { button } = armed;
-    if (button.isConnected && button.form && about(button) === armed.about) show(button);
-    else armed = null;
   }
 
   function edit() {
@@ -204,5 +190,5 @@
   const alias = (key) => (rows().length && { ArrowDown: "j", ArrowUp: "k" }[key]) || key;
 
   document.addEventListener("DOMContentLoaded", () => { mark(); unseen(); });
-  document.addEventListener("htmx:after:swap", () => { keep(); mark(); });
+  document.addEventListener("htmx:after:swap", mark);
 })();
