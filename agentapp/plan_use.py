@@ -11,7 +11,7 @@ from agentapp.executions import Proposal
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools.planning import NAME
 from agentapp.toolset import Configuration
-from agentapp.transcript import StepRows
+from agentapp.transcript import StepRows, taken_back
 from approvals import planned, plans, standing, step_up
 from approvals.digest import parse, sha256
 from approvals.models import Approval, PlannedCall
@@ -60,7 +60,8 @@ def use(wanted: Wanted, execution: ToolExecution, snapshot: str) -> str:
     Inside the transaction in which the call begins. Returns why it is not used; an empty text when it is.
     """
     call = _next(wanted)
-    if call is None:
+    # Since it was proposed, another plan may have been approved that has it as well.
+    if call is None or allowed_by(call) != execution.allowed_by:
         return OUT_OF_TURN
     why = _not_now(wanted, call)
     if why:
@@ -113,14 +114,16 @@ def _done_since(approval: Approval, wanted: Wanted) -> set[tuple[str, str]]:
     """The calls that took effect since a plan was proposed, and those before this one in its reply that it allows.
 
     What ran counts and not what was proposed: a call that a person changed, or answered in its tool's place, did not
-    run as planned. Of them only as many count as are in the plan: its calls differ from each other.
+    run as planned. Nor does one count that was taken back since. Of them only as many count as are in the plan: its
+    calls differ from each other.
     """
-    done: set[tuple[str, str]] = set()
-    since = False
+    since, ran = False, {}
     for execution in (execution for rows in wanted.steps for execution in rows.executions):
         if since and execution.took_effect:
-            done.add((execution.name, sha256(execution.executed_text)))
+            ran[execution.pk] = (execution.name, sha256(execution.executed_text))
         since = since or execution.pk == approval.execution_id
+    undone = taken_back(ran)
+    done = {act for pk, act in ran.items() if pk not in undone}
     beside = [each for each in wanted.beside if each.allowed_by == f"{PREFIX}{approval.reference}"]
     return done | {(each.call.name, sha256(each.canonical_text)) for each in beside}
 

@@ -33,6 +33,8 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
     timed = asking if own.rule else [one for one in asking if one is not own]
     stops = any(one.on_expiry == Rule.OnExpiry.STOP for one in every)
     same_steps = all(one.escalation == first.escalation for one in calls)
+    # Nor for a plan that a rule about planning gives to some groups, unless it says the same.
+    same_steps = same_steps and (not own.groups or own.escalation == first.escalation)
     return Ruling(
         verdict=Verdict.ASK,
         reason=first.reason,

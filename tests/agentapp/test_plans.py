@@ -10,7 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import actions, auth
+from agentapp import actions, auth, plan_use
 from agentapp.console import batch
 from agentapp.models import Tool, ToolExecution
 from agentapp.refused import Refused
@@ -457,6 +457,25 @@ class TestWhatIsLeftOfAPlan:
         run = clerk.drive(run)
         assert set(first.planned_calls.values_list("ended_why", flat=True)) == {plans.REPLACED}
         assert (run.waiting_for, refunds()) == ("approval", [])
+
+    def test_of_two_plans_of_a_run_the_newer_one_allows_its_calls(self, clerk, dana):
+        run, first = approved_plan(
+            clerk, dana, [ANN, BOB], calls(made("a", ANN)), a_plan(EVE, BOB, id="next"),
+            calls(made("e", EVE)), calls(made("b", BOB)), says("done"),
+        )  # fmt: skip
+        [second] = clerk.open(run)
+        clerk.decide(second, dana)
+        run = clerk.drive(run)
+        assert (run.state, refunds(), len(effects_of("label"))) == ("succeeded", ["ann", "bob"], 1)
+        by = {clerk.execution(run, each).allowed_by for each in "eb"}
+        assert (clerk.execution(run, "a").allowed_by, by) == (
+            f"plan:{first.reference}", {f"plan:{second.reference}"},
+        )  # fmt: skip
+
+    def test_goes_no_further_when_one_of_its_calls_was_taken_back(self, clerk, dana, monkeypatch):
+        monkeypatch.setattr(plan_use, "taken_back", set)
+        run, _ = approved_plan(clerk, dana, [ANN, BOB], calls(made("a", ANN)), calls(made("b", BOB)))
+        assert (run.waiting_for, refunds()) == ("approval", ["ann"])
 
     def test_waits_while_a_kill_switch_stops_the_agent(self, clerk, dana, ada):
         stop = meanwhile("stop", lambda: actions.engage_switch("agent", "clerk", "Look first.", ada))

@@ -85,3 +85,10 @@ def test_more_people_come_to_decide_only_where_they_would_for_every_call():
 
 def test_no_grant_answers_for_it():
     assert not strictest(OWN, [asks(grants_allowed=True), asks(grants_allowed=True)]).grants_allowed
+
+
+def test_a_rule_about_planning_that_names_groups_is_widened_by_no_step_of_the_calls():
+    step = Step(after=60, group="Managers")
+    calls = [asks(groups=(1,), escalation=(step,))] * 2
+    assert strictest(asks(groups=(1,)), calls).escalation == ()
+    assert strictest(asks(groups=(1,), escalation=(step,)), calls).escalation == (step,)
