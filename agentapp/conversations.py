@@ -33,6 +33,8 @@ class NewMessage:
     key: str = ""
     """The writer's own, so that sending it again adds nothing."""
     via: str = ""
+    token: ApiToken | None = None
+    """What it was sent with."""
 
 
 class Changed(Exception):
@@ -122,7 +124,8 @@ def write(message: NewMessage, expected_version: int | None = None) -> Message:
     role = Message.Role.ASSISTANT if by_person else Message.Role.USER
     key = {"id": written_id(message.writer, message.key)} if message.key else {}
     lock_to_go_on(conversation, expected_version)
-    row = _append(conversation, message.run, role, message.text, author=message.author, **key)
+    sent = {"author": message.author, "writer": message.writer, "token": message.token}
+    row = _append(conversation, message.run, role, message.text, **sent, **key)
     what = "conversation.person_wrote" if by_person else "conversation.customer_wrote"
     facts = {"seq": row.seq, "run": str(message.run.pk)}
     ledger.record(chain(conversation.pk), what, facts, ledger.actor_of(message.writer, message.via))
@@ -253,7 +256,14 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
         )  # fmt: skip
         Message.objects.bulk_create(
             Message(
-                conversation=forked, run_id=m.run_id, seq=m.seq, role=m.role, content=m.content, author_id=m.author_id
+                conversation=forked,
+                run_id=m.run_id,
+                seq=m.seq,
+                role=m.role,
+                content=m.content,
+                author_id=m.author_id,
+                writer_id=m.writer_id,
+                token_id=m.token_id,
             )
             for m in said
         )

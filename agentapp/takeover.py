@@ -98,9 +98,17 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def write_message(
-    run_id: uuid.UUID, text: str, user: User, expected_version: int | None = None, key: str = "", via: str = ""
+    run_id: uuid.UUID,
+    text: str,
+    user: User,
+    expected_version: int | None = None,
+    key: str = "",
+    token: ApiToken | None = None,
 ) -> Written:
-    """Write to the customer of a run one has taken over. `key` is the writer's: sent again, it adds nothing."""
+    """Write to the customer of a run one has taken over. `key` is the writer's: sent again, it adds nothing.
+
+    Whoever made the `token` that it was written with decides nothing about what the agent proposes then.
+    """
     if not text.strip():
         raise Refused("invalid", "The message is empty.", "text")
     if len(text) > MAX_TEXT_CHARS:
@@ -117,7 +125,8 @@ def write_message(
             if run.parent_id is not None:
                 raise Refused("part_of_a_run", "Another run asked for this one: write in that one's conversation.")
             assert run.conversation is not None
-            new = conversations.NewMessage(run.conversation, run, text, user, author=user, key=key, via=via)
+            via = f"token {token.name}" if token is not None else ""
+            new = conversations.NewMessage(run.conversation, run, text, user, user, key, via, token)
             return Written(conversations.write(new, expected_version), repeated=False)
     except conversations.Changed as changed:
         raise changed_meanwhile(changed) from changed

@@ -1,6 +1,6 @@
 """Who decides nothing about what a run proposes: whoever had a part in its being there, or in what it reads."""
 
-from agentapp.models import Agent, ApiToken, Conversation, Run
+from agentapp.models import Agent, ApiToken, Conversation, Message, Run
 
 
 def of(before: Run | None, parent: Run | None, token: ApiToken | None) -> list[int]:
@@ -18,17 +18,18 @@ def of(before: Run | None, parent: Run | None, token: ApiToken | None) -> list[i
 
 
 def of_talk(run: Run) -> set[int]:
-    """Who had a part in what was said before a run, as it stands by now: started the runs that it was said to, made the
-    tokens of those, spoke in their agents' place, or wrote the summary that stands in the place of that.
+    """Who had a part in what was said before a run, as it stands by now: started the runs that it was said to, spoke in
+    their agents' place or, while a person had taken over, as from the customer, made the tokens of any of that, or
+    wrote the summary that stands in the place of it.
 
     To be asked after it was read: what somebody writes later is read at a later look.
     """
     talks = {run.conversation_id, run.asked_in_id} - {None}
     if not talks:
         return set()
-    said_to = Run.objects.filter(messages__conversation__in=talks).order_by()
-    rows = said_to.values_list("takers", "starter", "token__issued_by").distinct()
-    found = {pk for takers, *others in rows for pk in (*takers, *others)}
+    said = Message.objects.filter(conversation__in=talks).order_by()
+    parts = ("run__takers", "run__starter", "run__token__issued_by", "writer", "token__issued_by")
+    found = {pk for takers, *others in said.values_list(*parts).distinct() for pk in (*(takers or ()), *others)}
     if run.agent.message_compiler == Agent.Compiler.SECTIONS and run.conversation_id is not None:
         told = Conversation.objects.filter(pk=run.conversation_id)
         found |= set(told.values_list("summarised_by", "summary_token__issued_by").get())

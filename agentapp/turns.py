@@ -56,9 +56,10 @@ def _keep(start: runs.Start, conversation: Conversation, via: str) -> Run:
         or own.exclude(state__in=Run.FINAL).order_by("created_at").first()
         or own.latest("created_at")
     )
-    conversations.write(
-        conversations.NewMessage(conversation, run, start.input, start.starter, key=start.request_key, via=via)
+    new = conversations.NewMessage(
+        conversation, run, start.input, start.starter, key=start.request_key, via=via, token=start.token
     )
+    conversations.write(new)
     return run
 
 

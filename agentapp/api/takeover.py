@@ -78,7 +78,7 @@ def write_message(
 ) -> Status[MessageOut]:
     """In the place of the agent, by the token's person, who has taken the run over."""
     written = actions.write_message(
-        run_id, body.text, person(request), body.conversation_version, key or "", f"token {request.auth.name}"
+        run_id, body.text, person(request), body.conversation_version, key or "", request.auth
     )
     if written.repeated:
         response[REPLAY_HEADER] = "true"

@@ -102,6 +102,15 @@ class Message(Noted, models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="The person who wrote it in the agent's place.",
     )  # fmt: skip
+    writer = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        help_text="Who sent it while a person had taken over, also as from the customer. They decide nothing about "
+        "what comes of it.",
+    )  # fmt: skip
+    token = models.ForeignKey(
+        "agentapp.ApiToken", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
+        help_text="What it was sent with: whoever made it decides nothing about that either.",
+    )  # fmt: skip
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

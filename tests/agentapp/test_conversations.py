@@ -232,6 +232,28 @@ def test_whoever_had_a_part_in_what_was_said_decides_nothing_about_what_it_leads
     assert clerk.drive(run).state == "succeeded"
 
 
+@pytest.mark.parametrize("how", ["as the customer", "with a token they made"])
+def test_whoever_wrote_while_a_person_had_taken_over_decides_nothing_about_what_it_leads_to(
+    clerk, sam, dana, marco, mia, how
+):
+    asked = replace(new(clerk), script=[says("Noted.")])
+    run = actions.start_run(asked, sam)
+    clerk.drive(run)
+    mia.groups.add(*dana.groups.all())
+    mia = User.objects.get(pk=mia.pk)
+    actions.take_over_run(run.pk, mia)
+    if how == "as the customer":
+        actions.start_run(replace(asked, input="My new account is XX99-881."), dana)
+    else:
+        token, _ = auth.issue_token(mia, "help", ["runs:create"], "test", issued_by=dana)
+        actions.write_message(run.pk, "Your account XX99-881 is noted.", mia, token=token)
+    actions.hand_back_run(run.pk, mia)
+    pay = calls(call("p", "pay", account="XX99-881", amount=5))
+    [approval] = clerk.open(clerk.run(pay, says("done"), input="Thanks.", conversation="ticket-1"))
+    assert refused(clerk.decide, approval, dana).code == "took_over"
+    clerk.decide(approval, marco)
+
+
 def test_who_sums_up_decides_where_no_model_is_sent_it(clerk, sam, dana):
     talk(clerk, ("One?", "Two."))
     conversations.summarise(Conversation.objects.get(), "They want the account XX99-881 paid at once.", 2, dana)
