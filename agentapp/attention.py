@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
@@ -83,7 +83,9 @@ def snooze_ends(preset: str, now: datetime) -> datetime:
     """When a snooze that begins now ends. `now` is a local time: tomorrow is the reader's."""
     if preset == "tomorrow":
         return (now + timedelta(days=1)).replace(hour=MORNING, minute=0, second=0, microsecond=0)
-    return now + {"15m": timedelta(minutes=15), "1h": timedelta(hours=1)}[preset]
+    # By the clock of the world: that of a place has an hour twice a year's end of summer, and one that is missing.
+    after = now.astimezone(UTC) + {"15m": timedelta(minutes=15), "1h": timedelta(hours=1)}[preset]
+    return after.astimezone(now.tzinfo)
 
 
 def _changed[R](approval_id: uuid.UUID, user: User, change: Callable[[], R | Refusal]) -> R:

@@ -142,7 +142,7 @@ def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> 
     )
     _record(approval, "handed_over", by, to=_called(to), instead_of=instead_of, note=sealed(note, approval.salt))
     if isinstance(to, User):
-        people.tell([(approval.pk, to.pk)], Notification.Kind.HANDED)
+        people.tell_again(approval.pk, to.pk, Notification.Kind.HANDED)
     return claim
 
 

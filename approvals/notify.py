@@ -20,7 +20,8 @@ from approvals.models import Notification
 
 logger = logging.getLogger(__name__)
 
-# How long after it was queued each attempt is due. After the last one it has failed.
+# How long after it was queued each attempt is due, and how far they are apart. After the last one it has failed, at
+# `sending_until`.
 DUE_AFTER = (
     timedelta(0),
     timedelta(minutes=1),
@@ -87,7 +88,7 @@ def give_up() -> int:
         created_at__lte=Now() - DUE_AFTER[-1] - _AN_ATTEMPT_TAKES,
     )
     error = "It is not known whether the last attempt was sent: the worker died."
-    return lost.update(state=Notification.State.FAILED, error=error)
+    return lost.update(state=Notification.State.FAILED, error=error, sending_until=Now())
 
 
 def queue_again(approval_id: uuid.UUID) -> int:
@@ -136,11 +137,14 @@ def _send(notification: Notification) -> str:
 
 
 def _mark_failed(notification: Notification, error: ChannelError) -> None:
-    for_good = error.permanent or notification.attempts >= len(DUE_AFTER)
+    made = notification.attempts
+    for_good = error.permanent or made >= len(DUE_AFTER)
     state = Notification.State.FAILED if for_good else Notification.State.QUEUED
     logger.warning("%s failed: %s", notification, error)
+    # As long as between two attempts at one that was queued just now: what was held back for hours is due at once.
+    pause = timedelta(0) if for_good else DUE_AFTER[made] - DUE_AFTER[made - 1]
     Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
-        state=state, error=str(error)[:MAX_ERROR_CHARS], sending_until=None
+        state=state, error=str(error)[:MAX_ERROR_CHARS], sending_until=Now() + pause
     )
 
 

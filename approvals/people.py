@@ -12,7 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, Max, OuterRef, QuerySet
 
 from approvals import entitlement, nudges
 from approvals.cards import Card
@@ -69,6 +69,16 @@ def _deputies(card: Card) -> frozenset[int]:
     """To whom the right to decide about this is lent."""
     barred = {*card.excluded, *([card.starter_id] if card.starter_excluded and card.starter_id is not None else [])}
     return entitlement.deputies_of_call(card.groups, card.tool, card.risk, barred)
+
+
+def tell_again(approval_id: uuid.UUID, user_id: int, kind: str) -> None:
+    """Queue news that there may have been before about the same request, as that it was handed to somebody: each time
+    it is news of its own. The caller holds the request.
+    """
+    told = Notification.objects.filter(approval=approval_id, user=user_id, kind=kind)
+    earlier: int | None = told.aggregate(last=Max("step"))["last"]
+    ways = manners([user_id])[user_id].ways(kind)
+    _queue([(approval_id, user_id, ways)], kind=kind, step=0 if earlier is None else earlier + 1)
 
 
 def tell(pairs: Sequence[tuple[uuid.UUID, int]], kind: str) -> None:

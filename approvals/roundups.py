@@ -78,8 +78,11 @@ def send(user_id: int) -> bool:
         return False
     if not _unsent(user_id, period).filter(_free()).update(sending_until=Now() + _TAKES):
         return False
-    rows = list(rows_of([user_id]).select_related("approval", "user").order_by("approval__expires_at")[:_LOOKED_AT])
-    return _send(user_id, rows, period)
+    held = rows_of([user_id]).filter(created_at__lte=now)
+    waiting = held.filter(approval__state__in=Approval.UNDECIDED).select_related("approval", "user")
+    decided = held.exclude(approval__state__in=Approval.UNDECIDED)
+    rows, over = list(waiting.order_by("approval__expires_at")[:_LOOKED_AT]), decided.count()
+    return _send(user_id, rows, over, period)
 
 
 def _is_due(one: Manners, created_at: datetime, now: datetime, done: datetime | None) -> bool:
@@ -96,27 +99,26 @@ def _free() -> Q:
     return Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
 
 
-def _send(user_id: int, rows: list[Notification], period: datetime) -> bool:
+def _send(user_id: int, rows: list[Notification], decided: int, period: datetime) -> bool:
+    """`decided`: how many of those that were held wait no longer."""
     waiting: dict[User, list[Notification]] = {}
-    ended: dict[str, list[uuid.UUID]] = {sending.OVER: [], _NOT_THEIRS: []}
+    not_theirs: list[uuid.UUID] = []
     for row in rows:
         assert row.user is not None
         reader = sending.reader_of(row.user, row.approval)
-        if row.approval.state not in Approval.UNDECIDED:
-            ended[sending.OVER].append(row.pk)
-        elif not reader.is_active or not reader.email or may_decide(reader, row.approval) is not None:
-            ended[_NOT_THEIRS].append(row.pk)
+        if not reader.is_active or not reader.email or may_decide(reader, row.approval) is not None:
+            not_theirs.append(row.pk)
         else:
             waiting.setdefault(reader, []).append(row)
     sent: dict[str, list[Notification]] = {}
     for reader, theirs in waiting.items():
         try:
-            sent[_mail(reader, theirs, period, len(ended[sending.OVER]))] = theirs
+            sent[_mail(reader, theirs, period, decided)] = theirs
         except ChannelError as error:
             logger.warning("The roundup of user %s failed: %s", user_id, error)
             _failed(theirs, str(error))
             return False
-    if not _finish(user_id, period, sent, ended):
+    if not _finish(user_id, period, sent, not_theirs):
         return False
     for row in [row for theirs in sent.values() for row in theirs]:
         follow_ups.catch_up(row.approval_id)
@@ -139,9 +141,7 @@ def _mail(reader: User, rows: list[Notification], period: datetime, decided: int
     return mail.send("roundup", context, [reader.email], thread=thread)
 
 
-def _finish(
-    user_id: int, period: datetime, sent: dict[str, list[Notification]], ended: dict[str, list[uuid.UUID]]
-) -> bool:
+def _finish(user_id: int, period: datetime, sent: dict[str, list[Notification]], not_theirs: list[uuid.UUID]) -> bool:
     """Use the period up, and say of each row what became of it. False: somebody else has."""
     with transaction.atomic():
         if not _unsent(user_id, period).update(period=period, sending_until=None):
@@ -149,8 +149,11 @@ def _finish(
         for receipt, rows in sent.items():
             queued = Notification.objects.filter(pk__in=[row.pk for row in rows], state=State.QUEUED)
             queued.update(state=State.SENT, receipt=receipt, error="", sent_at=Now(), attempts=F("attempts") + 1)
-        for why, keys in ended.items():
-            Notification.objects.filter(pk__in=keys, state=State.QUEUED).update(state=State.FAILED, error=why)
+        ended = Notification.objects.filter(pk__in=not_theirs, state=State.QUEUED)
+        ended.update(state=State.FAILED, error=_NOT_THEIRS)
+        # All of them: else those of a busy team would take the places of what waits for ever.
+        over = rows_of([user_id]).exclude(approval__state__in=Approval.UNDECIDED)
+        over.update(state=State.FAILED, error=sending.OVER)
     return True
 
 
@@ -158,4 +161,4 @@ def _failed(rows: list[Notification], error: str) -> None:
     """Count an attempt for what was to be sent. The claim stays until its time is over, and then it is tried again."""
     mine = Notification.objects.filter(pk__in=[row.pk for row in rows], state=State.QUEUED)
     mine.update(attempts=F("attempts") + 1, error=error[:500])
-    mine.filter(attempts__gte=ATTEMPTS).update(state=State.FAILED)
+    mine.filter(attempts__gte=ATTEMPTS).update(state=State.FAILED, sending_until=Now())

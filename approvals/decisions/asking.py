@@ -65,7 +65,7 @@ def answer(
     data = {"question": str(question.pk), "answer": said, **facts}
     actor = ledger.actor_of(answerer) if answerer is not None else ledger.MODEL
     approval_events.record(approval, "answered", data, actor)
-    people.tell([(approval.pk, question.asker_id)], Notification.Kind.ANSWERED)
+    people.tell_again(approval.pk, question.asker_id, Notification.Kind.ANSWERED)
     return True
 
 

@@ -1,7 +1,7 @@
 """The verbs of who looks after a request, as pages call them."""
 
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -107,6 +107,16 @@ def test_a_snooze_ends_by_the_clock_of_whoever_asked(preset: str, ends: datetime
     found = attention.snooze_ends(preset, datetime(2026, 11, 20, 22, 50, tzinfo=berlin))
 
     assert found == ends.replace(tzinfo=berlin)
+
+
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize(("preset", "minutes"), [("15m", 15), ("1h", 60)])
+def test_a_snooze_is_as_long_in_the_night_that_has_an_hour_twice(preset: str, minutes: int, fold: int) -> None:
+    now = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)
+
+    found = attention.snooze_ends(preset, now)
+
+    assert found.astimezone(UTC) - now.astimezone(UTC) == timedelta(minutes=minutes)
 
 
 @pytest.mark.django_db(transaction=True)

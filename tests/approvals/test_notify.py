@@ -59,7 +59,8 @@ def queued(kind: str = "memory", config: Any = None) -> Notification:
 
 def age(**by: float) -> None:
     """Let time pass for every notification."""
-    Notification.objects.update(created_at=F("created_at") - timedelta(**by))
+    ago = timedelta(**by)
+    Notification.objects.update(created_at=F("created_at") - ago, sending_until=F("sending_until") - ago)
 
 
 def test_a_notification_is_sent_once_and_says_when() -> None:
@@ -102,9 +103,23 @@ def test_after_the_last_attempt_it_has_failed() -> None:
     for _ in notify.DUE_AFTER:
         assert notify.due_ids(10) == [notification.pk]
         notify.send(notification.pk)
+        assert notify.due_ids(10) == []
+        age(hours=4)
     notification.refresh_from_db()
     assert (notification.state, notification.attempts) == ("failed", len(notify.DUE_AFTER))
     assert notify.due_ids(10) == []
+
+
+def test_what_was_held_back_for_a_night_is_tried_as_far_apart_as_what_was_not() -> None:
+    notification = queued(config={"fails": "for_now"})
+    age(hours=9)
+    notify.send(notification.pk)
+    for minutes in (1, 4, 15):
+        age(minutes=minutes - 0.1)
+        assert notify.due_ids(10) == []
+        age(minutes=0.1)
+        assert notify.due_ids(10) == [notification.pk]
+        notify.send(notification.pk)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +210,9 @@ def test_an_attempt_whose_worker_died_is_made_again_when_it_cannot_be_under_way_
 
 def test_a_last_attempt_that_is_under_way_is_not_given_up() -> None:
     queued()
+    age(days=1)
     until = timezone.now() + timedelta(minutes=10)
     Notification.objects.update(attempts=len(notify.DUE_AFTER), sending_until=until)
-    age(days=1)
     assert notify.give_up() == 0
 
 

@@ -137,7 +137,7 @@ def test_whoever_asked_for_it_reads_what_would_happen(dana: User) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda user: user.groups.clear(), "Not sent to dana: You can view this, not decide it"),
+        (lambda user: user.groups.clear(), "Not sent: dana was told: You can view this, not decide it"),
         (lambda user: User.objects.update(email=""), "has no address"),
         (lambda user: Approval.objects.update(state="withdrawn"), "no longer waits"),
     ],
@@ -377,6 +377,15 @@ def test_nobody_is_told_twice_of_one_thing(dana: User) -> None:
             people.tell([(approval.pk, dana.pk)], Kind.HANDED)
 
     assert told() == [("dana", "handed")]
+
+
+def test_each_time_that_a_request_is_handed_to_somebody_they_are_told(dana: User, marco: User) -> None:
+    approval = asked()
+    wants(marco)
+    for giver, taker in ((marco, dana), (dana, marco), (marco, dana)):
+        actions.hand_over(approval.pk, taker, "", giver)
+
+    assert told() == [("dana", "handed"), ("dana", "handed")]
 
 
 def test_what_somebody_does_not_want_is_not_queued(dana: User) -> None:

@@ -141,6 +141,24 @@ def test_it_lists_what_still_waits_and_counts_what_was_decided_meanwhile(dana: U
     assert sorted(states()) == ["Not sent: the request no longer waits.", "sent", "sent"]
 
 
+def test_what_was_decided_takes_no_place_of_what_waits(
+    dana: User, marco: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roundups, "_LOOKED_AT", 2)
+    wants(dana)
+    for _ in range(4):
+        rows.take(asked(expires_seconds=600), marco)
+    waits = asked(expires_seconds=7200)
+    an_hour_later()
+
+    assert send_due() == [True]
+
+    [message] = mail.outbox
+    assert waits.reference in message.body
+    assert "4 more were decided meanwhile" in message.body
+    assert sorted(states()) == ["Not sent: the request no longer waits."] * 4 + ["sent"]
+
+
 def test_whoever_asked_for_it_reads_what_would_happen(dana: User) -> None:
     wants(dana, shows=True)
     asked(title="Refund $240.00 to Ana")
