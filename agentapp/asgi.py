@@ -22,8 +22,9 @@ import_module(settings.ROOT_URLCONF)
 from agentapp import live  # noqa: E402
 from agentapp.api import customer_stream  # noqa: E402
 
-# Far above what a form or a call of the API holds, which Django refuses in words.
-MOST_BYTES = 16 * 1024 * 1024
+# Far above what a form or a call of the API holds, which Django refuses in words; and a document to import, with what
+# is typed beside it.
+MOST_BYTES = 24 * 1024 * 1024
 TOO_LARGE = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
 
 

@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 TRIES_AGAIN_WITHIN_SECONDS = 5
 # What is done each hour is done a minute after the start as well: many a beat does not live for an hour.
 FIRST_WITHIN = timedelta(minutes=1)
+_CLOCKS_DIFFER = timedelta(seconds=5)
 
 
 class NotedScheduler(Scheduler):
@@ -25,9 +26,19 @@ class NotedScheduler(Scheduler):
             entry.last_run_at = entry.default_now() - max(every - FIRST_WITHIN, timedelta(0))
 
     def tick(self, *args: Any, **more: Any) -> Any:
+        self._forget_what_is_yet_to_come()
         wait = super().tick(*args, **more)
         _note()
         return wait
+
+    def _forget_what_is_yet_to_come(self) -> None:
+        """Where the clock was put back nothing was done later than now, or all would wait until it is as late again."""
+        for entry in self.schedule.values():
+            now = entry.default_now()
+            if entry.last_run_at is not None and entry.last_run_at > now + _CLOCKS_DIFFER:
+                log.warning("The clock was put back: %s is due as if it had just been done", entry.name)
+                entry.last_run_at = now
+                self._heap = None  # in the order of when each is due
 
     def _ensure_connected(self) -> Any:
         """Wait for the broker, for as long as it takes."""

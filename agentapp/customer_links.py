@@ -62,8 +62,10 @@ def find(text: str) -> CustomerLink | None:
 
 
 def live() -> QuerySet[CustomerLink]:
-    """The links that open their conversations now."""
-    return CustomerLink.objects.filter(revoked_at__isnull=True, expires_at__gt=Now(), made_by__is_active=True)
+    """The links that open their conversations now. Whoever revokes a token wants nothing of it to go on."""
+    made_with = Q(token__isnull=True) | Q(token__revoked_at__isnull=True)
+    links = CustomerLink.objects.filter(made_with, revoked_at__isnull=True, expires_at__gt=Now())
+    return links.filter(made_by__is_active=True)
 
 
 def is_live(link: CustomerLink) -> bool:

@@ -1,5 +1,7 @@
 """Rows → what a driver that follows guidelines is told beside the messages. Reads only."""
 
+from dataclasses import replace
+
 from agentapp import context_variables, guidance_rows
 from agentapp.answers import answer, as_proposed
 from agentapp.guidance.known import Done, Known, ToolFacts
@@ -26,7 +28,7 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
     more_looks = sum(rows.step.more_looks for rows in state.steps)
     has_variables = bool(run.agent_snapshot.get("guidance", {}).get("variables"))
     found = context_variables.values(run) if has_variables else {}
-    calls = [_done(execution, rows.step.number) for rows in state.steps for execution in rows.executions]
+    calls = _own(state)
     kept = [_done(execution, 0) for rows in state.earlier.kept for execution in rows.executions]
     return Known(
         step=run.step_count + 1,
@@ -44,6 +46,16 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
         variables=tuple((name, answer(row).text) for name, row in found.items() if row.run_id != run.pk),
         readings=readings,
     )
+
+
+def _own(state: RunState) -> list[Done]:
+    """The calls of the run itself. One that was taken back since is none that was done; made again it is the same."""
+    made = [(execution, rows.step.number) for rows in state.steps for execution in rows.executions]
+    undone = taken_back({each.pk for each, _ in made if each.consequential and each.took_effect})
+    return [
+        replace(done, took_effect=False) if each.pk in undone else done
+        for each, done in ((each, _done(each, step)) for each, step in made)
+    ]
 
 
 def _done_before(state: RunState) -> frozenset[str]:

@@ -132,7 +132,8 @@ def _read(tool: str, row: ToolInsight) -> Insight:
 
 
 def erase(run: Run) -> None:
-    """Take away why guidelines and tools were weighed as they were, in the models' words."""
+    """Take away why guidelines and tools were weighed as they were, in the models' words, and what tools brought."""
     GuidelineMatch.objects.filter(step__run=run).update(rationale="")
+    GuidelineMatch.objects.filter(step__run=run, origin="transient").update(snapshot={})
     ToolEvaluation.objects.filter(step__run=run).update(rationale="")
     ToolInsight.objects.filter(evaluation__step__run=run).update(invalid_value=None, choices=None, examples=[])

@@ -40,8 +40,8 @@ from agentapp.due import due
 from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, Tool, WebhookEndpoint
 from agentapp.tools import python_source
 from approvals.clock import Now, heard
-from approvals.models import Anchor, Notification, Verification
-from approvals.proof import anchors, checkpoints, verifying
+from approvals.models import Anchor, Checkpoint, Notification, Verification
+from approvals.proof import anchors, checkpoints, signing_key, verifying
 
 SWEEP = "sweep"
 
@@ -51,6 +51,8 @@ SHOWN_FOR_SECONDS = 90
 LATE = timedelta(seconds=60)
 STUCK = timedelta(minutes=10)
 RECENT = timedelta(hours=1)
+# No message is held back, and tried, for longer: for the longest quiet hours, or until mail comes together.
+KEPT_BACK = timedelta(days=3)
 CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 BROKER_ANSWERS_WITHIN_SECONDS = 1.0
 BROKER_NOTE_SECONDS = 10
@@ -128,7 +130,8 @@ def figures() -> dict[str, Any]:
     failing = Q(active=True, progress__failing_since__lte=now - STUCK) | Q(active=False) & ~Q(progress__problem="")
     notifications = Notification.objects.filter(
         # A message whose reason is gone was rightly not sent.
-        Q(state=Notification.State.FAILED, created_at__gte=now - RECENT) & ~Q(error__startswith="Not sent:")
+        Q(state=Notification.State.FAILED, sending_until__gte=now - RECENT, created_at__gte=now - KEPT_BACK)
+        & ~Q(error__startswith="Not sent:")
         # One for somebody in their quiet hours waits without an attempt.
         | Q(state=Notification.State.QUEUED, created_at__lte=now - STUCK) & (Q(attempts__gte=1) | Q(user__isnull=True))
     )
@@ -155,6 +158,7 @@ def figures() -> dict[str, Any]:
             ledger_broken=Subquery(verified.values("broken")[:1]),
             ahead=Subquery(yet_to_come.order_by("-started_at").values("started_at")[:1]),
             unanchored=Subquery(unanchored.order_by("failing_since").values("problem")[:1]),
+            signs=Exists(Checkpoint.objects.all()),
         )
         .values(
             "now",
@@ -172,6 +176,7 @@ def figures() -> dict[str, Any]:
             "ledger_broken",
             "ahead",
             "unanchored",
+            "signs",
         )[0]
     )
     heard(row["now"], asked_at)
@@ -319,9 +324,21 @@ def _unanchored(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _unsigned(row: dict[str, Any]) -> Problem | None:
+    why = signing_key.problem() if row["signs"] else ""
+    if not why:
+        return None
+    return Problem(
+        "ledger_not_signed",
+        "The key that signs the ledger's checkpoints cannot be used here.",
+        "The ledger goes on, but nothing new of it is signed or noted outside. Give this process the key that it had.",
+        why,
+    )
+
+
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
     _read_only, _restored, _ledger_broken, _ahead, _unswept, _late, _untold, _unsynced, _broken, _deaf, _unanchored,
-    _clocks,
+    _unsigned, _clocks,
 )  # fmt: skip
 
 

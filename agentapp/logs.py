@@ -26,8 +26,10 @@ _OF_A_LINE = {"time", "level", "logger", "message", "exc_info", "stack_info", "s
 
 _MASK = "[redacted]"
 _formatter = logging.Formatter()
-# Django names the path of a request that it refuses; this one opens the choice of a password.
-_LINK = re.compile(r"(/login/reset/)[0-9A-Za-z]+-[^/\s]+")
+# Django names the path of a request that it refuses; these open the choice of a password, and what a customer said.
+_LINK = re.compile(r"(/login/reset/)[0-9A-Za-z]+-[^/\s]+|(/talk/)[^/\s]+")
+# What would begin a line, or move about in a terminal.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # What others may name a request: nothing that breaks a line, a header or a page.
 _SAFE_ID = re.compile(r"[0-9A-Za-z._-]{8,128}")
 
@@ -80,7 +82,7 @@ class WithoutLinks(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if _LINK.search(message):
-            record.msg, record.args = _LINK.sub(r"\1…", message), ()
+            record.msg, record.args = _LINK.sub(lambda found: f"{found[1] or found[2]}…", message), ()
         return True
 
 
@@ -91,6 +93,8 @@ class Line(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        # Paths and errors have words of others in them.
+        record.message = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), record.message)
         said = " ".join(f"{name}={id}" for name, id in ids(record).items())
         return f"{super().formatMessage(record)} [{said}]" if said else super().formatMessage(record)
 

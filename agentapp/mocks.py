@@ -140,10 +140,11 @@ class PlanStandIn(StandIn):
 def stand_in(run: Run, steps: Sequence[StepRows], execution: ToolExecution, text: str, attempt: int) -> StandIn:
     """What is called in the place of the tool of a call, for one attempt at it."""
     arguments = load(text)
-    for answers in _of_tool(run, execution.name).get("answers", []):
+    known = _of_tool(run, execution.name).get("answers", [])
+    for at, answers in enumerate(known):
         if _is_for(answers, arguments):
             sequence = answers["sequence"]
-            place = 0 if len(sequence) == 1 else _place(answers, steps, execution, attempt)
+            place = 0 if len(sequence) == 1 else _place(known[: at + 1], steps, execution, attempt)
             return StandIn(sequence[min(place, len(sequence) - 1)])
     return PlanStandIn(None) if proposes_plan(execution.tool) else StandIn(None)
 
@@ -182,10 +183,16 @@ def _is_for(answers: Mapping[str, Any], arguments: Any) -> bool:
     return all(name in arguments and canonical(arguments[name]) == canonical(value) for name, value in wanted.items())
 
 
-def _place(answers: Mapping[str, Any], steps: Sequence[StepRows], execution: ToolExecution, attempt: int) -> int:
-    """How many attempts these answers were for before this one, in the order of the model."""
-    before = sum(other.attempts for other in _earlier(steps, execution) if _is_for(answers, other.args))
-    return before + attempt - 1
+def _place(
+    answers: Sequence[Mapping[str, Any]], steps: Sequence[StepRows], execution: ToolExecution, attempt: int
+) -> int:
+    """How many attempts the last of these answers answered before this one, in the order of the model: it was the first
+    that was for them.
+    """
+    *earlier, own = answers
+    before = [other for other in _earlier(steps, execution) if _is_for(own, other.args)]
+    answered = [other for other in before if not any(_is_for(one, other.args) for one in earlier)]
+    return sum(other.attempts for other in answered) + attempt - 1
 
 
 def _earlier(steps: Sequence[StepRows], execution: ToolExecution) -> Iterator[ToolExecution]:

@@ -150,8 +150,9 @@ def use(grant: Grant, wanted: Wanted, run_id: uuid.UUID, execution_id: uuid.UUID
             for limit in current.limits.all():
                 # A tool under way counts on its own, without this grant's lock: what it has counted stays.
                 if taken := takes(limit, wanted.arguments):
-                    GrantLimit.objects.filter(pk=limit.pk).update(used=F("used") + taken)
+                    # To the last digit, which SQLite would not add up; the grant's lock keeps others out.
                     limit.used += taken
+                    GrantLimit.objects.filter(pk=limit.pk).update(used=limit.used)
             left = {str(limit): str(limit.left) for limit in current.limits.all()}
             data = {"grant": str(grant.pk), "execution": str(execution_id), "hits": current.hits, "left": left}
             ledger.record(ledger.run_chain(run_id), "grant.used", data)

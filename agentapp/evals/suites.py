@@ -32,6 +32,9 @@ def load(directory: Path, actor: str = ledger.SYSTEM) -> Loaded:
     """Make a suite what its files say; cases that are in none of them go. Raises FilesRefused, and writes nothing."""
     read = files.read(directory)
     with ledger.transaction():
+        if EvalSuite.objects.filter(name=read.name, directory="", cases__isnull=False).exists():
+            said = f"people have written cases of {read.name} in the console: delete them there, or choose another name"
+            raise files.FilesRefused([files.Problem(files.SUITE, 1, "name", said)])
         suite = _suite(read.name, actor, description=read.description, directory=str(directory.resolve()))
         known = {case.name: case for case in suite.cases.all()}
         added = [case.name for case in read.cases if case.name not in known]

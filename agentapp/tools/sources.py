@@ -68,9 +68,10 @@ def implementation_of(row: Row) -> Tool | None:
 def is_of_this_code(row: Row) -> bool:
     """Whether what would be run here is what the row promises.
 
-    Python code is as it was when its process began, and its row as it was last synced: by a newer process, perhaps.
+    Python code is as it was when its process began, and its row as it was last synced: by a newer process, perhaps,
+    which may have tools that are not here at all.
     """
     if row.source.kind != "python":
         return True
     implementation = implementation_of(row)
-    return implementation is None or implementation.version == row.version
+    return implementation is not None and implementation.version == row.version

@@ -436,6 +436,13 @@ class TestLimits:
         grant.refresh_from_db()
         assert grant.hits == 2
 
+    def test_cents_add_up_to_the_last_one(self, clerk, dana, credit):
+        terms = {"rules": {"to": "is", "amount": "at_most"}, "most": {"amount": "60"}, "sums": {"amount": "100"}}
+        grant = a_grant(clerk, dana, "credit", {"to": "ann", "amount": 5}, **terms)
+        for amount in (22.14, 21.76, 14.57, 7.72, 33.81):
+            assert clerk.run(calls(call("c", "credit", to="ann", amount=amount)), says("done")).state == "succeeded"
+        assert grant.limits.get().used == Decimal(100)
+
     def test_two_calls_of_one_step_share_what_is_left(self, clerk, dana, credit):
         terms = {"rules": {"to": "is", "amount": "at_most"}, "most": {"amount": "60"}, "sums": {"amount": "100"}}
         a_grant(clerk, dana, "credit", {"to": "ann", "amount": 5}, **terms)

@@ -2,7 +2,9 @@
 approves anything or keeps a page from coming.
 """
 
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from agentapp import breakers, health, loop, sweep, tool_sync
 from agentapp.models import Breaker, Heartbeat, Run, Tool, WebhookEndpoint, WebhookProgress
 from approvals import broker, ledger, notify
 from approvals.models import Approval, Channel, Notification
+from approvals.proof import checkpoints
 from tests import clerk_tools
 from tests.absent import own_redis
 from tests.conftest import call, calls, says
@@ -90,8 +93,23 @@ def test_people_who_could_not_be_told_are_said():
     assert codes() == ["people_not_told"]
     # The request waits all the same.
     assert read(notification.approval).state == Approval.State.PENDING
-    Notification.objects.update(created_at=F("created_at") - timedelta(hours=2))
+    # Kept back for a night, say.
+    Notification.objects.update(created_at=F("created_at") - timedelta(hours=12))
+    assert codes() == ["people_not_told"]
+    Notification.objects.update(sending_until=F("sending_until") - timedelta(hours=2))
     assert codes() == []
+
+
+def test_a_key_that_signs_no_more_is_said_where_it_has_signed(settings: Any, tmp_path: Path) -> None:
+    lost = replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "away.key", makes_key=False)
+    kept = replace(lost, makes_key=True, anchor_file=tmp_path / "checkpoints.jsonl", anchor_url="")
+    settings.LEDGER = lost
+    assert codes() == []
+    settings.LEDGER = kept
+    a_request()
+    assert checkpoints.make()
+    settings.LEDGER = replace(lost, signing_key_file=tmp_path / "elsewhere.key")
+    assert codes() == ["ledger_not_signed"]
 
 
 def test_a_message_that_hangs_is_said_after_a_while():

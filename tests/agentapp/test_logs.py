@@ -21,12 +21,11 @@ from tests.processes import PATIENCE_SECONDS, ROOT, until
         ("%s: %s", ("Forbidden", "/login/reset/1-d3x-0123abc/"), "Forbidden: /login/reset/…/"),
         ("E-1: POST /login/reset/1z-d3x-0123abc/ failed", (), "E-1: POST /login/reset/…/ failed"),
         ("Not Found: /login/reset/asked/", (), "Not Found: /login/reset/asked/"),
+        ("%s: %s", ("Conflict", "/talk/ImU0:1xWasJ:9zp-Wn8/"), "Conflict: /talk/…/"),
         ("%d%%", (5,), "5%"),
     ],
 )
-def test_a_link_that_opens_a_choice_of_password_is_blotted_out(
-    message: str, args: tuple[object, ...], kept: str
-) -> None:
+def test_a_link_that_is_as_good_as_a_password_is_blotted_out(message: str, args: tuple[object, ...], kept: str) -> None:
     record = logging.LogRecord("django.request", logging.WARNING, "", 1, message, args, None)
 
     assert WithoutLinks().filter(record)
@@ -59,6 +58,14 @@ def test_a_line_as_json_is_one_object_with_the_same_ids() -> None:
     }  # fmt: skip
     assert "request" not in said
     assert datetime.fromisoformat(said["time"]).tzinfo is not None
+
+
+def test_nobody_begins_a_line_of_their_own_in_the_log() -> None:
+    record = a_record()
+    record.msg = "E-1: GET /tools/x\n2026-11-26 INFO all is well\x1b[2J/ failed"
+    text = Line().format(record)
+    assert "\\n2026-11-26 INFO all is well\\x1b[2J/ failed" in text
+    assert text.isprintable()
 
 
 def test_what_a_library_adds_to_a_record_is_not_written() -> None:

@@ -144,6 +144,16 @@ def test_reads_of_one_step_take_their_answers_in_its_order_attempt_by_attempt(ev
     assert [(execution.value, execution.attempts) for execution in found] == [("1", 2), ("2", 1), ("3", 1)]
 
 
+def test_what_an_answer_for_certain_arguments_has_answered_uses_nothing_of_a_sequence_for_the_others(evaluated):
+    known = [
+        {"when": {"what": "x"}, "sequence": [{"result": "for x"}]},
+        {"sequence": [{"result": "first"}, {"result": "second"}]},
+    ]
+    script = [calls(call(name, "look_up", what=name)) for name in "xyz"]
+    made = run(evaluated, *script, says("done"), mocks={"tools": {"look_up": {"answers": known}}})
+    assert [evaluated.execution(made, name).value for name in "xyz"] == ["for x", "first", "second"]
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [

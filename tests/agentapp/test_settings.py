@@ -163,7 +163,9 @@ def test_it_starts_with_everything_set(tmp_path: Path) -> None:
 def test_every_variable_is_documented_and_nothing_else() -> None:
     texts = (ROOT / "agentapp/settings.py").read_text(), inspect.getsource(read_ledger)
     read = {name for text in texts for name in VARIABLE.findall(text)}
-    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE))
+    # What libraries and models read has a part of its own.
+    ours, _, _ = (ROOT / "docs/settings.md").read_text().partition("## Told elsewhere")
+    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", ours, re.MULTILINE))
     assert len(read) > 30
     assert read - documented == set()
     assert documented - read == set()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from agentapp import actions, erasing
+from agentapp import actions, auth, erasing
 from agentapp.models import ApiToken, Conversation, CustomerLink, Run
 from approvals.models import Approval
 from tests.agentapp.customers_at_work import customer_rule
@@ -161,6 +161,14 @@ def test_a_link_is_made_and_taken_back(shop: Any, chat: str) -> None:
     assert shop.http.get(made.data["url"]).status_code == 410
     assert shop.send("DELETE", f"{chat}/links/{uuid.uuid4()}").status == 404
     assert CustomerLink.objects.count() == 1
+
+
+def test_a_link_is_worth_nothing_once_the_token_it_was_made_with_is_revoked(shop: Any, chat: str) -> None:
+    made = shop.post(f"{chat}/links", {"hours": 720})
+    token = CustomerLink.objects.get().token
+    assert token is not None
+    auth.revoke_token(token, "ada")
+    assert shop.http.get(made.data["url"]).status_code == 410
 
 
 def test_the_scope_opens_this_and_nothing_else(shop: Any, chat: str, client_of: Any, sam: User) -> None:

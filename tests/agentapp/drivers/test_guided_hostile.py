@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentapp import guidance_rows
 from agentapp.hooks import AfterInferenceResponse, hook
 from agentapp.messages import StopRun, ToolResult
 from agentapp.models import Agent, GuidelineMatch, Run, Spending, Tool, ToolInsight
@@ -112,7 +113,10 @@ def test_of_very_many_guidelines_that_a_result_brings_the_first_count(guide: Gui
     guide.guideline("chat", "Speak.", "storm", matcher="always")
     found = guide.run({"evaluations": {"storm": [{"place": "Porto"}]}}, {"says": "A storm."})
     assert (found.state, found.answer) == ("succeeded", "A storm.")
-    assert GuidelineMatch.objects.filter(run=found, origin="transient").count() == 20
+    brought = GuidelineMatch.objects.filter(run=found, origin="transient")
+    assert {match.snapshot["action"] for match in brought} == {"shout"}
+    guidance_rows.erase(found)
+    assert (brought.count(), {match.snapshot.get("action") for match in brought.all()}) == (20, {None})
 
 
 # --- Secrets -----------------------------------------------------------------------------------

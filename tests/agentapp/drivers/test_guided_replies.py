@@ -1,10 +1,11 @@
 """What an agent that follows guidelines says: what is missing, what results bring along, what was really done."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agentapp import actions
+from agentapp import actions, guidance_facts
 from agentapp.considered import Insight
 from agentapp.guidance import composing
 from agentapp.guidance.inference import Brief
@@ -12,6 +13,7 @@ from agentapp.guidance.prompts import compose
 from agentapp.messages import ToolResult
 from agentapp.models import GuidelineMatch, Run, Tool, ToolInsight
 from agentapp.tools.base import tool
+from agentapp.transcript import load_steps
 from approvals.masking import MASK
 from approvals.models import Event
 from tests import guidance_code
@@ -275,6 +277,19 @@ def test_what_was_taken_back_since_was_not_done(guide: Guide, dana: Any) -> None
     Run.objects.filter(pk__in=[paid.pk, refused.pk]).update(script=[{}, PAID_BEFORE])
     later += [guide.clerk.drive(actions.retry_run(run.pk, guide.clerk.starter, 2)) for run in (paid, refused)]
     assert {run.answer for run in later} == {"I cannot confirm that this has been done: pay."}
+
+
+def test_nor_was_what_was_taken_back_while_the_run_that_did_it_waited(guide: Guide, dana: Any) -> None:
+    guide.guideline("paying", "", "pay")
+    paid = pay_ana(guide, dana)
+    state: Any = SimpleNamespace(steps=load_steps(paid))
+    [done] = guidance_facts._own(state)
+    assert (done.took_effect, done.stands) == (True, True)
+    guide.guideline("finding", "", "look_up")
+    back = guide.run({"matched": ["finding"], "evaluations": {"look_up": [{"what": "x"}]}}, {"says": "Taken back."})
+    Run.objects.filter(pk=back.pk).update(undoes=paid.executions.get())
+    [done] = guidance_facts._own(state)
+    assert (done.took_effect, done.stands) == (False, True)
 
 
 def test_nothing_is_held_against_a_reply_where_no_act_was_at_stake(guide: Guide) -> None:

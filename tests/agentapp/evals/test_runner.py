@@ -588,3 +588,11 @@ def test_files_that_are_wrong_change_nothing(directory):
     assert EvalSuite.objects.get().cases.count() == 2
     (directory / "says.yaml").unlink()
     assert "1 removed" in command("load", directory)
+
+
+def test_files_take_no_place_of_cases_that_people_have_written(directory):
+    suite = suites.create("shop", "", "ada")
+    EvalCase.objects.create(suite=suite, name="ours", document={}, created_at=timezone.now(), updated_at=timezone.now())
+    with pytest.raises(CommandError, match="people have written cases of shop in the console"):
+        command("load", directory)
+    assert list(EvalCase.objects.values_list("name", flat=True)) == ["ours"]
