@@ -56,7 +56,7 @@ def test_the_page_shows_what_will_happen_and_on_what_evidence(page: Client, wait
         "A claim, not a fact",
         "order_id 58213",
         "it is rejected automatically and the agent is told “no one decided”",
-        "Runs in 5 s, undo until then",
+        "Runs in 60 s, undo until then",
         "Stopped by refunds-over-limit",
     ):
         assert text in html
@@ -108,7 +108,7 @@ def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
     shown: list[str] = []
     queries()
     before = queries()
-    assert "5 s, undo until then" in shown[-1] or "Undo for 5 s" in shown[-1]
+    assert "60 s, undo until then" in shown[-1] or "Undo for 60 s" in shown[-1]
     actions.engage_switch(scope, key, "It pays <twice>", mia)
 
     assert queries() == before + 1 <= MAX_QUERIES
@@ -127,7 +127,7 @@ def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
 def test_a_page_that_is_open_learns_what_is_stopped_since(page: Client, waiting: Waiting, mia: User) -> None:
     approval = waiting()
     state = f"/approvals/{approval.pk}/state/?version={approval.version}"
-    assert "Runs in 5 s, undo until then" in page.get(state).content.decode()
+    assert "Runs in 60 s, undo until then" in page.get(state).content.decode()
     actions.engage_switch("all", "", "Everything rests.", mia)
 
     html = page.get(state).content.decode()
@@ -143,7 +143,7 @@ def test_a_switch_for_something_else_is_in_nobodys_way(page: Client, waiting: Wa
     Agent.objects.create(name="another", driver="scripted")
     actions.engage_switch("agent", "another", "Not this one.", mia)
 
-    assert "Runs in 5 s, undo until then" in html_of(page, approval)
+    assert "Runs in 60 s, undo until then" in html_of(page, approval)
     page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
     a_moment_ago(approval, "runs_at")
     assert "Waiting for a worker to take it." in html_of(page, approval)

@@ -127,7 +127,7 @@ def test_at_high_risk_the_one_who_changed_it_is_not_counted(page: Client, second
 @pytest.mark.parametrize(
     ("risk", "needed", "place", "fine"),
     [
-        ("medium", 1, "", "Runs in 5 s, undo until then"),
+        ("medium", 1, "", "Runs in 60 s, undo until then"),
         ("medium", 2, " as 1 of 2", "Needs another person after you"),
         ("high", 1, "", "Needs another person"),
         ("high", 2, "", "Needs 2 others"),
