@@ -731,27 +731,27 @@ class TestCodeOfAnotherVersion:
         python_source._by_name.cache_clear()
         python_source._tools_of.cache_clear()
 
-    def test_leaves_a_call_of_a_tool_that_it_does_not_have_at_all_to_others(self, clerk, newer, dana):
-        del sys.modules["tools_of_a_test"].fill  # type: ignore[attr-defined]
-        python_source._by_name.cache_clear()
-        python_source._tools_of.cache_clear()
+    def left_to_others(self, clerk, dana):
+        """A run whose call people have approved, and which this process has not made."""
         run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
         [approval] = clerk.open(run)
         clerk.decide(approval, dana)
         run = clerk.drive(run)
         approval.refresh_from_db()
         assert (run.state, approval.state, effects_of("fill")) == ("queued", "approved", [])
+        return run
+
+    def test_leaves_a_call_of_a_tool_that_it_does_not_have_at_all_to_others(self, clerk, newer, dana):
+        del sys.modules["tools_of_a_test"].fill  # type: ignore[attr-defined]
+        python_source._by_name.cache_clear()
+        python_source._tools_of.cache_clear()
+        run = self.left_to_others(clerk, dana)
         self.restart(newer)
         Run.objects.filter(pk=run.pk).update(wake_at=None)
         assert (clerk.drive(run).state, effects_of("fill")) == ("succeeded", [{"seats": 36}])
 
     def test_runs_nothing_that_people_were_not_asked_about(self, clerk, newer, dana):
-        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
-        [approval] = clerk.open(run)
-        clerk.decide(approval, dana)
-        run = clerk.drive(run)
-        approval.refresh_from_db()
-        assert (run.state, approval.state, effects_of("fill")) == ("queued", "approved", [])
+        run = self.left_to_others(clerk, dana)
         assert (
             "another version" in Event.objects.filter(run_id=run.pk, type="run.released").latest("seq").data["reason"]
         )
