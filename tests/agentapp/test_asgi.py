@@ -88,8 +88,8 @@ def test_a_request_that_is_larger_than_any_may_be_is_refused_before_the_rest_of_
     mebibyte = {"type": "http.request", "body": b"a" * 2**20, "more_body": True}
 
     async def happens() -> None:
-        channel = Channel(*[mebibyte] * 17)
-        for _ in range(16):
+        channel = Channel(*[mebibyte] * 25)
+        for _ in range(24):
             assert await channel.receive() == mebibyte
         assert channel.sent == []
         assert await channel.receive() == GONE
