@@ -83,7 +83,7 @@ def snooze_ends(preset: str, now: datetime) -> datetime:
     """When a snooze that begins now ends. `now` is a local time: tomorrow is the reader's."""
     if preset == "tomorrow":
         return (now + timedelta(days=1)).replace(hour=MORNING, minute=0, second=0, microsecond=0)
-    # By the clock of the world: that of a place has an hour twice a year's end of summer, and one that is missing.
+    # In UTC: where clocks are put back, an hour comes twice.
     after = now.astimezone(UTC) + {"15m": timedelta(minutes=15), "1h": timedelta(hours=1)}[preset]
     return after.astimezone(now.tzinfo)
 

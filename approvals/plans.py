@@ -22,7 +22,7 @@ REPLACED = "A newer plan of this run was approved."
 
 def of_run(run_id: uuid.UUID) -> list[PlannedCall]:
     """The calls of the plan that was approved last in a run, in their order, each with the plan's request."""
-    # By its id: a request is otherwise sorted by when people were asked, the last first.
+    # By when each was used: requests alone are sorted by when people were asked, the last first.
     order = ("approval__used_at", "approval_id", "position")
     found = list(PlannedCall.objects.filter(run_id=run_id).select_related("approval").order_by(*order))
     return [call for call in found if call.approval_id == found[-1].approval_id]

@@ -54,7 +54,7 @@ def to_person(notification: Notification) -> str:
     reader = user if mention else reader_of(user, approval, notification.channel)
     right = right_of(reader, approval) if notification.kind in WHILE_WAITING else Right()
     if isinstance(right, Refusal):
-        raise _not_sent(f"{reader.get_username()} was told: {right.message}")
+        raise _not_sent(f"{reader.get_username()} has no say in it. {right.message}")
     if notification.kind not in WHILE_WAITING:
         _needs_sight(reader, approval)
     one = _reachable(reader, notification.channel)

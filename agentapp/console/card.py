@@ -22,7 +22,7 @@ from approvals import entitlement, lens
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk
-from approvals.standing import Right, approving, progress
+from approvals.standing import Refusal, Right, approving, progress
 
 MAX_LABEL = 60
 MAX_OFFERED = 6
@@ -79,13 +79,12 @@ def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
 
 
 def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
-    """Everything a card's templates need. Whoever has a say in it sees what it is about."""
+    """Everything a card's templates need."""
     right = say.right(approval, user)
     standing = standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
-    if isinstance(right, Right) or (mine is not None and user.has_perm("approvals.decide_approval")):
-        lens.show()
+    _open_lens(user, right, mine)
     forbidden, lender = say.of(approval, user, right, given) if standing == "pending" else (None, None)
     draft = draft or Draft(uuid.uuid4(), approval.version, current_digest(approval))
     may_edit = DecisionType.EDIT in approval.allowed_decisions and tool_unchanged(approval)
@@ -140,6 +139,12 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "unfounded": bool(approval.explanation)
         and len([i for i in approval.evidence if i.get("kind") != "guideline"]) < 2,
     }
+
+
+def _open_lens(user: User, right: Right | Refusal, mine: Decision | None) -> None:
+    """Whoever has a say in a request, or has had it, sees what it is about."""
+    if isinstance(right, Right) or (mine is not None and user.has_perm("approvals.decide_approval")):
+        lens.show()
 
 
 def _open_to(approval: Approval, shown: Shown, user: User) -> dict[str, Any]:

@@ -135,8 +135,8 @@ def test_whom_a_request_is_handed_to_is_told_by_chat(slack: Slack, chat: Channel
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda user: user.groups.clear(), "Not sent: dana was told: You can view this, not decide it"),
-        (lambda user: User.objects.update(is_active=False), "Not sent: dana was told: You can view this"),
+        (lambda user: user.groups.clear(), "Not sent: dana has no say in it. You can view this, not decide it"),
+        (lambda user: User.objects.update(is_active=False), "Not sent: dana has no say in it. You can view this"),
         (lambda user: wants(user, name=""), "has not said what their name is there"),
         (lambda user: Channel.objects.update(active=False), "the channel is switched off"),
         (lambda user: Channel.objects.update(personal=False), "not for single people any more"),

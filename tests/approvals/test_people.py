@@ -137,7 +137,7 @@ def test_whoever_asked_for_it_reads_what_would_happen(dana: User) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda user: user.groups.clear(), "Not sent: dana was told: You can view this, not decide it"),
+        (lambda user: user.groups.clear(), "Not sent: dana has no say in it. You can view this, not decide it"),
         (lambda user: User.objects.update(email=""), "has no address"),
         (lambda user: Approval.objects.update(state="withdrawn"), "no longer waits"),
     ],
