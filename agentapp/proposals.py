@@ -114,9 +114,10 @@ def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
 
 def _is_free(situation: Situation, tool: Tool | None) -> bool:
     """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before. Nor one that
-    a rule counts: those before it in the reply are to be among them.
+    a rule counts: those before it in the reply are to be among them. Nor one that costs something: what has begun
+    elsewhere is to be, and it is paid for once it has begun.
     """
-    if tool is None or tool.consequential or situation.configuration.breakers_of(tool):
+    if tool is None or tool.consequential or tool.cost_per_call or situation.configuration.breakers_of(tool):
         return False
     return not any(
         totals.is_asked(rule.condition)

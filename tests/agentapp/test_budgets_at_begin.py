@@ -6,8 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from agentapp import budgets, runs
+from agentapp import actions, budgets, executor, loop, runs
 from agentapp.models import Agent, Run, Spending, Tool, ToolExecution
+from agentapp.tools.base import tool
 from agentapp.transcript import load_steps
 from approvals import ledger
 from approvals.clock import Now
@@ -119,3 +120,39 @@ def test_of_two_that_begin_at_once_one_sees_the_other(clerk, label):
         assert sorted(found, key=str) == [False, True]
         none = {"state": "ready", "started_at": None, "idempotency_key": None}
         ToolExecution.objects.filter(state="executing").update(**none)
+
+
+def test_reads_that_overlap_do_not_pass_the_days_limit_either(clerk, offer):
+    """Each begins while the other is under way: what has begun counts, though it is not paid for yet."""
+    Agent.objects.update(max_daily_cost=Decimal(3))
+    Tool.objects.filter(name="look_up").update(cost_per_call=2)
+
+    @tool(effect="read")
+    def look_long() -> str:
+        """Look something up while others do."""
+        clerk.drive(other)
+        return "found"
+
+    offer(look_long)
+    Tool.objects.filter(name="look_long").update(cost_per_call=2)
+    other = clerk.start(calls(call("l", "look_up", what="1")), says("done"))
+    run = clerk.run(calls(call("l", "look_long")), says("done"))
+
+    assert clerk.execution(run, "l").result_status == "ok"
+    assert clerk.execution(other, "l").reason == "budget_exhausted"
+    assert Spending.objects.get().cost == 2
+
+
+def test_a_costly_read_that_never_began_is_not_paid_for(clerk, sam, monkeypatch):
+    Tool.objects.filter(name="look_up").update(cost_per_call=2)
+    run = clerk.start(calls(call("l", "look_up", what="0")), says("done"))
+
+    def cancelled_first(state):
+        actions.cancel_run(run.pk, sam)
+        return executor.settle(state)
+
+    monkeypatch.setattr(loop, "settle", cancelled_first)
+    clerk.drive(run)
+
+    assert (run.state, run.cost) == ("cancelled", 0)
+    assert effects_of("look_up") == []
