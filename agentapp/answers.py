@@ -22,6 +22,10 @@ UNKNOWN = (
     f"Error (fatal_error, {Reason.OUTCOME_UNKNOWN}): It is not known whether this happened: the effect may have taken "
     "place. It must not be tried again as it is."
 )
+STOPPED_MIDWAY = (
+    "Error (cancelled): It was stopped after it had begun. What the agent did until then stays done; do not ask for "
+    "the same again without looking."
+)
 WAITS = "Not executed yet: it waits for a person's decision."
 NOT_DONE = "Not done yet."
 CHANGED_BY_HOOK = "Your call was changed before it ran; what you proposed did not run."
@@ -88,6 +92,8 @@ def unknown(execution: ToolExecution) -> str:
 
 def _text(execution: ToolExecution) -> str:
     if execution.state == _STATE.CANCELLED:
+        if execution.was_stopped_midway:
+            return f"{STOPPED_MIDWAY} {execution.message}"
         return f"Not executed (cancelled): {execution.message}"
     if execution.state == _STATE.OUTCOME_UNKNOWN:
         return unknown(execution)

@@ -87,6 +87,8 @@ def _stands(execution: ToolExecution) -> bool:
         return False
     if execution.took_effect or execution.was_left_unknown:
         return True
+    if execution.was_stopped_midway:
+        return True
     failed_for_now = execution.result_status == ToolExecution.ResultStatus.RETRYABLE_ERROR
     return not (failed_for_now or execution.reason in _NOT_RUN)
 

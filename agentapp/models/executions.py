@@ -231,6 +231,11 @@ class ToolExecution(Noted, models.Model):
         return self.is_answered and self.attempts > 0 and not tried_again and not self.took_effect
 
     @property
+    def was_stopped_midway(self) -> bool:
+        """Whether it asked an agent whose answer was not waited for: what that did until then stays done."""
+        return self.state == self.State.CANCELLED and self.subrun_id is not None and self.started_at is not None
+
+    @property
     def broke_with(self) -> str:
         """What its tool said when it broke, where nobody knows what it had done by then. Empty: it said nothing."""
         lost = [failure for failure in self.failures if failure["reason"] == "outcome_unknown"]

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from agentapp import actions, agent_tools, executions, lineage, loop, runs, waiting
+from agentapp import actions, agent_tools, executions, guidance_facts, lineage, loop, runs, waiting
 from agentapp.answers import answer
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.messages import StopRun, StopSignal, ToolResult
@@ -392,8 +392,22 @@ def test_a_consequential_question_under_way_is_cancelled_and_not_unknown(team, s
     run = team.clerk.run(calls(call("a", "ask_refunds", input="?")), says("done"))
     assert run.waiting_for == "subagent"
     actions.cancel_run(run.pk, sam)
-    assert team.clerk.execution(run, "a").state == "cancelled"
+    stopped = team.clerk.execution(run, "a")
+    assert stopped.state == "cancelled"
     assert child_of(run).state == "cancelled"
+    said = "Error (cancelled): It was stopped after it had begun. What the agent did until then stays done;"
+    assert answer(stopped).text.startswith(said)
+    assert guidance_facts._stands(stopped)
+
+
+def test_a_question_that_had_not_begun_is_cancelled_as_not_executed(team, sam):
+    team.may_ask("refunds", says("r"))
+    asked = (call("p", "pay", account="ana", amount=5), call("a", "ask_refunds", input="?"))
+    run = team.clerk.run(calls(*asked), says("done"))
+    actions.cancel_run(run.pk, sam)
+    stopped = team.clerk.execution(run, "a")
+    assert answer(stopped).text.startswith("Not executed (cancelled)")
+    assert not guidance_facts._stands(stopped)
 
 
 def test_a_run_that_is_held_by_a_worker_is_told_to_stop_when_the_run_above_it_is_cancelled(team, sam):
