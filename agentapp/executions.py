@@ -164,7 +164,7 @@ def repeat(execution: ToolExecution) -> None:
     """Note one more attempt at a call whose tool honours the key, after a worker died in the middle of it."""
     execution.attempts += 1
     ToolExecution.objects.filter(pk=execution.pk, state=State.EXECUTING).update(attempts=execution.attempts)
-    record(execution, "repeated", {"attempt": execution.attempts, "key": execution.idempotency_key or ""})
+    record(execution, "repeated", {"attempt": execution.attempts})
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
