@@ -50,6 +50,11 @@ def lent_to(user: User) -> QuerySet[Delegation]:
     return _not_over().filter(deputy=user)
 
 
+def about_tool(tool: str) -> list[Delegation]:
+    """What is lent, or will be, for a tool that it names."""
+    return [delegation for delegation in _not_over().exclude(tools=[]) if tool in delegation.tools]
+
+
 def begin(lender: User, deputy: User, since: datetime, until: datetime, scope: Scope) -> Delegation | Refusal:
     """Lend one's right to decide from `since` to `until`. It says nothing about what one has lent before."""
     refused = _refusal(lender, deputy, since, until, scope)

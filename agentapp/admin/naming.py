@@ -7,8 +7,8 @@ from django import forms
 from django.db.models import Model, Q
 
 from agentapp import agent_settings, agent_tools
-from agentapp.models import Agent, ContextVariable, Guideline, KillSwitch, Route, Tool
-from approvals import grants, rule_versions
+from agentapp.models import Agent, ContextVariable, EvalCase, Guideline, KillSwitch, Route, Tool
+from approvals import delegations, grants, rule_versions
 
 # So many of those that know a name are listed.
 MOST_NAMED = 5
@@ -30,6 +30,7 @@ def of_agent(name: str) -> list[str]:
         *(f"kill switch on the {switch}" for switch in KillSwitch.objects.filter(scope="agent", key=name)),
         *(f"rule {rule.name}" for rule in rule_versions.about(name)),
         *(f"grant {grant.reference}" for grant in grants.in_force(name)),
+        *(f"eval case {case}" for case in EvalCase.objects.filter(agent=name)[: MOST_NAMED + 1]),
     ]
 
 
@@ -51,6 +52,7 @@ def of_asking(was: str, name: str) -> list[str]:
         *(f"kill switch on the {switch}" for switch in KillSwitch.objects.filter(scope="tool", key=tool)),
         *(f"rule {rule.name} (tool {tool})" for rule in rule_versions.about_tool(tool)),
         *(f"grant {grant.reference} (tool {tool})" for grant in grants.standing_grants().filter(tool=tool)),
+        *(f"right lent to {lent} (tool {tool})" for lent in delegations.about_tool(tool)),
     ]
 
 

@@ -1,5 +1,6 @@
 """An agent and its routes are one page; every row that changes is one event."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from django.utils import timezone
 
 from agentapp import agent_tools, switches, tool_sync
 from agentapp.configuration_file import dump, load
-from agentapp.models import Agent, Guideline, Route, Tool
+from agentapp.models import Agent, EvalCase, EvalSuite, Guideline, Route, Tool
 from approvals import grants, ledger, rule_terms, rule_versions
-from approvals.models import Grant, Rule
+from approvals.models import Delegation, Grant, Rule
 from tests.admin_pages import address, configuration_events, errors_of, save, submit
 from tests.conftest import Clerk
 from tests.grants import a_grant
@@ -291,6 +292,14 @@ class TestANameThatIsKnown:
         rule.delete()
         save(staff, page, name="helpers")
 
+    def test_is_kept_while_cases_of_evals_are_put_to_the_agent(self, staff: Client, page: str) -> None:
+        at = {"created_at": timezone.now(), "updated_at": timezone.now()}
+        suite = EvalSuite.objects.create(name="nightly", **at)
+        case = EvalCase.objects.create(suite=suite, name="asks", kind="ask", agent="support", document={}, **at)
+        assert "by its name: eval case asks." in errors_of(submit(staff, page, name="helpers"))
+        case.delete()
+        save(staff, page, name="helpers")
+
     def test_is_kept_while_a_switch_stops_the_agent(self, staff: Client, page: str, ada: User) -> None:
         with ledger.transaction():
             switch = switches.engage("agent", "support", ada, "It says too much.")
@@ -364,6 +373,19 @@ class TestANameOthersAskBy:
         terms = {**rule_terms.terms_of(rule), "tool": "ask_payments"}
         rule_versions.keep_draft(rule, terms, ada, "test")
         assert "rule never (tool ask_payments)" in errors_of(submit(staff, page, name="payouts"))
+
+    def test_is_kept_while_the_right_to_decide_about_its_tool_is_lent(
+        self, staff: Client, payments: Agent, dana: User, marco: User
+    ) -> None:
+        now = timezone.now()
+        until = {"since": now, "until": now + timedelta(days=1), "created_at": now}
+        lent = Delegation.objects.create(lender=dana, deputy=marco, tools=["ask_payments"], **until)
+        Delegation.objects.create(lender=marco, deputy=dana, tools=["pay"], **until)
+        page = address(Agent, "change", payments.pk)
+        said = errors_of(submit(staff, page, name="payouts"))
+        assert "by its name: right lent to marco for dana (tool ask_payments)." in said
+        Delegation.objects.filter(pk=lent.pk).update(ended_at=now)
+        save(staff, page, name="payouts")
 
     def test_is_kept_while_a_switch_stops_its_tool(self, staff: Client, payments: Agent, ada: User) -> None:
         with ledger.transaction():
