@@ -98,7 +98,7 @@ def rename(was: str, name: str, actor: str) -> None:
 
     The caller has looked that there is no tool of that name.
     """
-    row = asking(was).select_for_update(of=("self",)).first()
+    row = asking(was).select_for_update(of=("self",), no_key=True).first()
     if row is not None and was != name:
         row.name, row.title_template = tool_name(name), _title(name)
         configuration.save(row, actor)
@@ -112,7 +112,7 @@ def sync(actor: str) -> list[configuration.Change]:
     with ledger.transaction():
         found = check_names(Agent.objects.prefetch_related("routes").order_by("name"))
         # Held, so that what an admin sets meanwhile is not written over.
-        held = Tool.objects.filter(source__kind=KIND).select_for_update(of=("self",)).order_by("name")
+        held = Tool.objects.filter(source__kind=KIND).select_for_update(of=("self",), no_key=True).order_by("name")
         rows = {row.name: row for row in held}
         changes = _write(found, rows, actor) if found else []
         for name in sorted(rows.keys() - found.keys()):

@@ -61,7 +61,7 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
 
 def held(among: QuerySet[Tool]) -> Tool | None:
     """A row as it is now, until the transaction ends: what an admin sets meanwhile is not written over."""
-    return among.select_related("source").select_for_update(of=("self",)).first()
+    return among.select_related("source").select_for_update(of=("self",), no_key=True).first()
 
 
 def _may_be_of(source: ToolSource, of_now: ToolSource) -> bool:

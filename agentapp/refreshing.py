@@ -89,7 +89,7 @@ def accept(tool: Tool, digest: str, actor: str) -> int:
     Raises Outdated when another waits by now, or none.
     """
     with configuration.transaction():
-        row = Tool.objects.select_for_update(of=("self",)).select_related("source").get(pk=tool.pk)
+        row = Tool.objects.select_for_update(of=("self",), no_key=True).select_related("source").get(pk=tool.pk)
         if row.waiting_contract is None or seen(row) != digest:
             raise Outdated
         contracts.accept(row, actor)
@@ -98,7 +98,7 @@ def accept(tool: Tool, digest: str, actor: str) -> int:
 
 def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
     with configuration.transaction():
-        source = ToolSource.objects.select_for_update().get(pk=source.pk)
+        source = ToolSource.objects.select_for_update(no_key=True).get(pk=source.pk)
         rows = {row.wire.get("tool"): row for row in Tool.objects.select_related("source").filter(source=source)}
         taken = set(Tool.objects.exclude(source=source).values_list("name", flat=True))
         names = {remote: row.name for remote, row in rows.items()}

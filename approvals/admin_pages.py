@@ -158,7 +158,7 @@ class RecordedAdmin(RowAdmin):
         for inline in self.get_inline_instances(request, row):
             key = _get_foreign_key(self.model, inline.model, fk_name=inline.fk_name)
             rows = inline.get_queryset(request).filter(**{key.name: row}).order_by("pk")
-            rows = rows.select_for_update(of=("self",)) if request.method == "POST" else rows
+            rows = rows.select_for_update(of=("self",), no_key=True) if request.method == "POST" else rows
             found[str(capfirst(inline.opts.verbose_name_plural))] = [configuration.describe(each) for each in rows]
         return found
 
@@ -230,7 +230,7 @@ class SwitchedAdmin(RecordedAdmin):
         try:
             with ledger.transaction():
                 # Held, so that what somebody else sets meanwhile is not written over.
-                for row in queryset.select_for_update(of=("self",)):
+                for row in queryset.select_for_update(of=("self",), no_key=True):
                     setattr(row, column, value)
                     row.validate_constraints()
                     changed += configuration.save(row, actor_of(request)) is not None

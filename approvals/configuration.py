@@ -75,13 +75,13 @@ def describe(instance: models.Model) -> dict[str, Any]:
 
 def before(instance: models.Model) -> dict[str, Any] | None:
     """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
-    stored = _stored(instance).select_for_update(of=("self",)).first()
+    stored = _stored(instance).select_for_update(of=("self",), no_key=True).first()
     return describe(stored) if stored is not None else None
 
 
 def hold(instance: models.Model) -> None:
     """Keep the stored row as it is until the transaction ends: others who would change it wait."""
-    list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
+    list(_stored(instance).select_for_update(of=("self",), no_key=True).values_list("pk"))
 
 
 def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.Model]] | None = None) -> Change | None:

@@ -68,7 +68,7 @@ def _source(planned: Plan) -> ToolSource:
     """The source with what an import says of it. What an admin has set since it was planned stays. Raises Refused."""
     if planned.is_new:
         return planned.source
-    source = ToolSource.objects.select_for_update(of=("self",)).filter(pk=planned.source.pk).first()
+    source = ToolSource.objects.select_for_update(of=("self",), no_key=True).filter(pk=planned.source.pk).first()
     if source is None:
         raise Refused("source_gone", f"Somebody has deleted the source {planned.source.name} just now. Look again.")
     for column in _OWNED:
