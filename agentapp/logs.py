@@ -86,15 +86,25 @@ class WithoutLinks(logging.Filter):
         return True
 
 
+def _legible(text: str) -> str:
+    """A text without what would begin a line, or move about in a terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class Line(logging.Formatter):
     """One line for people: time, level, logger, message, then what it belongs to."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
+    def format(self, record: logging.LogRecord) -> str:
+        # What an error says may begin lines of its own: all that follows the first are set in.
+        first, *rest = super().format(record).split("\n")
+        return "\n".join([first, *(f"  {_legible(line)}" for line in rest)])
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Paths and errors have words of others in them.
-        record.message = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), record.message)
+        record.message = _legible(record.message)
         said = " ".join(f"{name}={id}" for name, id in ids(record).items())
         return f"{super().formatMessage(record)} [{said}]" if said else super().formatMessage(record)
 

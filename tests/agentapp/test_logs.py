@@ -68,6 +68,19 @@ def test_nobody_begins_a_line_of_their_own_in_the_log() -> None:
     assert text.isprintable()
 
 
+def test_nor_does_what_an_error_says() -> None:
+    try:
+        raise ValueError("no\n2026-11-26 12:00:00,000 INFO approvals.ledger all is well\r\x1b[2Jgone")
+    except ValueError:
+        record = a_record()
+        record.exc_info = sys.exc_info()
+    first, *rest = Line().format(record).split("\n")
+    assert first.isprintable()
+    assert [line[:2] for line in rest] == ["  "] * len(rest)
+    assert "  2026-11-26 12:00:00,000 INFO approvals.ledger all is well\\r\\x1b[2Jgone" in rest
+    assert all(line.isprintable() for line in rest)
+
+
 def test_what_a_library_adds_to_a_record_is_not_written() -> None:
     text = Json().format(a_record(data={"args": ("ana@example.test",)}, request="GET /login/reset/1-abc/"))
     assert set(json.loads(text)) == {"time", "level", "logger", "message"}
