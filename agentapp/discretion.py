@@ -26,6 +26,7 @@ from django.db.models import Exists
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_only_middleware
+from django.utils.safestring import SafeString, mark_safe
 
 from agentapp.marked_values import Values
 from agentapp.models import Tool
@@ -133,6 +134,14 @@ def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Ke
         return [key for key, _, text in told if words.lower() in text.lower()]
     blot = blotting(_known_of({run for _, run, _ in told}, set()), "\n".join(text for *_, text in told))
     return [key for key, _, text in told if words.lower() in clean(blot(text)).lower()]
+
+
+def beside(request: HttpRequest, html: str) -> SafeString:
+    """A part of a page as it is without the card beside it, which may show personal data of its own request alone."""
+    through = lens.current()
+    if through is None or not through.is_open or may_see(request):
+        return mark_safe(html)  # noqa: S308 — a template has made it
+    return mark_safe(_html(html, _changing(_marked(through), html, is_open=False), request))  # noqa: S308
 
 
 def _look_over(response: HttpResponse, through: Lens, request: HttpRequest) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from agentapp import actions, attention, auth, preferences
+from agentapp import actions, attention, auth, discretion, preferences
 from agentapp.console import card, card_rows, outcome, queue, toast
 from agentapp.console.filters import AGES, DECIDED, LATE, NEEDS, SORTS, Filters
 from agentapp.console.shell import signed_in
@@ -50,6 +51,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         context["may_resolve"] = auth.may_resolve(user, unknown[0].run)
     elif chosen is not None:
         context |= peek_context(request, chosen, filters, listed)
+        context["listed"] = discretion.beside(request, render_to_string("console/_queue.html", context, request))
     if decided := queue.read_ids([request.GET.get("decided", "")]):
         context["toast"] = toast.of(user, decided[0])
     return render(request, "console/inbox.html", context)

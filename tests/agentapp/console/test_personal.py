@@ -170,3 +170,26 @@ def test_a_request_shows_it_to_whoever_may_decide_and_not_to_who_may_only_decide
     assert NAME not in said(client, f"/runs/{run.pk}/chat/")
     client.force_login(dana)
     assert NAME in said(client, f"/approvals/{approval.pk}/")
+
+
+def test_the_list_beside_a_request_shows_it_of_no_other(client, clerk, roles, dana) -> None:
+    Rule.objects.create(name="paying", tool="pay", verdict="ask", risk="high").groups.add(roles["approver"])
+    others = Group.objects.create(name="others")
+    others.permissions.add(*Permission.objects.filter(codename__in=["decide_approval", "view_approval", "view_run"]))
+    Rule.objects.create(name="labels", tool="label", verdict="ask").groups.add(others)
+    Tool.objects.filter(name="pay").update(pii_fields=["memo"], title_template="Pay {memo}")
+    Tool.objects.filter(name="label").update(pii_fields=["text"])
+    pay = clerk.open(clerk.run(calls(call("p", "pay", account="ana", amount=20, memo=NAME)), says("done")))[0]
+    own = clerk.open(clerk.run(calls(call("l", "label", text="Ulla Under")), says("done")))[0]
+    eve = make_user("Eve Else")
+    eve.groups.add(others)
+    client.force_login(eve)
+
+    for chosen, about_own in ((own, True), (pay, False)):
+        page = said(client, f"/inbox/?id={chosen.pk}")
+        assert f"apr-{pay.pk}" in page
+        assert NAME not in page
+        assert ("Ulla Under" in page) is about_own
+    dana.user_permissions.add(Permission.objects.get(codename="reveal_pii"))
+    client.force_login(dana)
+    assert f"Pay {NAME}" in said(client, f"/inbox/?id={pay.pk}")
