@@ -1,7 +1,9 @@
 """Fill in and send admin forms as a browser would: everything the page shows, with some fields changed."""
 
+import time
 from typing import Any
 
+from allauth.account.internal.flows import login
 from django.db.models import Model
 from django.http import HttpResponse
 from django.test import Client
@@ -13,6 +15,15 @@ from approvals.models import Event
 
 def address(model: type[Model], page: str, *args: Any) -> str:
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def renew(client: Client, ago: float = 0) -> None:
+    """Let somebody who is signed in have shown again who they are, with their password."""
+    session = client.session
+    record = {"method": "password", "at": time.time() - ago, "reauthenticated": True}
+    session[login.AUTHENTICATION_METHODS_SESSION_KEY] = [record]
+    session[login._AUTHENTICATION_METHODS_USER_SESSION_KEY] = session["_auth_user_id"]
+    session.save()
 
 
 def submit(client: Client, url: str, /, **fields: Any) -> HttpResponse:

@@ -17,6 +17,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from agentapp import account_changes, factors
+from agentapp.admin import sign_in
 from approvals import configuration, ledger, rule_versions
 from approvals.admin_pages import RecordedAdmin, actor_of
 
@@ -44,8 +45,18 @@ class PersonForm(UserChangeForm):
         return name
 
 
+class RenewedAdmin(RecordedAdmin):
+    """Rows that say what somebody may do, and how they come in. Whoever finds an open screen needs more than that."""
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        asked = sign_in.renewal(request) if request.method == "POST" else None
+        return asked or super().changeform_view(request, object_id, form_url, extra_context)
+
+
 @admin.register(User)
-class UserAdmin(RecordedAdmin, DjangoUserAdmin):
+class UserAdmin(RenewedAdmin, DjangoUserAdmin):
     """Nobody gives rights beyond their own reach: superusers are changed by superusers alone."""
 
     form = PersonForm
@@ -60,11 +71,17 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
     @admin.action(
         permissions=["change"], description="Remove passkeys and second factors, and end sessions", location=_EVERYWHERE
     )
-    def forget_factors(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+    def forget_factors(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
         """For somebody who has lost their device. Nobody does it to those above them."""
+        if asked := sign_in.renewal(request):
+            return asked
         people = [user for user in queryset if not _is_above(request, user)]
         gone = sum(factors.forget(user, actor_of(request)) for user in people)
         self.message_user(request, f"{gone} removed; their sessions have ended.", messages.SUCCESS)
+        return None
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        return sign_in.renewal(request, holds_password=True) or super().add_view(request, form_url, extra_context)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
@@ -82,6 +99,8 @@ class UserAdmin(RecordedAdmin, DjangoUserAdmin):
         return fields if _is_superuser(request) else [*fields, "is_superuser", "user_permissions"]
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        if asked := sign_in.renewal(request, holds_password=True):
+            return asked
         if request.method != "POST":
             return super().user_change_password(request, id, form_url)
         with ledger.transaction():
@@ -107,7 +126,7 @@ class GroupForm(forms.ModelForm):
 
 
 @admin.register(Group)
-class GroupAdmin(RecordedAdmin, DjangoGroupAdmin):
+class GroupAdmin(RenewedAdmin, DjangoGroupAdmin):
     form = GroupForm
     filter_horizontal = []
     about = "Roles and teams. A group's rights are its members'; rules and channels name groups."

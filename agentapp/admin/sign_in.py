@@ -1,7 +1,9 @@
 """The admin's sign-in is the console's, and so is changing one's password: one page each, one set of rules."""
 
 from typing import Any
+from urllib.parse import urlencode
 
+from allauth.account.internal.flows import reauthentication
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
@@ -25,3 +27,19 @@ def sign_in(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
 def password(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
     """Django's own page would change it without a word in the ledger."""
     return redirect("settings_security")
+
+
+def renewal(request: HttpRequest, *, holds_password: bool = False) -> HttpResponse | None:
+    """Where somebody shows again who they are; None for whoever did within the last five minutes.
+
+    What was posted is kept with their session until then, and goes on. A password typed for somebody is not kept.
+    """
+    if not reauthentication.is_reauthentication_required(request, app=""):
+        return None
+    page, back = resolve_url("account_reauthenticate"), request.get_full_path()
+    # What was posted before and left there is not what goes on now.
+    request.session.pop(reauthentication.STATE_SESSION_KEY, None)
+    if request.method == "POST" and not holds_password:
+        reauthentication.suspend_request(request, page)
+        back = request.path  # by which it is found; what followed it in the address is kept with it
+    return redirect(f"{page}?{urlencode({REDIRECT_FIELD_NAME: back})}")

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 
 from agentapp import auth
+from agentapp.admin import sign_in
 from agentapp.models import ApiToken
 from approvals.admin_pages import RowAdmin, actor_of
 from approvals.clock import is_too_far
@@ -124,6 +125,10 @@ class ApiTokenAdmin(RowAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         revoked = sum(auth.revoke_token(token, actor_of(request)) for token in queryset)
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """Whoever finds an open screen needs more than that for a token. Revoking one is safe, and asks nothing."""
+        return sign_in.renewal(request) or super().add_view(request, form_url, extra_context)
 
     def get_form(self, request: HttpRequest, obj: ApiToken | None = None, change: bool = False, **kwargs: Any) -> Any:
         if obj is not None:

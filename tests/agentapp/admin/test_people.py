@@ -1,6 +1,7 @@
 """Changes to people and groups are events without passwords; nobody reaches above themselves."""
 
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 import pytest
 from allauth.mfa.models import Authenticator
@@ -11,7 +12,7 @@ from django.test import Client
 from agentapp import account_changes, nudges
 from approvals import configuration, ledger, rule_versions
 from approvals.models import Event, Rule
-from tests.admin_pages import address, configuration_events, errors_of, save, submit
+from tests.admin_pages import address, configuration_events, errors_of, renew, save, shown_in, submit
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a long and new one"
@@ -20,6 +21,7 @@ PASSWORD = "a long and new one"
 @pytest.fixture
 def staff(client: Client, ada: User) -> Client:
     client.force_login(ada)
+    renew(client)
     return client
 
 
@@ -179,3 +181,69 @@ def test_a_group_that_a_draft_names_keeps_its_name(root: Client, ada: User) -> N
     rule_versions.draft_new(drafted, [group], ada, "user:ada")
     page = submit(root, address(Group, "change", group.pk), name="third line")
     assert "know this group by its name: refunds" in page.content.decode()
+
+
+LATER = 600
+SHOWN = {"password": "correct horse battery"}
+
+
+def test_giving_somebody_a_group_asks_who_one_is_and_goes_on_with_what_was_filled_in(
+    staff: Client, sam: User, roles: dict[str, Group]
+) -> None:
+    url = address(User, "change", sam.pk)
+    form = {**shown_in(staff.get(url)), "groups": [roles["operator"].pk, roles["approver"].pk]}
+    renew(staff, LATER)
+    assert staff.get(url).status_code == 200
+    asked = staff.post(f"{url}?_changelist_filters=is_staff", {name: value for name, value in form.items() if value})
+    assert unquote(asked["Location"]) == f"/reauthenticate/?next={url}"
+    assert set(sam.groups.all()) == {roles["operator"]}
+
+    staff.post("/reauthenticate/", {**SHOWN, "next": url})
+
+    assert set(sam.groups.all()) == {roles["operator"], roles["approver"]}
+
+
+def test_giving_a_group_rights_asks_who_one_is(staff: Client, ada: User, roles: dict[str, Group]) -> None:
+    ada.is_superuser = True
+    ada.save()
+    url = address(Group, "change", roles["operator"].pk)
+    before = set(roles["operator"].permissions.all())
+    form = {**shown_in(staff.get(url)), "permissions": [Permission.objects.get(codename="decide_approval").pk]}
+    renew(staff, LATER)
+    assert unquote(staff.post(url, form)["Location"]) == f"/reauthenticate/?next={url}"
+    assert set(roles["operator"].permissions.all()) == before
+
+
+@pytest.mark.parametrize("page", ["password", "add"])
+def test_a_password_for_somebody_asks_who_one_is_and_is_not_kept_until_then(
+    staff: Client, sam: User, page: str
+) -> None:
+    url = address(User, "add") if page == "add" else f"/admin/auth/user/{sam.pk}/password/"
+    form = {"username": "zoe", "password1": PASSWORD, "password2": PASSWORD, "usable_password": "true"}
+    renew(staff, LATER)
+    for asked in (staff.get(url), staff.post(url, form)):
+        assert unquote(asked["Location"]) == f"/reauthenticate/?next={url}"
+    assert PASSWORD not in unquote_plus(str(dict(staff.session)))
+
+    assert staff.post("/reauthenticate/", {**SHOWN, "next": url})["Location"] == url
+
+    assert not User.objects.get(pk=sam.pk).check_password(PASSWORD)
+    assert not User.objects.filter(username="zoe").exists()
+    assert staff.get(url).status_code == 200
+
+
+@pytest.mark.parametrize("page", ["changelist", "change"])
+def test_removing_second_factors_asks_who_one_is_and_goes_on_with_whom_it_was_about(
+    staff: Client, dana: User, page: str
+) -> None:
+    Authenticator.objects.create(user=dana, type="totp", data={"secret": "A" * 32})
+    url = address(User, page, *([dana.pk] if page == "change" else []))
+    prefix = "CHANGE_FORM-" if page == "change" else ""
+    renew(staff, LATER)
+    asked = staff.post(url, {f"{prefix}action": "forget_factors", "_selected_action": [str(dana.pk)]})
+    assert unquote(asked["Location"]) == f"/reauthenticate/?next={url}"
+    assert Authenticator.objects.filter(user=dana).exists()
+
+    staff.post("/reauthenticate/", {**SHOWN, "next": url})
+
+    assert not Authenticator.objects.filter(user=dana).exists()

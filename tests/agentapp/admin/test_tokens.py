@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -13,7 +14,7 @@ from django.utils import timezone
 from agentapp import actions, auth
 from agentapp.models import ApiToken
 from approvals.models import Event
-from tests.admin_pages import address, configuration_events, errors_of, submit
+from tests.admin_pages import address, configuration_events, errors_of, renew, submit
 from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def staff(client: Client, ada: User) -> Client:
     client.force_login(ada)
+    renew(client)
     return client
 
 
@@ -183,3 +185,41 @@ def test_tokens_are_told_apart_by_whether_they_work(staff: Client, ada: User) ->
     text = staff.get(address(ApiToken, "changelist")).content.decode()
     for word in ("Active", "Expired", "Revoked"):
         assert f'<td class="field-standing">{word}</td>' in text
+
+
+LATER = 600
+SHOWN = {"password": "correct horse battery"}
+
+
+def test_making_a_token_asks_who_one_is_before_the_form_and_goes_on_with_what_was_filled_in(
+    staff: Client, sam: User
+) -> None:
+    url = address(ApiToken, "add")
+    form = {"name": "nightly", "user": str(sam.pk), "scopes": ["runs:read", "runs:create"]}
+    renew(staff, LATER)
+    assert unquote(staff.get(url)["Location"]) == f"/reauthenticate/?next={url}"
+    asked = staff.post(f"{url}?user={sam.pk}", form)
+    assert unquote(asked["Location"]) == f"/reauthenticate/?next={url}"
+    assert not ApiToken.objects.exists()
+
+    made = auth.authenticate(secret_in(staff.post("/reauthenticate/", {**SHOWN, "next": url})))
+
+    assert made is not None
+    assert (made.name, made.user, made.scopes) == ("nightly", sam, ["runs:create", "runs:read"])
+
+
+def test_a_form_that_somebody_left_does_not_go_on_when_they_open_it_anew(staff: Client, sam: User) -> None:
+    url = address(ApiToken, "add")
+    renew(staff, LATER)
+    staff.post(url, {"name": "nightly", "user": str(sam.pk), "scopes": ["runs:read"]})
+    staff.get(url)
+
+    assert staff.post("/reauthenticate/", {**SHOWN, "next": url})["Location"] == url
+    assert not ApiToken.objects.exists()
+
+
+def test_revoking_a_token_asks_nobody_who_they_are(staff: Client, sam: User) -> None:
+    token, secret = auth.issue_token(sam, "importer", ["runs:read"], "test")
+    renew(staff, LATER)
+    staff.post(address(ApiToken, "changelist"), {"action": "revoke", "_selected_action": [str(token.pk)]})
+    assert auth.authenticate(secret) is None
