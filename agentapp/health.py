@@ -69,6 +69,14 @@ class Problem:
     fatal: bool = False
 
 
+AWAY = Problem(
+    "database",
+    "The database does not answer.",
+    "Nothing can be seen, decided or run until it is back. Nothing is lost.",
+    fatal=True,
+)
+
+
 def current() -> list[Problem]:
     """What is wrong, looked at in the last seconds: one query and one question to the broker."""
     found: list[Problem] | None = caches["process"].get("health")
@@ -111,12 +119,7 @@ def _of_database() -> Iterator[Problem]:
     try:
         row = figures()
     except (DatabaseError, InterfaceError):
-        yield Problem(
-            "database",
-            "The database does not answer.",
-            "Nothing can be seen, decided or run until it is back. Nothing is lost.",
-            fatal=True,
-        )
+        yield AWAY
         return
     for check in _CHECKS:
         problem = check(row)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.core.cache import caches
+from django.db import DatabaseError, InterfaceError
 from django.db.models import Count, Min, Q
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agentapp import health
-from agentapp.health import RECENT, figures
+from agentapp.health import RECENT, Problem, figures
 from agentapp.models import Breaker, KillSwitch, Run, ToolExecution, WebhookDelivery
 from agentapp.telemetry import counting
 from approvals.clock import Now
@@ -47,7 +48,7 @@ class Standing:
 
 
 def text() -> bytes:
-    """Everything, in the text format of Prometheus."""
+    """Everything that can be told, in the text format of Prometheus."""
     standing = CollectorRegistry(auto_describe=False)
     standing.register(_Standing())
     return generate_latest(standing) + generate_latest(counting.registry())
@@ -94,8 +95,26 @@ def current() -> Standing:
 
 
 class _Standing(Collector):
+    """What is wrong can be told while the database is away: that it is. How things stand can not, and is left out."""
+
     def collect(self) -> Iterable[Metric]:
-        return _families(current())
+        problems = health.current()
+        standing = None
+        if not any(problem.fatal for problem in problems):
+            try:
+                standing = current()
+            except (DatabaseError, InterfaceError):  # it has gone since
+                problems = [*problems, health.AWAY]
+        yield _wrong(problems)
+        if standing is not None:
+            yield from _families(standing)
+
+
+def _wrong(problems: list[Problem]) -> Metric:
+    wrong = GaugeMetricFamily("countersign_problem", "What is wrong, as /readyz/ says.", labels=["code"])
+    for code in sorted({problem.code for problem in problems}):
+        wrong.add_metric([code], 1)
+    return wrong
 
 
 def _families(at: Standing) -> Iterator[Metric]:
@@ -113,10 +132,6 @@ def _families(at: Standing) -> Iterator[Metric]:
     for state in Breaker.State.values:
         breakers.add_metric([state], at.breakers.get(state, 0))
     yield breakers
-    wrong = GaugeMetricFamily("countersign_problem", "What is wrong, as /readyz/ says.", labels=["code"])
-    for code in sorted({problem.code for problem in health.current()}):
-        wrong.add_metric([code], 1)
-    yield wrong
     for name, help, value in (
         ("requests_oldest_seconds", "How long the oldest request has waited.", _since(at, at.oldest_request)),
         ("requests_past_target", "Requests nobody decided by their target.", at.targets_missed),

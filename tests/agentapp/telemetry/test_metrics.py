@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from django.conf import settings as django_settings
 from django.core.cache import caches
-from django.db import connection
+from django.db import OperationalError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -103,6 +104,25 @@ def test_each_thing_that_is_wrong_is_told_by_its_code(read, monkeypatch):
     monkeypatch.setattr(health, "look", lambda: wrong)
     told = {key: value for key, value in read().items() if key[0] == "countersign_problem"}
     assert told == {("countersign_problem", ("code", code)): 1 for code in ("broker", "ledger_broken")}
+
+
+@pytest.mark.parametrize("before", [None, []], ids=["all along", "since it was last looked at"])
+def test_while_the_database_is_away_that_is_told_and_what_processes_have_counted(read, monkeypatch, caplog, before):
+    assert ("countersign_problem", ("code", "database")) not in read()
+
+    def gone(*_):
+        raise OperationalError("could not connect to server at 10.1.2.3")
+
+    if before is not None:
+        monkeypatch.setattr(health, "current", lambda: before)
+    with monkeypatch.context() as patch:
+        patch.setattr(BaseDatabaseWrapper, "cursor", gone)
+        found = read()
+    assert found["countersign_problem", ("code", "database")] == 1
+    assert ("countersign_outcomes_unknown",) not in found
+    assert [name for name, *_ in found if name.startswith("countersign_http_request_seconds")]
+    assert not [record for record in caplog.records if record.exc_info]
+    assert ("countersign_outcomes_unknown",) in read()
 
 
 def test_what_a_process_did_is_counted(clerk, dana, read, counted):
