@@ -42,7 +42,8 @@ class Access:
 
     @property
     def customer(self) -> str:
-        return self.conversation.customer or self.conversation.key
+        # Nobody is known by name there, and what a conversation is called is erased with it: the record keeps its id.
+        return self.conversation.customer or str(self.conversation.pk)
 
     @property
     def actor(self) -> str:

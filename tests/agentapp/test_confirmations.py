@@ -64,6 +64,19 @@ def test_the_customers_yes_runs_exactly_what_they_were_shown(clerk, access):
     assert decided.data["carried_by"] == f"user:{clerk.starter.pk}:{clerk.starter.username}"
 
 
+def test_a_customer_whom_nobody_has_named_is_on_record_by_the_conversations_id(clerk):
+    access = access_to(clerk, "ana.pereira-by-mail", customer="")
+    customer_rule()
+    run = clerk.run(PAY, says("It is paid."), conversation="ana.pereira-by-mail")
+    taken = confirm(access, clerk.open(run)[0])
+    customers.ask_for_person(access)
+    told = f"customer:{access.conversation.pk} (token shop)"
+    assert Event.objects.get(run_id=run.pk, type="approval.approved").actor == told
+    assert Event.objects.filter(type="conversation.mode_changed").get().actor == told
+    assert taken.decision.customer == str(access.conversation.pk)
+    assert not Event.objects.filter(body__contains="ana.pereira-by-mail").exists()
+
+
 def test_the_customers_no_is_told_and_nothing_runs(clerk, access):
     customer_rule()
     run = start(clerk, PAY, says("Then not."))
