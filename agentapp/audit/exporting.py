@@ -9,14 +9,15 @@ import io
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
 
+from agentapp.audit import names
 from agentapp.audit.cells import inert
-from agentapp.audit.query import TEXT, Query
+from agentapp.audit.query import TEXT, Query, Term
 from agentapp.deadline import let_go_of_database
 from approvals import ledger
 from approvals.digest import canonical, load
@@ -35,6 +36,7 @@ _READ = (
 )  # fmt: skip
 HIDDEN: dict[str, Any] = {}
 """In the place of a row that whoever asks may not see."""
+CUSTOMER = "customer"
 _HIDDEN_LINE = canonical({"kind": "hidden"}) + "\n"
 
 
@@ -50,11 +52,22 @@ class Export:
 
 
 def note(user: User, asked: Query, kind: str) -> None:
-    """Put on record that somebody takes a file out of the building; the words they searched for may be personal."""
-    terms = [str(term) for term in asked.terms if term.word != TEXT]
+    """Put on record that somebody takes a file out of the building; what they searched for may be personal."""
+    terms = [str(_on_record(term, user)) for term in asked.terms if term.word != TEXT]
     data = {"filter": " ".join(terms), "words": len(asked.terms) - len(terms), "format": kind}
     with ledger.transaction():
         ledger.record(ledger.CONFIGURATION, "trail.exported", data, ledger.actor_of(user))
+
+
+def _on_record(term: Term, user: User) -> Term:
+    """A condition as it may stay for ever: people by their keys, as actors are found, and no customer by name."""
+    if term.word != "who":
+        return term
+    keys: list[str] = []
+    for value in term.values:
+        is_customer = value.partition(":")[0].lower() == CUSTOMER
+        keys += [CUSTOMER] if is_customer else names.actors(value, user)
+    return replace(term, values=tuple(dict.fromkeys(keys)))
 
 
 def json_lines(export: Export) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 import zipfile
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import AsyncClient, Client
 
+from agentapp import customers
 from agentapp.audit import exporting
 from approvals.models import Event
+from tests.agentapp.customers_at_work import access_to
 from tests.conftest import Clerk, call, calls, says
 
 PAY = calls(call("p", "pay", account="ana", amount=5), text="I pay.")
@@ -58,6 +61,19 @@ def test_that_it_was_taken_is_on_record_without_the_words_looked_for(manager, pa
     event = Event.objects.get(type="trail.exported")
     assert event.data == {"filter": "risk:low,medium,high did:approved", "words": 1, "format": "jsonl"}
     assert event.actor_key == f"user:{mia.pk}"
+
+
+def test_whom_it_was_narrowed_to_is_on_record_by_keys_that_name_nobody(manager, past, clerk, mia, dana) -> None:
+    access = access_to(clerk, customer="Ana Pereira")
+    run = customers.write(access, "Hello.").run
+    customers.ask_for_person(access)
+    assert run.customer == "Ana Pereira"
+    asked = taken(manager, 'who:"Dana Whitfield",me,system did:approved -who:"customer:Ana Pereira",customer')
+    assert len(asked) > 1
+    event = Event.objects.get(type="trail.exported")
+    assert event.data["filter"] == f"who:user:{dana.pk},user:{mia.pk},system did:approved -who:customer"
+    assert not {"Dana", "Ana"} & set(re.findall(r"\w+", event.body))
+    assert len(taken(manager, event.data["filter"])) == len(asked)
 
 
 def test_looking_is_not_enough_to_take(client, past, dana) -> None:
