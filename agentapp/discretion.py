@@ -197,7 +197,18 @@ def _json(text: str, known: set[str], is_open: bool) -> str:
     except (ValueError, RecursionError):
         return _changing(known, text, is_open)(text)
     shown = lens.seen(value, known, is_open)
-    return text if shown == value else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    if shown == value:
+        return text
+    _say_what_is_masked(value, shown)
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+
+
+def _say_what_is_masked(value: Any, shown: Any) -> None:
+    """Of the events in a list: a body that is masked has another hash than it says, as has one that was changed."""
+    items = value.get("items") if isinstance(value, dict) else None
+    for before, after in zip(items, shown["items"], strict=True) if isinstance(items, list) else ():
+        if isinstance(before, dict) and before.get("masked") is False and before.get("body") != after.get("body"):
+            after["masked"] = True
 
 
 def _html(text: str, change: Callable[[str], str], request: HttpRequest) -> str:

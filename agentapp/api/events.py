@@ -32,7 +32,12 @@ class EventOut(BaseModel):
     actor: str
     at: datetime
     data: dict[str, Any]
-    body: str = Field(description="The canonical text (RFC 8785) that was hashed.")
+    body: str = Field(description="The canonical text (RFC 8785) that was hashed; see `masked`.")
+    masked: bool = Field(
+        default=False,
+        description="Whether something in `body` is masked for the token's person. Then `hash` is of the body as it "
+        "was written, which the event's proof has. A body that is not masked and has another hash was tampered with.",
+    )
     previous_hash: str
     hash: str
 

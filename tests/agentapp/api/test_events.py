@@ -6,9 +6,11 @@ import uuid
 from typing import Any
 
 from django.contrib.auth.models import Permission, User
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from approvals import ledger
+from approvals import append_only, ledger
+from approvals.models import Event
 
 
 def test_a_runs_chain_can_be_checked_by_whoever_reads_it(client_of: Any, ask: Any, sam: User) -> None:
@@ -24,6 +26,31 @@ def test_a_runs_chain_can_be_checked_by_whoever_reads_it(client_of: Any, ask: An
         assert (event["seq"], event["previous_hash"], body["previous"]) == (seq, previous, previous)
         assert (body["type"], body["data"]) == (event["type"], event["data"])
         previous = event["hash"]
+
+
+def test_a_body_that_is_masked_says_so_and_one_that_was_changed_does_not(client_of: Any, mia: User) -> None:
+    with ledger.transaction():
+        for name in ("ana@example.com", "ana"):
+            ledger.record(ledger.CONFIGURATION, "signout", {"user": name})
+    changed = Event.objects.get(body__contains='"user":"ana"')
+    append_only.remove(connection)
+    try:
+        Event.objects.filter(pk=changed.pk).update(body=changed.body.replace('"user":"ana"', '"user":"eve"'))
+    finally:
+        append_only.install(connection)
+
+    def read(reader: Any) -> list[list[tuple[bool, bool]]]:
+        """Of both lists: whether each event is masked, and whether its hash is that of its body. Oldest first."""
+        listed = reader.get("/events", after=changed.seq - 2, limit=2).data["items"]
+        found = reader.get("/events/search", q="did:signed-out").data["items"][::-1]
+        return [
+            [(one["masked"], hashlib.sha256(one["body"].encode()).hexdigest() == one["hash"]) for one in events]
+            for events in (listed, found)
+        ]
+
+    assert read(client_of(mia, "events:read")) == [[(True, False), (False, False)]] * 2
+    mia.user_permissions.add(Permission.objects.get(codename="reveal_pii"))
+    assert read(client_of(User.objects.get(pk=mia.pk), "events:read")) == [[(False, True), (False, False)]] * 2
 
 
 def test_after_gives_what_came_since(client_of: Any, ask: Any, sam: User) -> None:
