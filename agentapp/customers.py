@@ -147,6 +147,9 @@ def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions
         raise Refused("not_found", _NO_REQUEST)
     if not may_answer(access, run):
         raise Refused("not_the_customer", NOT_THE_CUSTOMER, approval=approval)
+    # A no stops something, by whatever way it comes.
+    if answer.yes and not auth.may_start(access.user):
+        raise Refused("forbidden", "Speaking for a customer needs the right to start runs.")
     verdict = decisions.Verdict(
         id=answer.id,
         type=DecisionType.APPROVE if answer.yes else DecisionType.REJECT,

@@ -201,6 +201,21 @@ def test_whoever_holds_a_link_can_be_asked_until_it_is_taken_back(clerk, sam, so
     assert (asked.kind, run.state, paid()) == ("authorization", "waiting", 0)
 
 
+def test_a_link_of_somebody_who_may_start_nothing_any_more_brings_no_yes_and_still_a_no(clerk, access, sam, soon):
+    customer_rule()
+    link = customer_links.make(access.conversation, sam, soon, "test")
+    [approval] = clerk.open(start(clerk))
+    sam.groups.clear()
+    maker = type(sam).objects.get(pk=sam.pk)
+    by_link = customers.Access(access.conversation, maker, "link 1", link=link)
+    assert refused(confirm, by_link, approval).code == refused(customers.write, by_link, "Hello?").code == "forbidden"
+    approval.refresh_from_db()
+    assert approval.state == "pending"
+    confirm(by_link, approval, yes=False)
+    approval.refresh_from_db()
+    assert approval.state == "rejected"
+
+
 def test_nobody_is_told_of_what_a_customer_is_asked(clerk, access, dana):
     Channel.objects.create(name="desk", kind="memory", config={})
     customer_rule()
