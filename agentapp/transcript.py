@@ -12,9 +12,16 @@ from agentapp.models import Run, Step, Tool, ToolExecution
 from approvals.prepared import Given, Prepared
 
 TAKEN_BACK = Exists(
-    ToolExecution.objects.filter(run__undoes=OuterRef("pk"), result_status=ToolExecution.ResultStatus.OK)
+    ToolExecution.objects.filter(
+        Q(approval__isnull=True) | Q(approval__final_digest=F("approval__action_digest")),
+        Q(control__took_effect__isnull=True) | Q(control__took_effect=True),
+        run__undoes=OuterRef("pk"),
+        result_status=ToolExecution.ResultStatus.OK,
+    ).exclude(executed_text="")
 )
-"""Whether another run has taken a call back."""
+"""Whether another run has taken a call back, by the call that its tool says does so. What people answered in its place
+does not, nor what they changed: that gave back something else.
+"""
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import IntegrityError, connection
 
-from agentapp import actions, erasing, undoing
+from agentapp import actions, erasing, transcript, undoing
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.tools.base import ToolError, tool
 from approvals.models import Approval, Event, Rule
@@ -136,6 +136,22 @@ def test_a_rule_that_forbids_the_tool_forbids_this_too(clerk, lent, dana):
     run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
     assert clerk.execution(run, "undo").reason == "policy_denied"
     assert effects_of("take_back") == []
+
+
+ANSWERED: dict[str, dict[str, Any]] = {
+    "approve": {},
+    "respond": {"message": "No, we do not take it back."},
+    "edit": {"arguments_text": '{"account": "ana", "amount": 1}'},
+}
+
+
+@pytest.mark.parametrize("how", ANSWERED)
+def test_the_call_counts_as_taken_back_only_where_it_was_as_it_was_proposed(clerk, lent, dana, marco, how):
+    done = lent()
+    run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+    clerk.decide(clerk.open(run)[0], marco, how, **ANSWERED[how])
+    assert clerk.drive(run).state == "succeeded"
+    assert transcript.taken_back([done.pk]) == ({done.pk} if how == "approve" else set())
 
 
 def test_a_rejected_one_does_not_run(clerk, lent, dana, marco):
