@@ -18,7 +18,7 @@ from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
 from agentapp.tools.results import ToolError
-from agentapp.tools.sources import implementation_of
+from agentapp.tools.sources import implementation_of, is_of_this_code
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
 from approvals import entitlement, questions, standing
@@ -28,8 +28,7 @@ from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Question, Risk
 from approvals.policy import Ruling
 
-MAX_EVIDENCE = 12
-MAX_EVIDENCE_CHARS = 4000
+MAX_EVIDENCE, MAX_EVIDENCE_CHARS = 12, 4000
 MAX_EXPLANATION_CHARS = 8000
 SNAPSHOT_SECONDS = 5
 CRITICAL_HOLD_SECONDS = 10
@@ -271,6 +270,8 @@ def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0
         found = mocks.snapshot(run, tool.name, turn)
         is_empty = found is None and not tool.takes_snapshot
         return LookedUp("" if is_empty else canonical(found or sentences.looked_up(tool)))
+    if tool.takes_snapshot and not is_of_this_code(tool):
+        return LookedUp(canonical({"unavailable": "the code here is of another version of the tool"}))
     implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
         return LookedUp()

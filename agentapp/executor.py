@@ -258,7 +258,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         refusal = recheck.no_longer_possible(state, execution, text, "") or recheck.key_consumed(done)
         ruling = recheck.ruling_of(state, execution, approval, tool, text)
         refusal = refusal or recheck.denied(ruling)
-        stale = "" if refusal else recheck.stale(state, approval, ruling, snapshot)
+        stale = "" if refusal else recheck.stale(state, execution, approval, ruling, snapshot)
         if stale:
             decisions.supersede(approval, stale)
             executions.set_aside(execution, stale)

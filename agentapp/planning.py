@@ -74,10 +74,15 @@ def ruling_of(
     return strictest(own, found)
 
 
+def tools_of(arguments: Mapping[str, Any]) -> dict[str, Tool]:
+    """The tools of a plan's calls, by name, as far as there are any."""
+    names = {call.tool for call in calls_of(arguments)}
+    return {tool.name: tool for tool in Tool.objects.filter(name__in=names).select_related("source")}
+
+
 def snapshot_of(arguments: Mapping[str, Any], take: Callable[[Tool, dict[str, Any]], str]) -> str:
     """The state that a plan rests on: for each call its tool's contract, and what the tool looks up."""
-    names = {call.tool for call in calls_of(arguments)}
-    tools = {tool.name: tool for tool in Tool.objects.filter(name__in=names).select_related("source")}
+    tools = tools_of(arguments)
     looked: dict[str, Any] = {}
     for number, call in enumerate(calls_of(arguments), start=1):
         tool = tools.get(call.tool)

@@ -6,7 +6,7 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, budgets, business_keys, families, provenance, runs, weighing
+from agentapp import breakers, budgets, business_keys, families, other_code, provenance, runs, weighing
 from agentapp.budgets import Breach
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
@@ -63,8 +63,8 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
     return None
 
 
-def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) -> str:
-    """Why an approval no longer covers the call, or an empty text. What is stale is asked again."""
+def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling: Ruling, snapshot: str) -> str:
+    """Why an approval no longer covers the call, or an empty text. What is stale is asked again. Raises OtherCode."""
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
@@ -76,7 +76,8 @@ def stale(state: RunState, approval: Approval, ruling: Ruling, snapshot: str) ->
     if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
     if snapshot != approval.snapshot_text:
-        return "What the decision rested on has changed since it was approved."
+        unseen = other_code.unseen(execution, tool, parse(approval.final_arguments_text))
+        return unseen or "What the decision rested on has changed since it was approved."
     if not standing.deciders_still_allowed(approval, given):
         return "Somebody who approved may no longer decide."
     if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling, given):

@@ -15,6 +15,7 @@ from agentapp import (
     cards,
     executions,
     nudges,
+    other_code,
     plan_cards,
     recheck,
     runs,
@@ -36,6 +37,7 @@ from agentapp.tools.results import ToolError, of_error
 from agentapp.transcript import StepRows
 from approvals import decisions, ledger, people, questions
 from approvals.clock import Now
+from approvals.digest import parse
 from approvals.models import Approval, DecisionType, Event, Question
 from approvals.prepared import Given, Prepared
 
@@ -163,10 +165,11 @@ def hold(state: RunState, rows: StepRows) -> bool:
 
 
 def _make(state: RunState, situation: Situation, execution: ToolExecution) -> Made:
-    """The request about one call, as it would be made."""
+    """The request about one call, as it would be made. Raises OtherCode."""
     tool = state.configuration.tools.get(execution.name, execution.tool)
     assert tool is not None
     asked_for = cards.asked_for(execution, tool)
+    other_code.unseen(execution, tool, parse(asked_for.text))  # where no process has it, the card says so
     weighed = asked_terms.weighed(situation, execution, tool, asked_for)
     planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
     weighed = plan_cards.as_risky(weighed, planned)

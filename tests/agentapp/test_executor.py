@@ -2,12 +2,13 @@
 
 import json
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, contracts
 from agentapp.answers import answer
 from agentapp.models import Run, Tool
 from agentapp.tools.base import OutcomeUnknown, ToolContext, tool
@@ -261,10 +262,13 @@ def test_a_changed_world_goes_back_to_the_queue_with_the_difference(clerk, dana)
     assert len(effects_of("pay")) == 1
 
 
-def test_a_changed_tool_voids_the_approval(clerk, dana):
+def test_a_changed_tool_voids_the_approval(clerk, dana, offer, monkeypatch):
     run = clerk.run(calls(call("a", "pay", account="ana", amount=20)))
     clerk.decide(clerk.open(run)[0], dana)
-    Tool.objects.filter(name="pay").update(version="another")
+    changed = replace(clerk_tools.pay, description="Pay, and say what for.")
+    monkeypatch.setattr(clerk_tools, "pay", changed)
+    offer()  # its code is read anew, as by a process that has just begun
+    Tool.objects.filter(name="pay").update(**contracts.contract_columns(changed))
     assert clerk.drive(run).state == "waiting"
     assert effects_of("pay") == []
 

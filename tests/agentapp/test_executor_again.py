@@ -831,6 +831,81 @@ class TestCodeOfAnotherVersion:
         assert (run.state, run.waiting_for, lost.state) == ("waiting", "outcome", "outcome_unknown")
         assert len(effects_of("transfer")) == 1
 
+    @pytest.fixture
+    def looking(self, clerk, offer):
+        """A tool that looks up what its call rests on, otherwise since the release that is going out."""
+
+        @tool(name="fill", effect="irreversible", snapshot=lambda seats: {"free": seats})
+        def older(seats: int) -> str:
+            """Set seats."""
+            raise AssertionError("this code is of before")
+
+        @tool(name="fill", effect="irreversible", sentence="Set {seats} seats.", snapshot=lambda seats: {"taken": 7})
+        def newer(seats: int) -> str:
+            """Set seats."""
+            note("fill", seats=seats)
+            return "newer"
+
+        offer(older)
+        return older, newer
+
+    def sync(self, contract) -> None:
+        Tool.objects.filter(name="fill").update(**contracts.contract_columns(contract))
+
+    def test_is_no_reason_to_ask_again_about_a_state_that_has_not_changed(self, clerk, looking, dana):
+        older, newer = looking
+        self.sync(newer)
+        self.restart(newer)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        [approval] = clerk.open(run)
+        clerk.decide(approval, dana)
+        self.restart(older)
+        run = clerk.drive(run)
+        approval.refresh_from_db()
+        assert (run.state, approval.state, clerk.open(run)) == ("queued", "approved", [])
+        self.restart(newer)
+        assert (self.come_back(clerk, run).state, effects_of("fill")) == ("succeeded", [{"seats": 3}])
+
+    def test_looks_up_nothing_for_a_request(self, clerk, looking, dana):
+        _older, newer = looking
+        self.sync(newer)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        assert (run.state, run.wake_at is not None, clerk.open(run)) == ("queued", True, [])
+        self.restart(newer)
+        run = self.come_back(clerk, run)
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == {"taken": 7}
+        clerk.decide(approval, dana)
+        assert (clerk.drive(run).state, effects_of("fill")) == ("succeeded", [{"seats": 3}])
+
+    def test_is_said_on_a_request_where_no_process_could_look(self, clerk, looking, dana, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        _older, newer = looking
+        self.sync(newer)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        run = self.come_back(clerk, run, times=self.often_enough())
+        [approval] = clerk.open(run)
+        assert json.loads(approval.snapshot_text) == {"unavailable": "the code here is of another version of the tool"}
+        clerk.decide(approval, dana)
+        self.restart(newer)
+        [again] = clerk.open(clerk.drive(run))
+        assert (again.supersedes, json.loads(again.snapshot_text)) == (approval, {"taken": 7})
+
+    def test_has_people_asked_again_at_once_after_others_were_waited_for(self, clerk, looking, dana, monkeypatch):
+        monkeypatch.setattr(other_code, "GIVEN_UP_AFTER_SECONDS", 60)
+        older, newer = looking
+        self.sync(newer)
+        self.restart(newer)
+        run = clerk.run(calls(call("a", "fill", seats=3)), says("done"))
+        [approval] = clerk.open(run)
+        clerk.decide(approval, dana)
+        self.restart(older)
+        run = self.come_back(clerk, clerk.drive(run), times=self.often_enough())
+        [again] = clerk.open(run)
+        assert (run.waiting_for, again.supersedes) == ("approval", approval)
+        superseded = Event.objects.get(run_id=run.pk, type="approval.superseded")
+        assert superseded.data["reason"] == other_code.ASKED_AGAIN.format("fill")
+
     def test_names_the_command_that_may_be_missing_in_the_log(self, clerk, newer, caplog):
         Tool.objects.filter(name="fill").update(effect_class="read")
         clerk.run(calls(call("a", "fill", seats=3)), says("done"))

@@ -77,6 +77,11 @@ class TestAPlan:
         assert approval.effect_class == "compensable"
         assert (EFFECTS, PlannedCall.objects.count()) == ([], 0)
 
+    def test_is_left_to_a_process_that_has_the_code_of_all_its_tools(self, clerk):
+        Tool.objects.filter(name="refund").update(version="2" * 64)
+        run = clerk.run(a_plan(ANN, BOB), says("done"))
+        assert (run.state, run.wake_at is not None, clerk.open(run)) == ("queued", True, [])
+
     def test_shows_each_call_in_the_words_of_its_tool_with_the_state_it_rests_on(self, clerk):
         [approval] = clerk.open(clerk.run(a_plan(ANN, BOB), says("done")))
         first, second = planned.calls_in(approval.plan_text)
