@@ -1,4 +1,4 @@
-"""Whether this worker was told to end: it finishes the steps it is in, and leaves their runs to others."""
+"""Whether this worker was told to end: it ends the replies and calls it is in, and leaves their runs to others."""
 
 import threading
 

@@ -16,6 +16,7 @@ from agentapp import (
     breakers,
     budgets,
     cards,
+    draining,
     endings,
     executions,
     foresight,
@@ -68,6 +69,8 @@ def settle(state: RunState) -> Settled:
             return Settled()
         if state.run.is_told_to_stop:
             return Settled()
+        if draining.begun.is_set():
+            return Settled(leaves=True)
         seen = waiting.look(rows)
         acted = waiting.asked_or_stopped(state, rows, seen)
         if acted is not None:
@@ -123,8 +126,12 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     distinct: dict[tuple[str, str], ToolExecution] = {}
     for read in reads:  # in the model's order, in which a mocked run makes them one by one
         distinct.setdefault((read.name, read.arguments_digest), read)
-    results = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
-    called = {read.pk for read in distinct.values()}
+    made = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
+    results = {key: tried for key, tried in made.items() if tried is not None}
+    reads = [read for read in reads if (read.name, read.arguments_digest) in results]
+    if not reads:
+        return
+    called = {distinct[key].pk for key in results}
     costs = {read.pk: budgets.cost_of(read) if read.pk in called else budgets.NOTHING for read in reads}
     outcomes = [_outcome(state, read, results[read.name, read.arguments_digest], costs[read.pk]) for read in reads]
     with ledger.transaction():
@@ -132,9 +139,8 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         executions.finish(outcomes)
         steering.heed(run, reads)
         budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
-        breakers.note_calls(
-            run, [(read.tool, results[key].result, read) for key, read in distinct.items() if read.tool is not None]
-        )
+        noted = [(read, results[key].result) for key, read in distinct.items() if key in results]
+        breakers.note_calls(run, [(read.tool, result, read) for read, result in noted if read.tool is not None])
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -145,8 +151,13 @@ def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Deci
     return Outcome(execution, made, tried.attempts, cost, raw, failures=tried.failures)
 
 
-def _attempt_read(state: RunState, execution: ToolExecution) -> Tried:
-    """What came of one read. A read may be repeated: it changes nothing."""
+def _attempt_read(state: RunState, execution: ToolExecution) -> Tried | None:
+    """What came of one read. A read may be repeated: it changes nothing.
+
+    None: its turn beside the others came when this worker was told to end, and another makes it.
+    """
+    if draining.begun.is_set():
+        return None
     tool = execution.tool
     assert tool is not None
     text = execution.executed_text or cards.proposed_text(execution, tool)

@@ -161,6 +161,8 @@ def _go(state: RunState) -> Again | None:
             later = answering.answer_people(state) if settled.asked else None
             if later is not None:
                 return Again(later)
+            if settled.leaves:
+                return _leave(state)
             if settled.parked:
                 return None
             if settled.stop is not None:
@@ -183,9 +185,7 @@ def _go(state: RunState) -> Again | None:
         if state.run.is_told_to_stop:
             continue
         if draining.begun.is_set() or time.monotonic() > until:
-            why = "its worker is told to end" if draining.begun.is_set() else "its time slice is over"
-            runs.release(state.run, state.token, why)
-            return Again()
+            return _leave(state)
         try:
             admit_agent(state)
             ended = _take_step(state)
@@ -195,6 +195,13 @@ def _go(state: RunState) -> Again | None:
             return _after_model_error(state, error)
         if ended:
             return None
+
+
+def _leave(state: RunState) -> Again:
+    """Let another turn of a worker go on, of another worker where this one is told to end."""
+    why = "its worker is told to end" if draining.begun.is_set() else "its time slice is over"
+    runs.release(state.run, state.token, why)
+    return Again()
 
 
 def _obey(state: RunState) -> bool:

@@ -74,12 +74,13 @@ _STOPPING = Prepared(lambda: _stopping(Given("run", UUIDField())).order_by("pk")
 @dataclass(frozen=True)
 class Settled:
     """How far the open calls of a step came: all answered, parked for people, or the run is to stop; or people ask
-    about one of them, and the agent answers first.
+    about one of them, and the agent answers first; or this worker is told to end, and another makes what is left.
     """
 
     parked: bool = False
     stop: StopSignal | None = None
     asked: bool = False
+    leaves: bool = False
 
 
 def look(rows: StepRows) -> Approval | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from agentapp import isolation, loop, nudges, runs, subagents, switches
+from agentapp import draining, isolation, loop, nudges, runs, subagents, switches
 from agentapp.considered import GUIDED
 from agentapp.evals import results
 from agentapp.evals.cases import Case
@@ -35,6 +35,10 @@ class CannotRun(Exception):
     """A case that cannot be run here; the message says why."""
 
 
+class LeftToOthers(Exception):
+    """This worker is told to end in the middle of a case: another begins that anew."""
+
+
 @dataclass
 class Agents:
     """The agents of one slice of an eval, each read once."""
@@ -52,10 +56,17 @@ class Agents:
 
 
 def run_case(eval_run: EvalRun, case: Case, agents: Agents) -> tuple[Run, Observed, list[str]]:
-    """Run a case once. Returns the run, what came of it, and what decisions could not be made. Raises CannotRun."""
+    """Run a case once. Returns the run, what came of it, and what decisions could not be made.
+
+    Raises CannotRun and LeftToOthers.
+    """
     with isolation.isolated(), nudges.quiet():
         run = _start(eval_run, case, agents)
-        notes = _drive(run, case, partial(results.renew, eval_run))
+        try:
+            notes = _drive(run, case, partial(results.renew, eval_run))
+        except LeftToOthers:
+            _end(run)
+            raise
         held = _held(run)
         observed = observe(run)
         _end(run)
@@ -130,6 +141,8 @@ def _move(run: Run, renew: Callable[[], None]) -> bool:
         renew()
         if run.state not in _GOING or time.monotonic() > until:
             break
+        if draining.begun.is_set():  # else it would be taken up and released again and again
+            raise LeftToOthers
         if again is None or again.delay:  # it is due later, or a worker has found it
             time.sleep(_pause(run))
     moved = run.updated_at != before

@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from agentapp import draining
 from agentapp.evals import expectations, metrics, results
 from agentapp.evals.cases import Case, Severity
-from agentapp.evals.driving import Agents, CannotRun, run_case
+from agentapp.evals.driving import Agents, CannotRun, LeftToOthers, run_case
 from agentapp.evals.metrics import Metrics
 from agentapp.evals.observed import Observed
 from agentapp.evals.suites import read_kept
@@ -92,7 +93,7 @@ def go_on(eval_run_id: uuid.UUID, seconds: float = SLICE_SECONDS, told: Told | N
             for repeat in range(1, case.repeats.of + 1):
                 if (case.name, repeat) in known:
                     continue
-                if time.monotonic() > until:
+                if time.monotonic() > until or draining.begun.is_set():
                     results.release(eval_run)
                     return True
                 if not _run_once(eval_run, case, repeat, agents) and results.is_over(eval_run):
@@ -100,6 +101,9 @@ def go_on(eval_run_id: uuid.UUID, seconds: float = SLICE_SECONDS, told: Told | N
             if told is not None:
                 told(outcomes(eval_run, [case])[0])
         _finish(eval_run, cases)
+    except LeftToOthers:
+        results.release(eval_run)
+        return True
     except BaseException:
         results.release(eval_run)
         raise
@@ -137,8 +141,8 @@ def _run_once(eval_run: EvalRun, case: Case, repeat: int, agents: Agents) -> boo
         run, observed, notes = run_case(eval_run, case, agents)
     except CannotRun as error:
         return results.keep(eval_run, case, repeat, [str(error)])
-    except AWAY:
-        raise  # the database is away, which says nothing of the case
+    except (*AWAY, LeftToOthers):
+        raise  # the database is away, or this worker told to end, which says nothing of the case
     except Exception as error:  # one case that breaks is no reason to lose the others
         log.exception("The case %s of %s broke", case.name, eval_run.pk)
         return results.keep(eval_run, case, repeat, [f"the case broke ({type(error).__name__}); the log has it"])

@@ -13,12 +13,13 @@ from agentapp import actions, concluding, draining, executions, loop, runs, task
 from agentapp.drivers.base import ModelError
 from agentapp.drivers.scripted import ScriptedDriver
 from agentapp.history import BrokenHistory
-from agentapp.models import Agent, Run, Spending
+from agentapp.models import Agent, Run, Spending, Tool
 from agentapp.sweep import sweep
+from agentapp.tools.base import tool
 from approvals.clock import Now
-from approvals.models import Approval, Event
+from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
-from tests.clerk_tools import effects_of
+from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, says
 
 
@@ -223,6 +224,75 @@ def test_a_worker_that_is_told_to_end_finishes_its_step_and_leaves_the_run_to_an
     draining.begun.clear()
     monkeypatch.setattr(executions, "finish", finish)
     assert clerk.drive(run).state == "succeeded"
+
+
+@pytest.fixture
+def told_to_end(clerk, offer, monkeypatch):
+    """A tool, `copy`, in whose first call the worker is told to end. Set until the next worker has the run."""
+
+    @tool(effect="reversible")
+    def copy(what: str) -> str:
+        """Copy something."""
+        note("copy", what=what)
+        if len(effects_of("copy")) == 1:
+            draining.begun.set()
+        return what
+
+    monkeypatch.setattr(draining, "begun", threading.Event())
+    offer(copy)
+    return draining.begun
+
+
+@pytest.mark.parametrize("decided_by", ["a rule", "a person"])
+def test_a_worker_that_is_told_to_end_in_a_call_begins_no_other_of_the_step(clerk, dana, told_to_end, decided_by):
+    if decided_by == "a rule":
+        Rule.objects.create(name="copies", tool="copy", verdict="allow")
+    run = clerk.start(calls(call("a", "copy", what="x"), call("b", "copy", what="y")), says("done"))
+    if decided_by == "a person":
+        assert loop.drive(run.pk) is None
+        for approval in clerk.open(run):
+            clerk.decide(approval, dana)
+    assert loop.drive(run.pk) == loop.Again()
+    run.refresh_from_db()
+    first, second = clerk.execution(run, "a"), clerk.execution(run, "b")
+    assert (run.state, run.lease_token, effects_of("copy")) == ("queued", None, [{"what": "x"}])
+    assert (first.state, second.state in ("ready", "waiting"), second.attempts) == ("finished", True, 0)
+    assert Event.objects.get(run_id=run.pk, type="run.released").data["reason"] == "its worker is told to end"
+    told_to_end.clear()
+    assert (clerk.drive(run).state, effects_of("copy")) == ("succeeded", [{"what": "x"}, {"what": "y"}])
+
+
+def test_of_reads_that_run_side_by_side_it_leaves_those_whose_turn_has_not_come(clerk, told_to_end, settings):
+    settings.PARALLEL_READS = 1
+    Tool.objects.filter(name="copy").update(effect_class="read")
+    names = ["x", "y", "z"]
+    run = clerk.start(calls(*(call(name, "copy", what=name) for name in names)), says("done"))
+    assert loop.drive(run.pk) == loop.Again()
+    run.refresh_from_db()
+    states = sorted(clerk.execution(run, name).state for name in names)
+    assert (run.state, len(effects_of("copy")), states) == ("queued", 1, ["executing", "executing", "finished"])
+    told_to_end.clear()
+    assert clerk.drive(run).state == "succeeded"
+    assert sorted(effect["what"] for effect in effects_of("copy")) == names
+    assert {clerk.execution(run, name).result_status for name in names} == {"ok"}
+
+
+def test_a_worker_that_is_told_to_end_while_a_model_answers_begins_none_of_its_calls(clerk, monkeypatch):
+    run = clerk.start(calls(call("a", "look_up", what="x")), says("done"))
+    decide = loop.decide
+
+    def told_meanwhile(*args, **more):
+        draining.begun.set()
+        return decide(*args, **more)
+
+    monkeypatch.setattr(draining, "begun", threading.Event())
+    monkeypatch.setattr(loop, "decide", told_meanwhile)
+    assert loop.drive(run.pk) == loop.Again()
+    run.refresh_from_db()
+    assert (run.state, run.step_count, effects_of("look_up")) == ("queued", 1, [])
+    draining.begun.clear()
+    monkeypatch.setattr(loop, "decide", decide)
+    assert (clerk.drive(run).state, effects_of("look_up")) == ("succeeded", [{"what": "x"}])
 
 
 def test_nor_does_it_begin_a_run_that_waited_for_one_of_its_threads(clerk, monkeypatch):

@@ -1,6 +1,7 @@
 """Evals carried out: cases driven here, decided about as they say, judged, kept, and held against each other."""
 
 import json
+import threading
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from agentapp import actions, evaluating, loop, tasks
+from agentapp import actions, draining, evaluating, loop, tasks
 from agentapp.evals import driving, reporting, results, runner, suites
 from agentapp.evals.cases import Case
 from agentapp.evals.comparing import compare
@@ -391,6 +392,31 @@ def test_an_eval_is_carried_out_by_workers_a_slice_at_a_time_and_each_result_is_
     assert [e.type for e in Event.objects.filter(chain=results.CHAIN).order_by("seq")][-2:] == [
         "eval.queued", "eval.finished",
     ]  # fmt: skip
+
+
+def test_a_worker_that_is_told_to_end_leaves_an_eval_to_another_which_begins_its_case_anew(suite, monkeypatch):
+    suites.save_case(suite, a_case("one", **PAID, people=[{"decide": "approve"}]), "test")
+    suites.save_case(suite, a_case("two"), "test")
+    made = results.create(suite, evaluating.chosen(suite))
+    drive, drives = loop.drive, []
+
+    def told_meanwhile(run_id):
+        drives.append(run_id)
+        assert len(drives) == 1, "it would take it up again and again"
+        draining.begun.set()
+        return drive(run_id)
+
+    monkeypatch.setattr(draining, "begun", threading.Event())
+    monkeypatch.setattr(loop, "drive", told_meanwhile)
+    assert runner.go_on(made.pk, seconds=float("inf"))
+    made.refresh_from_db()
+    [begun] = Run.objects.all()
+    assert (made.done, made.lease_until, drives, begun.state) == (0, None, [begun.pk], "cancelled")
+    draining.begun.clear()
+    monkeypatch.setattr(loop, "drive", drive)
+    assert not runner.go_on(made.pk, seconds=float("inf"))
+    made.refresh_from_db()
+    assert (made.state, made.verdict, made.done) == ("finished", "passed", 2)
 
 
 def test_nobody_else_takes_an_eval_that_is_held_and_the_sweep_finds_one_that_is_not(suite):
