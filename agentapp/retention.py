@@ -12,14 +12,15 @@ from datetime import datetime, timedelta
 
 from celery import shared_task
 from django.conf import settings
+from django.contrib.contenttypes.models import ContentType
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from agentapp import erasing
 from agentapp.evals import results
 from agentapp.models import EvalResult, EvalRun, Message, Run, ToolExecution
 from agentapp.refused import Refused
 from approvals import ledger, notify
+from approvals.clock import Now
 from approvals.models import Approval
 
 BY = "retention"
@@ -43,20 +44,22 @@ class Due:
         return not any(self.counts.values())
 
 
-def preview(now: datetime | None = None) -> list[Due]:
+def preview() -> list[Due]:
     """What would go now, per kind. Empty where nothing is set."""
-    found = []
-    for kind, days in settings.RETENTION_DAYS.items():
-        if days:
-            before = (now or timezone.now()) - timedelta(days=days)
-            found.append(Due(kind, days, before, _counts(kind, before)))
+    kept = {kind: days for kind, days in settings.RETENTION_DAYS.items() if days}
+    if not kept:
+        return []
+    now, found = _now(), []
+    for kind, days in kept.items():
+        before = now - timedelta(days=days)
+        found.append(Due(kind, days, before, _counts(kind, before)))
     return found
 
 
-def apply(now: datetime | None = None) -> dict[str, int]:
+def apply() -> dict[str, int]:
     """Take away what is too old, in batches; each run in a transaction of its own. Returns how much of each kind."""
     total: dict[str, int] = {}
-    for due in preview(now):
+    for due in preview():
         if due.kind == "notifications":
             total["notifications"] = notify.forget(due.before)
         elif due.kind == "evals":
@@ -79,6 +82,14 @@ def apply_due() -> None:
         except Refused:
             continue  # a run of theirs has begun to work meanwhile; the next time
     apply()
+
+
+def _now() -> datetime:
+    """By the database's clock, of which the times are that it is held against: one that runs ahead here would take
+    everything away. The table it is asked of is never empty.
+    """
+    now: datetime = ContentType.objects.order_by("pk").values_list(Now(), flat=True)[:1].get()
+    return now
 
 
 def _take_away(before: datetime) -> dict[str, int]:

@@ -383,6 +383,15 @@ class TestTheCommands:
         assert retention.apply() == {}
         assert ledger.verify()[1] is None
 
+    def test_retention_goes_by_the_clock_of_the_database(self, clerk, dana, settings, monkeypatch):
+        ended(clerk, dana)
+        settings.RETENTION_DAYS = {"content": 30, "notifications": 30, "evals": 30}
+        years_ahead = timezone.now() + datetime.timedelta(days=3650)
+        monkeypatch.setattr(timezone, "now", lambda: years_ahead)
+        assert retention.apply() == {}
+        assert [due.is_nothing for due in retention.preview()] == [True, True, True]
+        assert list(Run.objects.filter(erased_at=None)) == list(Run.objects.all())
+
     def test_retention_forgets_where_messages_went(self, clerk, dana, settings):
         ended(clerk, dana)
         approval = Approval.objects.get()
