@@ -223,7 +223,7 @@ BASE_URL_IS_SET, BASE_URL = bool(BASE_URL), BASE_URL or "http://127.0.0.1:8000"
 # --- Database ----------------------------------------------------------------------------------
 
 _POOL_SIZE = env_count_from_one("DATABASE_POOL_SIZE", 16)
-
+MIGRATION_LOCK_SECONDS = env_count("MIGRATION_LOCK_SECONDS", 5)  # for a table, behind which others wait; 0: for ever
 # For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
 PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)
 # Where web processes listen, while DATABASE_URL is what gives each transaction another connection.

@@ -1,0 +1,47 @@
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.core.management.commands import migrate
+from django.db import Error, OperationalError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+# What PostgreSQL says of a lock that was not given in time.
+NOT_GIVEN = "55P03"
+HELD = (
+    "A table was held by something else for {} s (MIGRATION_LOCK_SECONDS), and others wait behind the migration that "
+    "wants it, so it was given up. It has changed nothing, and those before it stay done. Run `manage.py migrate` again; "
+    "if it fails again, wait for what has been under way longest, as a backup or an export, or end it: "
+    "SELECT pid, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start."
+)
+
+
+class Command(migrate.Command):
+    """Django's own, which waits no longer for a table than everybody behind it can."""
+
+    def handle(self, *args: Any, **options: Any) -> Any:
+        with _not_waiting_long(connections[options["database"]]):
+            return super().handle(*args, **options)
+
+
+@contextmanager
+def _not_waiting_long(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Raises CommandError where a lock is not given in time."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        # 0 is PostgreSQL's own word for without end.
+        cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{settings.MIGRATION_LOCK_SECONDS}s"])
+    try:
+        yield
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != NOT_GIVEN:
+            raise
+        raise CommandError(HELD.format(settings.MIGRATION_LOCK_SECONDS)) from error
+    finally:
+        # The connection may be of a pool, and its process go on. One that is gone keeps nothing.
+        with suppress(Error), connection.cursor() as cursor:
+            cursor.execute("RESET lock_timeout")

@@ -1,0 +1,57 @@
+"""Migrations beside what is under way: they wait for a table for a while, and not for ever."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
+
+# Adds columns to the messages of conversations.
+BEFORE, MIGRATION = "0043_who_made_it", "0044_who_wrote_it"
+
+
+@pytest.fixture
+def held() -> Iterator[None]:
+    """Something long, as a backup, that reads the messages. The server ends it where a migration would wait on."""
+    asked = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
+    try:
+        with psycopg.connect(**{name: value for name, value in asked.items() if name != "pool"}) as other:
+            other.execute("SET idle_in_transaction_session_timeout = '20s'")
+            other.commit()
+            other.execute("LOCK TABLE agentapp_message IN ACCESS SHARE MODE")
+            yield
+    finally:
+        call_command("migrate", "agentapp", verbosity=0)
+
+
+def lock_timeout() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        [shown] = cursor.fetchone()
+    return str(shown)
+
+
+def applied() -> set[Any]:
+    return {name for app, name in MigrationRecorder(connection).applied_migrations() if app == "agentapp"}
+
+
+def test_one_that_is_not_given_its_table_is_undone_and_says_what_to_do(held: None, settings: Any) -> None:
+    settings.MIGRATION_LOCK_SECONDS = 1
+    usual, done = lock_timeout(), applied()
+    with pytest.raises(CommandError, match=r"held by something else for 1 s .* migrate` again") as given_up:
+        call_command("migrate", "agentapp", BEFORE, verbosity=0)
+    assert "pg_stat_activity" in str(given_up.value)
+    assert MIGRATION in applied() == done
+    assert lock_timeout() == usual
+
+
+def test_one_that_is_given_its_table_leaves_the_connection_as_it_was(settings: Any) -> None:
+    settings.MIGRATION_LOCK_SECONDS = 7
+    usual = lock_timeout()
+    call_command("migrate", "agentapp", verbosity=0)
+    assert lock_timeout() == usual != "7s"
