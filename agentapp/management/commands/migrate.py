@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 NOT_GIVEN = "55P03"
 HELD = (
     "A table was held by something else for {} s (MIGRATION_LOCK_SECONDS), and others wait behind the migration that "
-    "wants it, so it was given up. It has changed nothing, and those before it stay done. Run `manage.py migrate` again; "
+    "wants it, so it was given up. It has changed nothing, and those before it stay done. Run `migrate` again; "
     "if it fails again, wait for what has been under way longest, as a backup or an export, or end it: "
     "SELECT pid, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start."
 )
