@@ -152,10 +152,7 @@ def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Deci
 
 
 def _attempt_read(state: RunState, execution: ToolExecution) -> Tried | None:
-    """What came of one read. A read may be repeated: it changes nothing.
-
-    None: its turn beside the others came when this worker was told to end, and another makes it.
-    """
+    """What came of one read, which may be repeated: it changes nothing. None: told to end, this worker leaves it."""
     if draining.begun.is_set():
         return None
     tool = execution.tool
