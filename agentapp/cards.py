@@ -21,7 +21,7 @@ from agentapp.tools.results import ToolError
 from agentapp.tools.sources import implementation_of, is_of_this_code
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
-from approvals import entitlement, questions, standing
+from approvals import entitlement, questions, snapshots, standing
 from approvals.cards import Card, digest_of
 from approvals.digest import canonical, parse
 from approvals.masking import is_of, masked, masked_beside
@@ -271,17 +271,17 @@ def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0
         is_empty = found is None and not tool.takes_snapshot
         return LookedUp("" if is_empty else canonical(found or sentences.looked_up(tool)))
     if tool.takes_snapshot and not is_of_this_code(tool):
-        return LookedUp(canonical({"unavailable": "the code here is of another version of the tool"}))
+        return LookedUp(snapshots.unseen("the code here is of another version of the tool"))
     implementation = implementation_of(tool)
     if implementation is None or implementation.snapshot is None:
         return LookedUp()
     try:
         return LookedUp(canonical(within(SNAPSHOT_SECONDS, implementation.snapshot_of, arguments)))
     except DeadlineExceeded:
-        return LookedUp(canonical({"unavailable": f"no answer in {SNAPSHOT_SECONDS} s"}))
+        return LookedUp(snapshots.unseen(f"no answer in {SNAPSHOT_SECONDS} s"))
     except Exception as error:  # a tool's own code may fail in any way
         why = str(error)[:300] if isinstance(error, ToolError) and error.refused else ""
-        return LookedUp(canonical({"unavailable": f"{type(error).__name__}: {error}"[:300]}), why)
+        return LookedUp(snapshots.unseen(f"{type(error).__name__}: {error}"[:300]), why)
 
 
 def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[str, Any]]:

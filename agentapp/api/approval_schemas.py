@@ -178,6 +178,10 @@ class ApprovalDetail(ApprovalOut):
     secret_fields: list[str]
     evidence: list[dict[str, Any]]
     difference: list[dict[str, Any]] = Field(description="What changed since the approval this one replaces.")
+    state_unavailable: list[str] = Field(
+        description="Why a state that the decision rests on could not be looked up. Once approved the call runs, if "
+        "that is still so then. Empty: all was looked up."
+    )
     preview: dict[str, Any] | None = Field(
         description="A dry run of what would run now: `lines` of {name, before, after}, or `unavailable`, why there "
         "are none. Null: the tool makes none."

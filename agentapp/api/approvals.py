@@ -144,6 +144,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         secret_fields=secret,
         evidence=approval.evidence,
         difference=masked_lines(approval.difference, secret),
+        state_unavailable=approval.why_unseen,
         preview=_preview(approval.shown_preview_text, secret) if approval.shown_preview_text else None,
         plan=plan_out(approval),
         condition=approval.condition or None,

@@ -5,10 +5,13 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models import Q
 
+from approvals import lens
 from approvals.ids import uuid7
+from approvals.masking import blotted
 from approvals.models.choices import ApprovalKind, Assurance, EffectClass, Risk, every_decision
 from approvals.models.noted import Noted
 from approvals.models.rules import Rule
+from approvals.snapshots import unseen_in
 
 
 class Approval(Noted, models.Model):
@@ -278,6 +281,12 @@ class Approval(Noted, models.Model):
     def is_tried_again(self) -> bool:
         """Whether its call was begun under the request this one replaces, and nobody knew what came of it."""
         return self.supersedes is not None and self.supersedes.state == self.State.USED
+
+    @property
+    def why_unseen(self) -> list[str]:
+        """Why a state that the decision rests on could not be looked up. Empty: it was, or the tool names none."""
+        found = unseen_in(self.snapshot_text)
+        return [blotted(why, lens.values_of(self.__dict__, self.secret_fields)) for why in found]
 
     @property
     def shown_preview_text(self) -> str:

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from agentapp import actions, cards, concluding, contracts, executions, loop, other_code, runs, waiting
+from agentapp import actions, auth, cards, concluding, contracts, executions, loop, other_code, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
 from agentapp.messages import ToolResult
@@ -17,7 +17,8 @@ from agentapp.models import Conversation, Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
-from approvals import configuration, decisions, delegations, ledger, standing
+from approvals import configuration, decisions, delegations, ledger, snapshots, standing
+from approvals.digest import canonical
 from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
@@ -669,6 +670,37 @@ class TestWhatASnapshotRefuses:
         [again] = clerk.open(run)
         assert json.loads(again.snapshot_text) == {"unavailable": "ToolError: ana is closed."}
         assert closed == ["ana"]
+
+
+class TestAStateThatCannotBeLookedUp:
+    def test_is_said_on_the_card_and_in_the_api_with_its_reason_and_without_secrets(self, clerk, offer, dana, client):
+        def away(account: str, pin: str) -> dict[str, str]:
+            raise ConnectionError(f"the CRM does not take {pin}")
+
+        @tool(effect="irreversible", snapshot=away, secret=("pin",))
+        def wipe(account: str, pin: str) -> str:
+            """Wipe an account."""
+            return "gone"
+
+        offer(wipe)
+        run = clerk.run(calls(call("a", "wipe", account="ana", pin="48151623")), says("done"))
+        [approval] = clerk.open(run)
+        client.force_login(dana)
+        said = "What this rests on could not be looked up:</strong> ConnectionError: the CRM does not take ••••••."
+        for page in (f"/approvals/{approval.pk}/", f"/inbox/peek/{approval.pk}/"):
+            assert said in client.get(page).text
+        _, secret = auth.issue_token(dana, "t", ["approvals:read"], "user:ada")
+        bearer = {"Authorization": f"Bearer {secret}"}
+        seen = client.get(f"/api/v1/approvals/{approval.pk}", headers=bearer).json()
+        assert seen["state_unavailable"] == ["ConnectionError: the CRM does not take ••••••"]
+
+    def test_of_a_plan_names_the_call(self):
+        state = canonical({"1. wipe": {"version": "x", "state": snapshots.unseen("away")}, "2. pay": {"version": "y"}})
+        assert snapshots.unseen_in(state) == ["1. wipe: away"]
+
+    @pytest.mark.parametrize("text", ["", "{}", '{"unavailable": 1, "left": 2}', '{"a": {"state": "["}}', "[1]"])
+    def test_is_not_found_in_a_state_that_was(self, text):
+        assert snapshots.unseen_in(text) == []
 
 
 class TestAStateThatSpeaksOfRefusing:
