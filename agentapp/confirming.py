@@ -11,6 +11,8 @@ from approvals.digest import parse
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Risk
 
+NO_PROGRAM = "A critical request is decided by people in the console, and by no program."
+
 
 def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: str) -> None:
     """Raise Refused unless a decision comes from a person, where one must show who they are, who knows what it does."""
@@ -21,7 +23,7 @@ def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: 
     if approval.risk != Risk.CRITICAL:
         return
     if via != "console":
-        raise Refused("needs_person", "A critical request is decided by people in the console, and by no program.")
+        raise Refused("needs_person", NO_PROGRAM)
     if not approves:
         return
     tool = Tool.objects.filter(name=approval.tool).first()

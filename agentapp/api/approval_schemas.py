@@ -210,7 +210,7 @@ class ApprovalDetail(ApprovalOut):
     )
     starter: Person | None
     starter_excluded: bool
-    you_may_decide: bool
+    you_may_decide: bool = Field(description="Whether you can decide now, with this token.")
     you_may_not_because: str | None
     you_decide_for: Person | None = Field(description="Who has lent you the right to decide. Null: it is your own.")
     supersedes: uuid.UUID | None

@@ -2,15 +2,17 @@
 
 import json
 import uuid
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from django.contrib.auth.models import User
 from django.http import HttpResponse
+from django.utils import timezone
 from ninja import Query, Router
 from ninja.responses import Status
 from pydantic import Field
 
-from agentapp import actions, auth, lineage
+from agentapp import actions, auth, confirming, lineage
 from agentapp.api.approval_schemas import (
     ApprovalDetail,
     ApprovalOut,
@@ -38,10 +40,11 @@ from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
 from agentapp.models import ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import lens, questions, standing
+from approvals import lens, questions, say
 from approvals.digest import canonical
 from approvals.masking import masked, masked_lines
-from approvals.models import Approval, Decision, Question
+from approvals.models import Approval, Decision, Question, Risk
+from approvals.standing import Refusal, Right, right_of
 from approvals.thresholds import Terms, Threshold
 
 router = Router(tags=["Approvals"])
@@ -122,11 +125,11 @@ def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, 
 def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
     execution = ToolExecution.objects.select_related("run", "tool").filter(pk=approval.execution_id).first()
     path = lineage.path_of(execution.run) if execution else ()
-    right = standing.right_of(user, approval)
-    refusal = right if isinstance(right, standing.Refusal) else None
-    lender = right.lender if isinstance(right, standing.Right) else None
-    if refusal is None:
-        lens.show()  # whoever may decide sees what they decide about
+    right = right_of(user, approval)
+    given = list(approval.decisions.select_related("user", "on_behalf_of"))
+    if isinstance(right, Right):
+        lens.show()  # whoever has a say in it sees what it is about
+    refusal, lender = _say_of(approval, user, right, [decision for decision in given if decision.undone_at is None])
     secret = lens.hidden(approval.secret_fields, approval.pii_fields)
     terms = Terms.from_json(approval.terms)
     waits = json.loads(approval.final_arguments_text or approval.arguments_text)
@@ -172,9 +175,24 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         runs_at=approval.runs_at,
         use_by=approval.use_by,
         used_at=approval.used_at,
-        decisions=[decision_out(decision) for decision in approval.decisions.select_related("user", "on_behalf_of")],
+        decisions=[decision_out(decision) for decision in given],
         execution=_execution_result(execution) if execution else None,
     )
+
+
+def _say_of(
+    approval: Approval, user: User, right: Right | Refusal, given: Sequence[Decision]
+) -> tuple[Refusal | None, User | None]:
+    """Why a program that speaks for this person cannot decide now; or whose right they would use, if not their own."""
+    if isinstance(right, Refusal):
+        return right, None
+    if approval.state not in Approval.UNDECIDED:
+        return Refusal("already_decided", f"Nothing is left to decide: this request is {approval.state}."), None
+    if approval.expires_at <= timezone.now():
+        return Refusal("expired", "Time has run out; the call will not run."), None
+    if approval.risk == Risk.CRITICAL:
+        return Refusal("needs_person", confirming.NO_PROGRAM), None
+    return say.of(approval, user, right, given)
 
 
 def _threshold(one: Threshold) -> ThresholdOut:

@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage
 from agentapp.cards import words_of
-from agentapp.console import dry_run, edits, evidence, in_the_way, origins, plan_lines, say, schema_form, times, undoing
+from agentapp.console import dry_run, edits, evidence, in_the_way, origins, plan_lines, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import entitlement, lens
+from approvals import entitlement, lens, say
 from approvals import questions as questions_asked
 from approvals.digest import canonical, parse
 from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk

@@ -220,3 +220,34 @@ def test_what_must_be_approved_by_somebody_who_shows_who_they_are_is_not_approve
         assert rejected.status == 201
         assert rejected.data["decision"]["assurance"] is None
     assert deciding.get(f"/approvals/{ask(sam).pk}").data["assurance_needed"] is None
+
+
+class TestYouMayDecide:
+    def test_is_over_once_somebody_has_decided_and_another_is_needed(
+        self, deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User, marco: User
+    ) -> None:
+        approval = ask(sam, approvals_needed=2)
+        assert deciding.post(path_of(approval), answer(approval)).status == 201
+        shown = deciding.get(f"/approvals/{approval.pk}").data
+        assert shown["you_may_decide"] is False
+        assert shown["you_may_not_because"] == "You have approved. This request needs another person too."
+        assert client_of(marco, "approvals:read").get(f"/approvals/{approval.pk}").data["you_may_decide"] is True
+
+    def test_is_over_once_the_request_is(self, deciding: Any, ask: Ask, answer: Any, sam: User) -> None:
+        approval = ask(sam)
+        assert deciding.post(path_of(approval), answer(approval, "reject", message="No.")).status == 201
+        shown = deciding.get(f"/approvals/{approval.pk}").data
+        assert shown["you_may_decide"] is False
+        assert shown["you_may_not_because"] == "Nothing is left to decide: this request is rejected."
+
+    def test_is_over_once_its_time_is(self, deciding: Any, ask: Ask, sam: User) -> None:
+        approval = ask(sam)
+        a_moment_ago(approval, "expires_at")
+        shown = deciding.get(f"/approvals/{approval.pk}").data
+        assert (shown["state"], shown["you_may_decide"]) == ("pending", False)
+
+    def test_is_for_people_alone_at_critical_risk(self, deciding: Any, ask: Ask, sam: User) -> None:
+        approval = ask(sam)
+        Approval.objects.filter(pk=approval.pk).update(risk="critical", assurance_needed="password")
+        shown = deciding.get(f"/approvals/{approval.pk}").data
+        assert (shown["you_may_decide"], "by no program" in shown["you_may_not_because"]) == (False, True)
