@@ -3,6 +3,7 @@
 import os
 import time
 import uuid
+from datetime import datetime
 
 
 def uuid7() -> uuid.UUID:
@@ -11,3 +12,8 @@ def uuid7() -> uuid.UUID:
     value = value & ~(0xF << 76) | 0x7 << 76  # version
     value = value & ~(0x3 << 62) | 0x2 << 62  # variant
     return uuid.UUID(int=value)
+
+
+def least_at(moment: datetime) -> uuid.UUID:
+    """The least key of what is made at a moment or later."""
+    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80 | 0x7 << 76 | 0x2 << 62)

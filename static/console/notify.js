@@ -1,11 +1,11 @@
-// Tells of new requests while the inbox is in a hidden tab, if its reader allowed that; takes back what waits no longer.
+// Tells what is new while the inbox is in a hidden tab, if its reader allowed that; takes back what is so no longer.
 "use strict";
 (() => {
-  const banner = document.getElementById("notify");
+  const banner = countersign.$("notify");
   if (!banner || !("Notification" in window)) return;
-  banner.hidden = Notification.permission !== "default" || "notify" in localStorage;
+  banner.hidden = Notification.permission !== "default" || localStorage.notify;
   banner.addEventListener("click", (event) => {
-    const choice = event.target.closest("[data-notify]")?.dataset.notify;
+    const choice = event.target.closest("button")?.dataset.notify;
     if (!choice) return;
     localStorage.notify = choice;
     banner.hidden = true;
@@ -27,14 +27,16 @@
     const { notices } = await answer.json();
     const ids = notices.map(({ id }) => id);
     shown.forEach((told) => ids.includes(told.tag) || told.close());
-    const fresh = notices.filter(({ id }) => document.hidden && known?.has(id) === false);
-    known = new Set([...(known ?? []), ...ids]);
-    if (!fresh.length) return;
+    const fresh = notices.filter(({ id }) => document.hidden && known && !known.has(id));
+    known = new Set([...known ?? [], ...ids]);
+    if (!fresh[0]) return;
     // More than three in half a minute are told of together.
     lately = [...lately, ...fresh.map(Date.now)].filter((at) => Date.now() - at < 30_000);
-    if (lately.length > 3) tell({ id: "many", title: `${lately.length} new requests are waiting`, url: "/inbox/" });
+    if (lately.length > 3) tell({ id: "many", title: `${lately.length} more to look at`, url: "/inbox/" });
     else shown.push(...fresh.map(tell));
   }
 
   document.addEventListener("inbox-changed", look);
+  // What becomes due does so without an event.
+  setInterval(look, 30_000);
 })();

@@ -13,7 +13,7 @@ from agentapp import actions
 from approvals import claims
 from approvals.models import Approval, Claim, Decision
 from tests.agentapp.console.conftest import make_unknown, make_waiting
-from tests.e2e.conftest import live
+from tests.e2e.conftest import intercept, live
 from tests.rows import take
 
 pytestmark = pytest.mark.browser
@@ -321,10 +321,9 @@ def test_a_dot_shows_the_new_ones_and_leaves_what_is_read(browse: Browse, sam: U
     expect(page.locator("#peek-title")).to_have_text("Request 2")
 
 
-def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_what_was_decided(
-    browse: Browse, sam: User, dana: User, marco: User
-) -> None:
-    page = browse(dana, "/inbox/")
+def hidden_inbox(browse: Browse, user: User) -> Page:
+    """The inbox in a tab that cannot be seen, of a browser that may tell, and that keeps what it has told."""
+    page = browse(user, "/inbox/")
     page.add_init_script(
         """window.told = [];
         window.Notification = class { constructor(title, options) {
@@ -336,6 +335,13 @@ def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_w
     )
     with page.expect_response("**/inbox/notices/"):
         page.reload()
+    return page
+
+
+def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_what_was_decided(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    page = hidden_inbox(browse, dana)
     live(page)
 
     first = make_waiting(sam, title="Refund to Ana", risk="high", expires_seconds=380)
@@ -354,6 +360,25 @@ def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_w
     assert page.locator("body").get_attribute("data-closed") is None
     take(first, marco)
     expect(page.locator("body")).to_have_attribute("data-closed", str(first.pk))
+
+
+def test_a_hidden_inbox_tells_by_itself_that_a_request_of_mine_is_due_soon(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    approval = make_waiting(sam, expires_seconds=3600)
+    page = hidden_inbox(browse, dana)
+    page.clock.install()
+    with page.expect_response("**/inbox/notices/"):
+        page.reload()
+    live(page)
+    with page.expect_response("**/inbox/notices/"):
+        actions.claim_request(approval.pk, dana)
+    # No event comes by which it would look.
+    intercept(page, "**/live/**", lambda route: route.abort())
+    Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() + timedelta(minutes=10))
+    page.clock.run_for(30_000)
+
+    expect(page.locator("body")).to_have_attribute("data-told", f"due_soon-{approval.pk}")
 
 
 def test_permission_is_asked_for_by_a_button_only_and_once(browse: Browse, dana: User) -> None:

@@ -4,16 +4,19 @@ from collections.abc import Callable
 from datetime import datetime, time, timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, executions, preferences, runs
 from agentapp.console import queue
+from agentapp.messages import ToolResult
 from agentapp.models import KillSwitch, Preferences, ToolExecution
+from approvals import decisions, ledger
+from approvals.escalation import Step
 from approvals.ids import uuid7
 from approvals.models import Approval
 
@@ -179,3 +182,111 @@ class TestNotices:
         assert page.get("/inbox/notices/").json() == {"notices": []}
         client.force_login(otto)
         assert client.get("/inbox/notices/").json() == {"notices": []}
+
+    def test_each_tick_of_the_browser_tells_what_it_says(
+        self, page: Client, waiting: Waiting, sam: User, dana: User, marco: User, leads: Group
+    ) -> None:
+        dana.groups.add(leads)
+        handed, due, asked = waiting(expires_seconds=1800), waiting(expires_seconds=600), waiting(expires_seconds=1800)
+        late = waiting(escalation=(Step(60, remind=True), Step(120, "leads")))
+        actions.hand_over(handed.pk, dana, "Yours?", marco)
+        actions.claim_request(due.pk, dana)
+        question = actions.ask_agent(asked.pk, "Why so much?", dana)
+        actions.post_comment(asked.pk, "@dana see above. @danae too.", marco)
+        failed = run_and_failed(waiting(risk="high"), dana)
+        with ledger.transaction():
+            assert decisions.answer(question.pk, "It was broken.")
+        for _ in late.escalation:
+            Approval.objects.filter(pk=late.pk).update(escalates_at=timezone.now() - timedelta(seconds=1))
+            with ledger.transaction():
+                assert decisions.escalate(late.pk)
+
+        told = {kind: titles(page, dana, kind) for kind in preferences.DEFAULTS}
+
+        risky = "Medium-risk refund payment"
+        assert len(told.pop("waiting")) == 4
+        assert told == {
+            "handed": [(f"{risky} was handed to you", handed)],
+            "due_soon": [(f"{risky} is due soon", due)],
+            "answered": [(f"{risky} has an answer", asked)],
+            "mentioned": [(f"{risky} has a comment that mentions you", asked)],
+            "call_failed": [("High-risk refund payment failed", failed)],
+            "reminded": [(f"{risky} still waits for your team", late)],
+            "escalated": [(f"{risky} is for your team now, too", late)],
+        }
+
+    def test_what_is_for_my_team_now_too_is_told_once(
+        self, page: Client, waiting: Waiting, dana: User, leads: Group
+    ) -> None:
+        dana.groups.add(leads)
+        late = waiting(escalation=(Step(60, "leads"),))
+        Approval.objects.filter(pk=late.pk).update(escalates_at=timezone.now() - timedelta(seconds=1))
+        with ledger.transaction():
+            assert decisions.escalate(late.pk)
+        Preferences.objects.create(user=dana, notifications={"waiting": ["browser"], "escalated": ["browser"]})
+
+        assert [told["id"] for told in page.get("/inbox/notices/").json()["notices"]] == [str(late.pk)]
+
+    def test_it_is_news_again_when_it_is_handed_over_again_and_none_when_it_waits_no_longer(
+        self, page: Client, waiting: Waiting, dana: User, marco: User
+    ) -> None:
+        approval = waiting()
+        seen = []
+        for _ in range(2):
+            actions.hand_over(approval.pk, dana, "", marco)
+            seen += [told["id"] for told in notices(page, dana, "handed")]
+            actions.release_claim(approval.pk, dana)
+            assert notices(page, dana, "handed") == []
+        assert len(set(seen)) == 2
+
+    def test_nothing_is_told_of_what_one_may_not_see_any_more(
+        self, page: Client, waiting: Waiting, dana: User, marco: User
+    ) -> None:
+        approval = waiting()
+        question = actions.ask_agent(approval.pk, "Why?", dana)
+        actions.post_comment(approval.pk, "@dana?", marco)
+        with ledger.transaction():
+            decisions.answer(question.pk, "Because.")
+        run_and_failed(waiting(), dana)
+        dana.groups.clear()
+
+        for kind in preferences.DEFAULTS:
+            assert notices(page, dana, kind) == [], kind
+
+
+@pytest.fixture
+def leads(roles: dict[str, Group]) -> Group:
+    return Group.objects.create(name="leads")
+
+
+def notices(page: Client, user: User, kind: str) -> list[dict[str, str]]:
+    """What the browser tells somebody who has ticked this kind alone."""
+    ticked: dict[str, list[str]] = {each: ["browser"] if each == kind else [] for each in preferences.DEFAULTS}
+    preferences.set_notifications(user, ticked, None, False)
+    found: list[dict[str, str]] = page.get("/inbox/notices/").json()["notices"]
+    return found
+
+
+def titles(page: Client, user: User, kind: str) -> list[tuple[str, Approval]]:
+    """The same, each as its title and the request that it leads to."""
+    found = notices(page, user, kind)
+    return [(one["title"], Approval.objects.get(pk=one["url"].split("/")[2])) for one in found]
+
+
+def run_and_failed(approval: Approval, by: User) -> Approval:
+    """A request that somebody approved, whose call was made and failed."""
+    verdict = decisions.Verdict(uuid7(), "approve", by, approval.version, approval.action_digest)
+    with ledger.transaction():
+        runs.lock(approval.run_id)
+        taken = decisions.decide(approval.pk, verdict, timedelta(hours=1))
+        assert isinstance(taken, decisions.Taken)
+        Approval.objects.filter(pk=approval.pk).update(runs_at=timezone.now() - timedelta(seconds=1))
+        taken.approval.refresh_from_db()
+        assert decisions.consume(taken.approval)
+        execution = ToolExecution.objects.get(approval=approval)
+        executions.begin(execution, execution.arguments_text, f"key-{execution.pk}")
+        executions.finish(
+            [executions.Outcome(execution, ToolResult("fatal_error", reason="refused", message="The bank said no."))]
+        )
+    approval.refresh_from_db()
+    return approval
