@@ -3,7 +3,7 @@
 It hands on work, never rights: the deputy must be able to decide already.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from django.contrib.auth.models import User
@@ -25,10 +25,31 @@ def of(user: User) -> Absence | None:
     return Absence.objects.select_related("deputy").filter(user=user, until__gt=Now()).first()
 
 
-def standing_in(user_ids: Iterable[int]) -> dict[int, User]:
-    """Of these people, those who are away now, and who looks after their queue."""
-    away = Absence.objects.select_related("deputy").filter(user__in=list(user_ids), since__lte=Now(), until__gt=Now())
-    return {absence.user_id: absence.deputy for absence in away if absence.deputy.is_active}
+def standing_in(user_ids: Collection[int]) -> dict[int, User]:
+    """Of these people, those who are away now, and who looks after their queue: where their deputy is away as well, it
+    is that one's deputy, and so on. Left out is who has only deputies that are away themselves or switched off.
+    """
+    hands_to: dict[int, User] = {}
+    asked = set(user_ids)
+    while unknown := asked - hands_to.keys():
+        away = Absence.objects.select_related("deputy").filter(user__in=unknown, since__lte=Now(), until__gt=Now())
+        found = {absence.user_id: absence.deputy for absence in away}
+        hands_to |= found
+        # Whoever was asked about before is here, or is known already.
+        asked = {deputy.pk for deputy in found.values()}
+    ends = {user_id: _last(user_id, hands_to) for user_id in user_ids}
+    return {user_id: deputy for user_id, deputy in ends.items() if deputy is not None and deputy.is_active}
+
+
+def _last(user_id: int, hands_to: Mapping[int, User]) -> User | None:
+    """Where a chain of deputies ends. None: it has no end, or does not begin."""
+    seen, deputy = {user_id}, hands_to.get(user_id)
+    while deputy is not None and deputy.pk in hands_to:
+        if deputy.pk in seen:
+            return None
+        seen.add(deputy.pk)
+        deputy = hands_to[deputy.pk]
+    return deputy
 
 
 def begin(user: User, deputy: User, since: datetime, until: datetime) -> Absence | Refusal:

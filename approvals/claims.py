@@ -15,9 +15,9 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.db.models import Q, QuerySet
 
-from approvals import approval_events, entitlement, ledger, people
+from approvals import absences, approval_events, entitlement, ledger, people
 from approvals.clock import Now
-from approvals.models import Absence, Approval, Claim, Notification, Snooze
+from approvals.models import Approval, Claim, Notification, Snooze
 from approvals.prepared import Prepared
 from approvals.sealed import ERASED, sealed
 from approvals.standing import Refusal, may_decide
@@ -215,10 +215,10 @@ def _waiting(approval_id: uuid.UUID) -> Approval | Refusal:
 
 def _deputy(user: User, approval: Approval) -> User | None:
     """Who looks after the work of a person who is away, if they may decide about this."""
-    away = Absence.objects.select_related("deputy").filter(user=user, since__lte=Now(), until__gt=Now()).first()
-    if away is None or not deciders(approval).filter(pk=away.deputy_id).exists():
+    deputy = absences.standing_in([user.pk]).get(user.pk)
+    if deputy is None or not deciders(approval).filter(pk=deputy.pk).exists():
         return None
-    return away.deputy
+    return deputy
 
 
 def _now(approval: Approval) -> datetime:

@@ -6,16 +6,17 @@ do not send it together, however slow its server is. A worker that dies while se
 
 import logging
 import uuid
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import pydantic
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from approvals import channels, follow_ups, people, roundups, sending
+from approvals import absences, channels, follow_ups, people, roundups, sending
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
-from approvals.manners import MAIL
+from approvals.manners import MAIL, Manners, manners
 from approvals.models import Notification
 
 logger = logging.getLogger(__name__)
@@ -67,16 +68,29 @@ def _sendable() -> QuerySet[Notification]:
     what they get together with more.
     """
     known = people.manners_of_queued()
-    quiet = people.in_quiet_hours(known, timezone.now())
     queued = Notification.objects.filter(due())
-    if quiet:
+    if known:
         # A message that is only changed disturbs nobody.
         changed = Q(follows__isnull=False, channel__kind__in=channels.editing()) & ~Q(follows__receipt="")
-        queued = queued.filter(~Q(user__in=quiet) | Q(user__isnull=True) | changed)
+        queued = queued.filter(~_disturbing(known, timezone.now()) | Q(user__isnull=True) | changed)
     together = roundups.wanted_by(known)
     if together:
         queued = queued.exclude(pk__in=roundups.rows_of(together).values("pk"))
     return queued
+
+
+def _disturbing(known: Mapping[int, Manners], now: datetime) -> Q:
+    """What is for somebody in their quiet hours: of what a deputy reads for who is away, in the deputy's."""
+    deputies = absences.standing_in(known)
+    quiet = people.in_quiet_hours(known, now)
+    resting = people.in_quiet_hours(manners({deputy.pk for deputy in deputies.values()}), now) if deputies else set()
+    # Where both rest, or neither does, it is all the same who reads.
+    differing = {user_id for user_id, deputy in deputies.items() if (user_id in quiet) != (deputy.pk in resting)}
+    if not differing:
+        return Q(user__in=quiet)
+    theirs = Notification.objects.filter(due(), user__in=differing).select_related("approval", "channel", "user")
+    held = [row.pk for row in theirs if sending.reader_for(row).pk in quiet | resting]
+    return Q(user__in=quiet - differing) | Q(pk__in=held)
 
 
 def give_up() -> int:

@@ -146,9 +146,9 @@ def manners_of_queued() -> dict[int, Manners]:
     return manners([user_id for user_id in users if user_id is not None]) if users else {}
 
 
-def in_quiet_hours(known: Mapping[int, Manners], now: datetime) -> list[int]:
+def in_quiet_hours(known: Mapping[int, Manners], now: datetime) -> set[int]:
     """Of these people, those who are not to be reached now."""
-    return [user_id for user_id, one in known.items() if quiet_until(one, now)]
+    return {user_id for user_id, one in known.items() if quiet_until(one, now)}
 
 
 def personal_channel() -> Channel | None:

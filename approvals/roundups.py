@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Min, Q, QuerySet
 
-from approvals import follow_ups, mail, sending
+from approvals import absences, follow_ups, mail, sending
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
 from approvals.manners import AT_ONCE, Manners, last_due, manners, quiet_until
@@ -61,10 +61,13 @@ def due_people(limit: int) -> list[int]:
     held = rows_of(together).order_by("user").values("user").annotate(first=Min("created_at"), now=Now())
     done = dict(Roundup.objects.filter(user__in=together).values_list("user_id", "period"))
     found = held.values_list("user", "first", "now")
+    away = absences.standing_in(together)
     return [
         user_id
         for user_id, first, now in found
-        if user_id is not None and _is_due(known[user_id], first, now, done.get(user_id))
+        if user_id is not None
+        and _is_due(known[user_id], first, now, done.get(user_id))
+        and (user_id in away or not quiet_until(known[user_id], now))
     ][:limit]
 
 
@@ -74,7 +77,9 @@ def send(user_id: int) -> bool:
     Roundup.objects.bulk_create([Roundup(user_id=user_id)], ignore_conflicts=True)
     now: datetime = Roundup.objects.annotate(now=Now()).values_list("now", flat=True).get(user=user_id)
     period = last_due(one, now)
-    if period is None or quiet_until(one, now) or not rows_of([user_id]).filter(created_at__lte=period).exists():
+    if period is None or not rows_of([user_id]).filter(created_at__lte=period).exists():
+        return False
+    if quiet_until(one, now) and not absences.standing_in([user_id]):
         return False
     if not _unsent(user_id, period).filter(_free()).update(sending_until=Now() + _TAKES):
         return False
@@ -82,13 +87,12 @@ def send(user_id: int) -> bool:
     waiting = held.filter(approval__state__in=Approval.UNDECIDED).select_related("approval", "user")
     decided = held.exclude(approval__state__in=Approval.UNDECIDED)
     rows, over = list(waiting.order_by("approval__expires_at")[:_LOOKED_AT]), decided.count()
-    return _send(user_id, rows, over, period)
+    return _send(user_id, rows, over, period, now)
 
 
 def _is_due(one: Manners, created_at: datetime, now: datetime, done: datetime | None) -> bool:
     period = last_due(one, now)
-    waits = period is not None and created_at <= period and (done is None or done < period)
-    return waits and not quiet_until(one, now)
+    return period is not None and created_at <= period and (done is None or done < period)
 
 
 def _unsent(user_id: int, period: datetime) -> QuerySet[Roundup]:
@@ -99,8 +103,10 @@ def _free() -> Q:
     return Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
 
 
-def _send(user_id: int, rows: list[Notification], decided: int, period: datetime) -> bool:
-    """`decided`: how many of those that were held wait no longer."""
+def _send(user_id: int, rows: list[Notification], decided: int, period: datetime, now: datetime) -> bool:
+    """`decided`: how many of those that were held wait no longer. While one of its readers is in their quiet hours all
+    of it waits, and is looked at again when the claim is over.
+    """
     waiting: dict[User, list[Notification]] = {}
     not_theirs: list[uuid.UUID] = []
     for row in rows:
@@ -110,6 +116,8 @@ def _send(user_id: int, rows: list[Notification], decided: int, period: datetime
             not_theirs.append(row.pk)
         else:
             waiting.setdefault(reader, []).append(row)
+    if any(quiet_until(one, now) for one in manners([reader.pk for reader in waiting]).values()):
+        return False
     sent: dict[str, list[Notification]] = {}
     for reader, theirs in waiting.items():
         try:

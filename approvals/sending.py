@@ -49,9 +49,7 @@ def to_person(notification: Notification) -> str:
     assert user is not None
     if notification.kind in WHILE_WAITING and approval.state not in Approval.UNDECIDED:
         raise ChannelError(OVER, permanent=True)
-    mention = notification.kind == Kind.MENTIONED
-    # A mention is meant for this person, whoever looks after their queue.
-    reader = user if mention else reader_of(user, approval, notification.channel)
+    reader = reader_for(notification)
     right = right_of(reader, approval) if notification.kind in WHILE_WAITING else Right()
     if isinstance(right, Refusal):
         raise _not_sent(f"{reader.get_username()} has no say in it. {right.message}")
@@ -72,6 +70,14 @@ def to_person(notification: Notification) -> str:
 def message_of(notification: Notification) -> Message:
     """What a channel says of a request that waits."""
     return _message(notification, CHANNEL, _context(notification, Manners()))
+
+
+def reader_for(notification: Notification) -> User:
+    """Who reads what is for one person. A mention is meant for them, whoever looks after their queue."""
+    assert notification.user is not None
+    if notification.kind == Kind.MENTIONED:
+        return notification.user
+    return reader_of(notification.user, notification.approval, notification.channel)
 
 
 def reader_of(user: User, approval: Approval, channel: Channel | None = None) -> User:

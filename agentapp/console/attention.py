@@ -14,9 +14,8 @@ from agentapp import actions, attention
 from agentapp.console import card_rows, inbox, queue
 from agentapp.console.filters import Filters
 from agentapp.console.shell import signed_in
-from approvals import claims
-from approvals.clock import Now
-from approvals.models import Absence, Approval
+from approvals import absences, claims
+from approvals.models import Approval
 
 # A list to choose from, not a directory.
 PEOPLE = 100
@@ -136,13 +135,14 @@ def _page(
     return render(request, "console/attention.html", context, status=status)
 
 
-def _those_who_may(user: User, approval: Approval) -> tuple[list[tuple[User, Absence | None]], list[Group]]:
-    """The people and groups a request can be handed to, and who of them is away."""
+def _those_who_may(user: User, approval: Approval) -> tuple[list[tuple[User, User | None]], list[Group]]:
+    """The people and groups a request can be handed to; with who of them is away, who gets it instead, if they may."""
     people = list(claims.deciders(approval).exclude(pk=user.pk).order_by("first_name", "username")[:PEOPLE])
-    away = Absence.objects.filter(user__in=people, since__lte=Now(), until__gt=Now()).select_related("deputy")
-    absences = {absence.user_id: absence for absence in away}
+    deputies = absences.standing_in([person.pk for person in people])
+    able = claims.deciders(approval).filter(pk__in=[deputy.pk for deputy in deputies.values()]) if deputies else []
+    theirs = {person: deputy for person, deputy in deputies.items() if deputy in able}
     groups = list(claims.deciding_groups(approval).order_by("name")[:PEOPLE])
-    return [(person, absences.get(person.pk)) for person in people], groups
+    return [(person, theirs.get(person.pk)) for person in people], groups
 
 
 def _presets(approval: Approval) -> list[tuple[str, str, bool]]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from agentapp import actions, preferences, sweep
 from approvals import absences, claims, decisions, ledger, notify, people, tasks
 from approvals.manners import Manners, quiet_until
-from approvals.models import Approval, Claim, Notification
+from approvals.models import Absence, Approval, Claim, Notification
 from tests import rows
 from tests.conftest import call, calls, make_user, says
 
@@ -249,6 +249,75 @@ def test_a_deputy_who_may_not_decide_about_it_is_told_nothing(roles: dict[str, G
     send_all()
 
     assert [message.to for message in mail.outbox] == [["dana@example.test"]]
+
+
+def test_where_a_deputy_is_away_as_well_theirs_is_told_and_gets_what_is_handed_over(
+    dana: User, marco: User, mia: User
+) -> None:
+    ben, cleo = make_user("Ben Third", "approver"), make_user("Cleo Fourth", "approver")
+    wants(dana, Kind.WAITING)
+    approval = asked()
+    away(dana, marco)
+    away(marco, ben)
+    away(ben, cleo)
+
+    assert send_all() == ["sent"]
+    rows.within_transaction(claims.hand_over, approval.pk, make_user("Eve Fifth", "approver"), dana, "")
+
+    assert [message.to for message in mail.outbox] == [[cleo.email]]
+    assert mail.outbox[0].body.startswith("You stand in for Dana Whitfield, who is away.")
+    assert Claim.objects.get().user == cleo
+
+
+def test_deputies_who_stand_in_for_each_other_stand_in_for_nobody(dana: User, marco: User) -> None:
+    ben = make_user("Ben Third", "approver")
+    wants(dana, Kind.WAITING)
+    asked()
+    times = {"since": timezone.now() - timedelta(hours=1), "until": timezone.now() + timedelta(hours=1)}
+    for user, deputy in ((dana, marco), (marco, ben), (ben, marco)):
+        Absence.objects.create(user=user, deputy=deputy, **times)
+
+    assert absences.standing_in([dana.pk, marco.pk, ben.pk]) == {}
+    assert send_all() == ["sent"]
+    assert [message.to for message in mail.outbox] == [["dana@example.test"]]
+
+
+ALWAYS = (time(0), time(23, 59, 59, 999999))
+
+
+@pytest.mark.parametrize("kind", [Kind.WAITING, Kind.FAILED])
+def test_what_a_deputy_reads_waits_in_their_quiet_hours_and_arrives_afterwards(
+    dana: User, marco: User, kind: Notification.Kind
+) -> None:
+    wants(dana, kind)
+    wants(marco, quiet=ALWAYS)
+    approval = asked()
+    if kind != Kind.WAITING:
+        rows.within_transaction(people.tell, [(approval.pk, dana.pk)], kind)
+    away(dana, marco)
+    assert send_all() == ["queued"]
+    assert Notification.objects.get().attempts == 0
+
+    wants(marco)
+
+    assert send_all() == ["sent"]
+    assert [message.to for message in mail.outbox] == [["marco@example.test"]]
+
+
+def test_quiet_hours_of_who_is_away_hold_back_nothing_that_their_deputy_reads(
+    roles: dict[str, Group], dana: User, marco: User
+) -> None:
+    payments = Group.objects.create(name="payments")
+    dana.groups.add(payments)
+    wants(dana, Kind.WAITING, quiet=ALWAYS)
+    theirs, own = asked(), asked(groups=(payments.pk,))
+    away(dana, marco)
+
+    send_all()
+
+    assert Notification.objects.get(approval=theirs).state == "sent"
+    assert Notification.objects.get(approval=own).state == "queued", "Marco may not decide about it, so Dana reads it"
+    assert [message.to for message in mail.outbox] == [["marco@example.test"]]
 
 
 # --- Failed, handed, due soon --------------------------------------------------------------------

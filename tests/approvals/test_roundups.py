@@ -208,6 +208,24 @@ def test_a_deputy_reads_it_where_they_may_decide_and_the_person_the_rest(dana: U
     assert [m.body.startswith("You stand in for Dana") for m in mail.outbox if m.to == ["marco@example.test"]] == [True]
 
 
+def test_it_waits_in_the_quiet_hours_of_the_deputy_who_reads_it_and_not_in_those_of_who_is_away(
+    dana: User, marco: User
+) -> None:
+    wants(dana, quiet=ALWAYS)
+    preferences.set_notifications(marco, {}, ALWAYS, False)
+    asked()
+    absences.begin(dana, marco, timezone.now() - timedelta(hours=1), timezone.now() + timedelta(days=1))
+    an_hour_later()
+    send_due()
+    assert mail.outbox == []
+
+    preferences.set_notifications(marco, {}, None, False)
+    Roundup.objects.update(sending_until=timezone.now() - timedelta(seconds=1))
+    send_due()
+
+    assert [message.to for message in mail.outbox] == [["marco@example.test"]]
+
+
 def test_what_it_told_is_followed_like_any_other(dana: User, marco: User) -> None:
     wants(dana, follow_ups=True)
     approval = asked()

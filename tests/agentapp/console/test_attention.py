@@ -1,14 +1,17 @@
 """Claiming, releasing, handing over and putting off, as pages do it, with and without script."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils import timezone
 
 from agentapp import actions
 from approvals import claims
-from approvals.models import Approval, Snooze
+from approvals.models import Absence, Approval, Snooze
+from tests.conftest import make_user
 
 from .conftest import posted
 
@@ -167,6 +170,21 @@ class TestHandingOver:
         assert "Dana Whitfield" not in html
         assert "approver" in html
         assert "<html" not in html
+
+    def test_the_dialog_says_who_gets_it_in_place_of_who_is_away(
+        self, page: Client, waiting: Waiting, sam: User, marco: User
+    ) -> None:
+        priya, ben = make_user("Priya Nair", "approver"), make_user("Ben Third", "approver")
+        eve = make_user("Eve Fifth", "approver")
+        times = {"since": timezone.now() - timedelta(hours=1), "until": timezone.now() + timedelta(hours=1)}
+        for user, deputy in ((marco, priya), (priya, ben), (eve, sam)):
+            Absence.objects.create(user=user, deputy=deputy, **times)
+
+        html = page.get(f"/approvals/{waiting().pk}/hand-over/").content.decode()
+
+        assert "Marco Reyes, away: goes to Ben Third<" in html
+        assert "Priya Nair, away: goes to Ben Third<" in html
+        assert ">Eve Fifth<" in html, "Sam may not decide, so it stays with Eve"
 
     def test_posted_it_is_theirs_with_the_note(self, page: Client, waiting: Waiting, marco: User) -> None:
         approval, other = waiting(expires_seconds=600), waiting(expires_seconds=700)
