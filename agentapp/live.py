@@ -36,6 +36,7 @@ PATH = "/live/"
 HEARTBEAT_SECONDS = 10.0
 # Rights are looked up again this often: whoever signs out or is shut out stops hearing within it.
 RECHECK_SECONDS = 60.0
+LISTENS_WITHIN_SECONDS = 2.0  # a page that has just come waits no longer for a hub that does not listen yet
 # Several changes at once become one nudge.
 SETTLE_SECONDS = 0.15
 MAX_TOPICS = 8
@@ -145,12 +146,14 @@ class Hub:
         self._subscribers: set[Subscriber] = set()
         self._listener: asyncio.Task[None] | None = None
         self._is_over = False
+        self.listens = False  # it has found the database, and told everybody so
 
     def join(self, subscriber: Subscriber) -> None:
         if self._is_over:
             subscriber.closing = True
         self._subscribers.add(subscriber)
         if self._listener is None or self._listener.done():
+            self.listens = False
             self._listener = asyncio.get_running_loop().create_task(wakeups.listen(self.publish))
 
     def leave(self, subscriber: Subscriber) -> None:
@@ -161,6 +164,7 @@ class Hub:
 
     def publish(self, facts: Iterable[Fact]) -> None:
         facts = list(facts)
+        self.listens = True
         for subscriber in self._subscribers:
             subscriber.tell(facts)
 
@@ -262,6 +266,10 @@ async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
     """Nudge for all topics at once, since the page was rendered before the stream opened; then as told."""
     # A page that an earlier release has rendered offers to reload itself.
     await _send(send, f"event: deploy\nretry: {RETRY_MS}\ndata: {release.fingerprint()}\n\n".encode())
+    if not hub().listens and not subscriber.closing:
+        # It tells everybody as soon as it does, which is then no second time.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(subscriber.woken.wait(), LISTENS_WITHIN_SECONDS)
     subscriber.tell([EVERYTHING])
     clock = asyncio.get_running_loop().time
     beat_at, check_at = clock(), clock() + RECHECK_SECONDS

@@ -3,11 +3,10 @@
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.conf import settings
@@ -97,14 +96,19 @@ class Stream:
         """The next event, as its name and data. None: the stream has ended."""
         return await asyncio.wait_for(self._events.get(), DEADLINE)
 
-    async def told(self) -> None:
-        """Until the hub has found the database and every page has what it knows. What this one has is taken."""
+    async def told(self) -> int:
+        """Until the hub has found the database and every page has what it knows. What this one has is taken, and
+        counted.
+        """
         hub = live.hub()
         async with asyncio.timeout(DEADLINE):
-            while not hub.has_found or any(subscriber.untold for subscriber in hub._subscribers):
+            while not hub.listens or any(subscriber.untold for subscriber in hub._subscribers):
                 await asyncio.sleep(0.01)
+        taken = 0
         while not self._events.empty():
             self._events.get_nowait()
+            taken += 1
+        return taken
 
     async def quiet(self, seconds: float) -> bool:
         """Whether nothing comes for so long. What comes is taken."""
@@ -128,24 +132,13 @@ async def listening(topics: str, cookie: bytes = b"", method: str = "GET") -> As
         await stream.leave()
 
 
-class Hub(live.Hub):
-    """Knows whether it has found the database: then every page is told once more, however late that is."""
-
-    has_found = False
-
-    def publish(self, facts: Iterable[wakeups.Fact]) -> None:
-        super().publish(facts)
-        self.has_found = True
-
-
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a scene in an event loop of its own thread, so that the test's own queries stay synchronous."""
     problems: list[BaseException] = []
 
     def run() -> None:
         try:
-            with mock.patch.object(live, "Hub", Hub):
-                asyncio.run(scene())
+            asyncio.run(scene())
         except BaseException as error:
             problems.append(error)
 
@@ -158,7 +151,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def settled(stream: Stream, *expected: str) -> None:
-    """Take the nudges a stream begins with: one for each topic, and again when the hub has found the database."""
+    """Take the nudges a stream begins with: one for each topic."""
     seen = {(await stream.next() or ("", ""))[0] for _ in expected}
     assert seen == set(expected)
     await stream.told()
@@ -492,6 +485,64 @@ def test_a_database_that_fails_in_the_middle_is_looked_at_again(
             assert failed
             await commit(run, "step.recorded")
             assert (await stream.next() or ("",))[0] == "run-changed"
+
+    play(scene)
+
+
+def finding(monkeypatch: pytest.MonkeyPatch, found: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Have the hub find the database when this has come to its end."""
+    for name in ("_follow_postgresql", "_follow_sqlite"):
+        usual = getattr(wakeups, name)
+
+        async def follow(publish: Any, usual: Any = usual) -> None:
+            await found()
+            await usual(publish)
+
+        monkeypatch.setattr(wakeups, name, follow)
+
+
+def test_a_page_that_comes_before_the_hub_has_found_the_database_is_nudged_once(
+    dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cookie = cookie_of(dana)
+    monkeypatch.setattr(live, "LISTENS_WITHIN_SECONDS", DEADLINE)
+    finding(monkeypatch, lambda: asyncio.sleep(3 * live.SETTLE_SECONDS))
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            assert await stream.next() == ("inbox-changed", "1")
+            assert await stream.told() == 0
+            async with listening("inbox", cookie) as later:
+                assert await later.next() == ("inbox-changed", "1")
+                assert await later.told() == 0
+
+    play(scene)
+
+
+def test_a_page_is_nudged_though_the_hub_finds_no_database(dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = cookie_of(dana)
+    monkeypatch.setattr(live, "LISTENS_WITHIN_SECONDS", 0.05)
+    finding(monkeypatch, lambda: asyncio.Event().wait())
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            assert await stream.next() == ("inbox-changed", "1")
+
+    play(scene)
+
+
+def test_a_page_that_waits_for_the_hub_goes_with_the_server(dana: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = cookie_of(dana)
+    monkeypatch.setattr(live, "LISTENS_WITHIN_SECONDS", 10 * DEADLINE)
+    finding(monkeypatch, lambda: asyncio.Event().wait())
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            while not stream.release:
+                await asyncio.sleep(0.01)
+            live.close_streams()
+            while await stream.next() is not None:
+                pass
 
     play(scene)
 
