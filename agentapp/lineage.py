@@ -63,5 +63,16 @@ def size_of_family(root: uuid.UUID, most: int) -> int:
     return size
 
 
+def unfinished_below(run: Run) -> list[Run]:
+    """The runs that this one asked for and those they did, as far as they have not ended. One query for each level."""
+    found: list[Run] = []
+    above = [run.pk]
+    while above:
+        level = list(Run.objects.filter(parent__in=above).exclude(state__in=Run.FINAL))
+        found += level
+        above = [child.pk for child in level]
+    return found
+
+
 def _asker(run: Run) -> Asker:
     return Asker(run.pk, run.agent_snapshot["name"])

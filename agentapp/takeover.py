@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from agentapp import auth, conversations, runs, subagents, tasks
+from agentapp import auth, conversations, lineage, runs, subagents, tasks
 from agentapp.models import ApiToken, Conversation, Message, Run
 from agentapp.refused import Refused
 from approvals import decisions, ledger, plans
@@ -79,7 +79,7 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
             raise Refused("part_of_a_run", "Another run asked for this one: hand that one back.")
         if not auth.may_hand_back(user, run):
             raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
-        going_on = [child for child in subagents.below(run) if child.taken_over_by_id is not None]
+        going_on = _taken(subagents.below(run))
         if held := auth.brake(user, run, *going_on):
             raise Refused("forbidden", held)
         actor = ledger.actor_of(user)
@@ -95,6 +95,13 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
         transaction.on_commit(partial(runs.nudge_following, run.pk), robust=True)
     run.refresh_from_db()
     return run
+
+
+def held_back(user: User, run: Run) -> str:
+    """Why somebody may not hand a run back that is theirs to hand back, for a page that would offer it. Reads only."""
+    if not auth.may_hand_back(user, run) or user.has_perm("agentapp.pause_run"):
+        return ""
+    return auth.brake(user, run, *_taken(lineage.unfinished_below(run)))
 
 
 def write_message(
@@ -165,6 +172,11 @@ def key_reused() -> Refused:
 def changed_meanwhile(changed: conversations.Changed) -> Refused:
     message = f"Something was said since you looked: the conversation is at version {changed.version}."
     return Refused("conversation_changed", message, "conversation_version", version=changed.version)
+
+
+def _taken(runs_below: list[Run]) -> list[Run]:
+    """Of the runs below one those that were taken over with it, and go on with it."""
+    return [child for child in runs_below if child.taken_over_by_id is not None]
 
 
 def _locked(run_id: uuid.UUID, user: User) -> Run:

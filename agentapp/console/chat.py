@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from agentapp import actions, auth, discretion, drafts
+from agentapp import actions, auth, discretion, drafts, takeover
 from agentapp.console import personal, talk
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.run_control import act_on
@@ -113,11 +113,13 @@ def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
 def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]:
     user = signed_in(request)
     under_way = found.run
-    is_mine = run.parent_id is None and found.taken_over is not None and found.taken_over.taken_over_by_id == user.pk
+    taken = found.taken_over
+    is_mine = run.parent_id is None and taken is not None and taken.taken_over_by_id == user.pk
     talk_of = found.conversation
     joins = talk_of is None or (talk_of.erased_at is None and auth.may_join(user, talk_of))
     may_pause = auth.may_pause(user, under_way)
-    braked = auth.brake(user, found.taken_over or under_way) if may_pause else ""
+    braked = auth.brake(user, under_way) if may_pause and taken is None else ""
+    held_back = takeover.held_back(user, taken) if taken is not None else ""
     # The fragment that refreshes itself stands above the box, and leaves it alone.
     boxed = not wants_part(request)
     return {
@@ -130,8 +132,9 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
         "may_stop": not under_way.is_final and auth.may_cancel(user, under_way),
         "may_resume": may_pause and not braked,
         "braked": braked,
-        "may_take_over": found.taken_over is None and auth.offers_take_over(user, under_way, found.may_decide),
-        "may_hand_back": found.taken_over is not None and auth.may_hand_back(user, found.taken_over) and not braked,
+        "may_take_over": taken is None and auth.offers_take_over(user, under_way, found.may_decide),
+        "may_hand_back": taken is not None and auth.may_hand_back(user, taken) and not held_back,
+        "held_back": held_back,
         "may_say": boxed and run.parent_id is None and run.agent.enabled and auth.may_start(user) and joins,
         "request_key": uuid.uuid4(),
         **personal.of(request, run.pk),

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from agentapp import auth, discretion, lineage, starting, trace, turns
+from agentapp import auth, discretion, lineage, starting, takeover, trace, turns
 from agentapp.console import controls, inspector, personal, run_views, undoing, words
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import signed_in
@@ -101,6 +101,8 @@ def _branches(found: Run, user: User) -> list[Run]:
 def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
     """What stands above every view of the run."""
     ahead = turns.ahead([found]).get(found.pk)
+    is_taken = found.taken_over_by_id is not None
+    held_back = takeover.held_back(user, found) if is_taken else ""
     braked = auth.brake(user, found)
     may_pause = not found.is_final and auth.may_pause(user, found)
     return {
@@ -115,7 +117,8 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
         "target": found,
         "takes_back": undoing.undone_by(found),
         "may_take_over": not found.is_final and auth.offers_take_over(user, found, _is_asked(user, found, line)),
-        "may_hand_back": found.taken_over_by_id is not None and auth.may_hand_back(user, found) and not braked,
+        "may_hand_back": is_taken and auth.may_hand_back(user, found) and not held_back,
+        "held_back": held_back,
         "may_raise_budget": auth.may_raise_budget(user, found),
         "family": lineage.cost_of_family(found) if line.has_subruns else None,
         "max_cost": found.agent_snapshot.get("max_cost"),

@@ -181,6 +181,38 @@ def test_taken_over_the_person_writes_and_the_others_are_told_who(clerk: Clerk, 
     assert in_order(page_of(as_sam, run), "Pay me.", "Dana Whitfield", "I look into it.")
 
 
+def test_who_cannot_hand_back_what_a_manager_paused_is_offered_no_button_and_told_why(
+    clerk: Clerk, dana: User, mia: User
+) -> None:
+    run = clerk.run(PAY, says("Paid."), conversation="ticket-7")
+    danas, url = signed_in(dana), f"/runs/{run.pk}/hand-back/"
+    danas.post(f"/runs/{run.pk}/take-over/")
+    pages = (f"/runs/{run.pk}/chat/", f"/runs/{run.pk}/")
+    assert all(url in danas.get(page).content.decode() for page in pages)
+    actions.pause_run(run.pk, mia)
+
+    for page in pages:
+        html = danas.get(page).content.decode()
+        assert url not in html, page
+        assert "Mia Manager has paused this run. Letting it go on needs the right" in html, page
+        assert url in signed_in(mia).get(page).content.decode(), page
+    assert "has paused this run." in danas.post(url, follow=True).content.decode()
+
+
+def test_nor_where_a_run_is_paused_that_it_asked_for(clerk: Clerk, dana: User, mia: User) -> None:
+    run = clerk.run(PAY, says("Paid."), conversation="ticket-7")
+    child = clerk.start(says("Looked."))
+    Run.objects.filter(pk=child.pk).update(parent=run, depth=1)
+    danas = signed_in(dana)
+    danas.post(f"/runs/{run.pk}/take-over/")
+    actions.pause_run(child.pk, mia)
+
+    for page in (f"/runs/{run.pk}/chat/", f"/runs/{run.pk}/"):
+        html = danas.get(page).content.decode()
+        assert f"/runs/{run.pk}/hand-back/" not in html, page
+        assert "Mia Manager has paused a run that it asked for." in html, page
+
+
 def test_what_is_written_in_the_agents_place_after_it_was_handed_back_is_not_sent(
     clerk: Clerk, dana: User, mia: User
 ) -> None:
