@@ -45,8 +45,23 @@
     if (region && fresh.length) region.textContent = fresh.map((one) => `${one.querySelector("b").textContent}: ${(one.querySelector(".said-b") ?? one).textContent.slice(0, 300)}`).join(". ");
   }
 
-  document.addEventListener("htmx:before:swap", () => { const talk = pane(); atEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR; });
-  document.addEventListener("htmx:after:swap", () => { announce(); if (atEnd) follow(); });
+  // A refresh leaves armed what is armed, while it is for the same.
+  let armed;
+  const about = ({ form, dataset }) => JSON.stringify([form.action, form.version.value, form.action_digest.value, dataset.arms]);
+  const label = (button) => button.querySelector("[data-label]");
+  function note() {
+    const [button] = document.querySelectorAll(".asked .is-armed");
+    armed = button && { button, about: about(button), words: label(button).textContent };
+  }
+  function keep() {
+    const button = armed?.button;
+    if (!button?.isConnected || !button.dataset.arms || about(button) !== armed.about) return;
+    button.classList.add("is-armed");
+    label(button).textContent = armed.words;
+  }
+
+  document.addEventListener("htmx:before:swap", () => { const talk = pane(); atEnd = talk.scrollHeight - talk.scrollTop - talk.clientHeight < NEAR; note(); });
+  document.addEventListener("htmx:after:swap", () => { keep(); announce(); if (atEnd) follow(); });
   document.addEventListener("DOMContentLoaded", () => {
     heard = said().length;
     if (!location.search) follow();

@@ -5,18 +5,22 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
+from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
 from agentapp import actions, loop
 from agentapp.models import Agent, Run
+from approvals.models import Decision, Rule
 from tests.conftest import Clerk, call, calls, says
 from tests.e2e.conftest import intercept, live, violations
+from tests.rows import take
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
 __all__ = ["provider"]
@@ -147,6 +151,70 @@ def test_taken_over_written_in_the_agents_place_and_handed_back(
     worker.drive(run.pk)
     expect(page.locator("[data-said=agent]")).to_contain_text("As Dana says.")
     assert complaints == []
+
+
+def test_what_is_armed_stays_so_while_the_conversation_goes_on_and_not_when_it_has_changed(
+    browse: Browse, clerk: Clerk, sam: User, dana: User, marco: User
+) -> None:
+    Rule.objects.create(name="payments", tool="pay", verdict="ask", risk="high", approvals_needed=2)
+    run = clerk.run(PAY, says("Paid."), input="Pay me.", conversation="ticket-7")
+    [approval] = clerk.open(run)
+    page = live(browse(dana, f"/runs/{run.pk}/chat/", *DESK))
+    page.clock.install()
+    page.clock.pause_at(timezone.now() + timedelta(seconds=5))
+    page.get_by_role("button", name="Approve $5.00").click()
+    armed = page.locator(".asked .is-armed")
+    words = armed.text_content()
+    assert words
+
+    actions.start_run(actions.NewRun("clerk", "Are you there?", conversation="ticket-7"), sam)
+    page.clock.run_for(1000)
+    expect(page.get_by_text("Are you there?")).to_be_visible()
+    expect(armed).to_have_text(words)
+    shot(page, "armed")
+
+    take(approval, marco)
+    page.clock.run_for(1000)
+    expect(page.get_by_role("button", name="Approve $5.00 as 2 of 2")).to_be_visible()
+    expect(armed).to_have_count(0)
+    page.clock.run_for(6000)
+    expect(page.get_by_role("button", name="Approve $5.00 as 2 of 2")).to_be_visible()
+    assert Decision.objects.get().user == marco
+
+
+def test_what_was_armed_goes_back_to_its_own_words_after_a_refresh_too(
+    browse: Browse, clerk: Clerk, sam: User, dana: User
+) -> None:
+    run = clerk.run(PAY, says("Paid."), input="Pay me.", conversation="ticket-7")
+    page = live(browse(dana, f"/runs/{run.pk}/chat/"))
+    page.clock.install()
+    page.clock.pause_at(timezone.now() + timedelta(seconds=5))
+    page.get_by_role("button", name="Approve $5.00").click()
+    actions.start_run(actions.NewRun("clerk", "Are you there?", conversation="ticket-7"), sam)
+    page.clock.run_for(1000)
+    expect(page.get_by_text("Are you there?")).to_be_visible()
+    expect(page.locator(".asked .is-armed")).to_have_count(1)
+
+    page.clock.run_for(6000)
+
+    expect(page.locator(".asked .is-armed")).to_have_count(0)
+    expect(page.get_by_role("button", name="Approve $5.00")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["1440", "390"])
+def test_who_cannot_hand_back_reads_who_paused_it(
+    browse: Browse, clerk: Clerk, dana: User, mia: User, size: tuple[int, int], scheme: str
+) -> None:
+    run = clerk.run(PAY, says("Paid."), input="Pay me.", conversation="ticket-7", customer="Ana Pereira")
+    actions.take_over_run(run.pk, dana)
+    actions.pause_run(run.pk, mia)
+    for name, path in (("held", f"/runs/{run.pk}/chat/"), ("held-run", f"/runs/{run.pk}/")):
+        page = live(browse(dana, path, *size, color_scheme=scheme))
+        expect(page.get_by_text("Mia Manager has paused this run.")).to_be_visible()
+        expect(page.get_by_role("button", name="Hand back")).to_have_count(0)
+        shot(page, f"{name}-{size[0]}-{scheme}")
+        assert violations(page, scheme) == []
 
 
 def test_words_for_the_customer_are_not_sent_as_the_customers_once_somebody_has_handed_back(
