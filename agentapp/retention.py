@@ -1,6 +1,7 @@
 """What is kept no longer than is said: off until one of the RETENTION_… settings is set.
 
-Runs that ended longer ago lose their words, as when a person erases them; the ledger keeps everything it has. What was
+Runs that ended longer ago lose their words, as when a person erases them; the ledger keeps everything it has. What is
+said in a conversation that a person holds keeps the words of its runs as long as it is no older itself. What was
 sent to people loses by what name it is known where it went, and what went wrong. Evals go, and the runs they began lose
 their words; an eval that is under way, the last of a suite and what others are held against stay.
 """
@@ -13,11 +14,11 @@ from datetime import datetime, timedelta
 from celery import shared_task
 from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from agentapp import erasing
+from agentapp import conversations, erasing, runs
 from agentapp.evals import results
-from agentapp.models import EvalResult, EvalRun, Message, Run, ToolExecution
+from agentapp.models import Conversation, EvalResult, EvalRun, Message, Run, ToolExecution
 from agentapp.refused import Refused
 from approvals import ledger, notify
 from approvals.clock import Now
@@ -101,7 +102,7 @@ def _take_away(before: datetime) -> dict[str, int]:
             break
         tried.update(batch)
         for run_id in batch:
-            _add(total, _take_one(run_id))
+            _add(total, _take_old(run_id, before))
     return total
 
 
@@ -139,14 +140,36 @@ def _take_one(run_id: uuid.UUID) -> dict[str, int]:
         return {}  # somebody has begun to look into it
 
 
+def _take_old(run_id: uuid.UUID, before: datetime) -> dict[str, int]:
+    """The words of one that is old also now that nobody can say anything on it, nor begin to hold its conversation."""
+    with ledger.transaction():
+        runs.lock_parent(run_id)
+        run = runs.lock(run_id)
+        if run is not None and run.conversation is not None:
+            conversations.lock(run.conversation)
+        return _take_one(run_id) if _old(before).filter(pk=run_id).exists() else {}
+
+
 def _old(before: datetime) -> QuerySet[Run]:
-    """Runs that ended too long ago, and nothing above or below them is still at work."""
+    """Runs that ended too long ago, where nothing above or below them is at work, and no person with what they hold."""
     unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
     ended = Run.objects.filter(state__in=Run.FINAL, finished_at__lt=before, erased_at__isnull=True)
     at_work = Q(parent__isnull=False) & ~Q(parent__state__in=Run.FINAL)
     under_way = EvalResult.objects.filter(run__isnull=False).exclude(eval_run__state__in=EvalRun.FINAL)
     ended = ended.exclude(pk__in=under_way.values("run"))
-    return ended.exclude(pk__in=Run.objects.filter(unknown).values("pk")).exclude(at_work)
+    ended = ended.exclude(pk__in=Run.objects.filter(unknown).values("pk")).exclude(at_work)
+    # While a person speaks, what is said hangs on the run that they took over, long after it has ended.
+    said = Message.objects.filter(run=OuterRef("pk"), conversation=OuterRef("conversation"), created_at__gte=before)
+    held = _held(before).filter(pk=OuterRef("conversation"))
+    return ended.exclude(taken_over_at__gte=before).exclude(Exists(said)).exclude(Exists(held))
+
+
+def _held(before: datetime) -> QuerySet[Conversation]:
+    """Conversations that wait for a person or that one has taken over, and that were not left alone since."""
+    said = Message.objects.filter(conversation=OuterRef("pk"), created_at__gte=before)
+    taken = Run.objects.filter(conversation=OuterRef("pk"), taken_over_at__gte=before)
+    lately = Q(person_wanted_at__gte=before) | Exists(said) | Exists(taken)
+    return Conversation.objects.filter(lately, mode=Conversation.Mode.MANUAL)
 
 
 def _counts(kind: str, before: datetime) -> dict[str, int]:
