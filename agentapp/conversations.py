@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -277,14 +277,16 @@ def _last(conversation: Conversation) -> int:
     return Message.objects.filter(conversation=conversation).aggregate(last=Max("seq"))["last"] or 0
 
 
-def erase_said(runs: Iterable[Run]) -> int:
-    """Take away what was said in some runs. Returns how many messages that were.
+def erase_said(runs: Iterable[Run], before: datetime | None = None) -> int:
+    """Take away what was said in some runs; `before`: earlier than that. Returns how many messages that were.
 
     A conversation in which it was said is locked first: a fork that copies from there is then made before, or after.
     One that was made before is there once its lock is ours, and locked as well, until no more come. A summary of what
     was said goes with it: the next one is made of what is left.
     """
     said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
+    if before is not None:
+        said = said.filter(created_at__lt=before)
     locked: set[uuid.UUID] = set()
     while more := set(said.order_by().values_list("conversation", flat=True).distinct()) - locked:
         in_them = Conversation.objects.filter(pk__in=more).order_by("pk")

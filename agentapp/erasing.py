@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import batched
 from typing import Any
 
@@ -70,7 +71,7 @@ def preview(scope: str, subject: str) -> Preview:
             "runs": len(left),
             "calls": sum(_left(ToolExecution).filter(run__in=keys).count() for keys in _some(found)),
             "requests": sum(_left(Approval).filter(run_id__in=keys).count() for keys in _some(found)),
-            "messages": _messages(left, talks),
+            "messages": _messages(set(found), talks),
             "conversations": sum(_left(Conversation).filter(pk__in=keys).count() for keys in _some(talks)),
         },
         active=_active(left),
@@ -164,15 +165,18 @@ def unfinished() -> list[uuid.UUID]:
     return list(Erasure.objects.filter(done_at__isnull=True).order_by("asked_at").values_list("pk", flat=True)[:100])
 
 
-def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str]) -> dict[str, int]:
+def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetime | None = None) -> dict[str, int]:
     """Take the words out of one ended run and of all that hangs on it. Nothing: it was done before.
 
-    The caller is inside `ledger.transaction()`. Raises Refused for a run at work.
+    Of one that is erased already, what was said on it since; `before`: only what was said earlier than that. The
+    caller is inside `ledger.transaction()`. Raises Refused for a run at work.
     """
     runs.lock_parent(run_id)
     run = runs.lock(run_id)
-    if run is None or run.erased_at is not None:
+    if run is None:
         return {}
+    if run.erased_at is not None:
+        return _take_said_since(run, by, facts, before)
     # Of a mocked call everybody knows that nothing has happened.
     lost = ToolExecution.objects.filter(run=run, state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False)
     unknown = lost.exists()
@@ -194,6 +198,15 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str]) -> dict[str, in
     for name, number in take_tried_away(tried, by, facts).items():
         counts[name] += number
     return counts
+
+
+def _take_said_since(run: Run, by: str, facts: dict[str, str], before: datetime | None) -> dict[str, int]:
+    """Of a run that is erased, what a person who took it over, and their customer, have said after that."""
+    said = conversations.erase_said([run], before)
+    if not said:
+        return {}
+    ledger.record(ledger.run_chain(run.pk), "run.erased", {**facts, "messages": said}, by)
+    return {"messages": said}
 
 
 def take_tried_away(tried: list[uuid.UUID], by: str, facts: dict[str, str]) -> Counter[str]:
@@ -269,13 +282,13 @@ def _left(model: type[Any]) -> QuerySet[Any]:
     return rows
 
 
-def _messages(left: Set[uuid.UUID], talks: Sequence[uuid.UUID]) -> int:
-    """How much was said, in runs whose words are still there and beside them."""
+def _messages(found: Set[uuid.UUID], talks: Sequence[uuid.UUID]) -> int:
+    """How much is left of what was said, in runs, also in those that were erased before it was, and beside them."""
     said = Message.objects.exclude(content=ERASED)
-    number = sum(said.filter(run__in=keys).count() for keys in _some(left))
+    number = sum(said.filter(run__in=keys).count() for keys in _some(found))
     for keys in _some(talks):
         by_run = said.filter(conversation__in=keys).order_by().values_list("run").annotate(Count("pk"))
-        number += sum(many for run, many in by_run if run not in left)
+        number += sum(many for run, many in by_run if run not in found)
     return number
 
 

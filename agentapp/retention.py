@@ -23,6 +23,7 @@ from agentapp.refused import Refused
 from approvals import ledger, notify
 from approvals.clock import Now
 from approvals.models import Approval
+from approvals.sealed import ERASED
 
 BY = "retention"
 BATCH = 100
@@ -95,14 +96,15 @@ def _now() -> datetime:
 
 def _take_away(before: datetime) -> dict[str, int]:
     total: dict[str, int] = {}
-    tried: set[uuid.UUID] = set()
-    while len(tried) < MOST:
-        batch = list(_old(before).exclude(pk__in=tried).order_by("finished_at").values_list("pk", flat=True)[:BATCH])
-        if not batch:
-            break
-        tried.update(batch)
-        for run_id in batch:
-            _add(total, _take_old(run_id, before))
+    for due in (_old(before), Run.objects.filter(pk__in=_said_since(before).values("run"))):
+        tried: set[uuid.UUID] = set()
+        while len(tried) < MOST:
+            batch = list(due.exclude(pk__in=tried).order_by("finished_at").values_list("pk", flat=True)[:BATCH])
+            if not batch:
+                break
+            tried.update(batch)
+            for run_id in batch:
+                _add(total, _take_due(run_id, due, before))
     return total
 
 
@@ -132,22 +134,22 @@ def _add(total: dict[str, int], more: dict[str, int]) -> None:
         total[name] = total.get(name, 0) + number
 
 
-def _take_one(run_id: uuid.UUID) -> dict[str, int]:
+def _take_one(run_id: uuid.UUID, before: datetime | None = None) -> dict[str, int]:
     try:
         with ledger.transaction():
-            return erasing.take_away(run_id, BY, {})
+            return erasing.take_away(run_id, BY, {}, before)
     except Refused:
         return {}  # somebody has begun to look into it
 
 
-def _take_old(run_id: uuid.UUID, before: datetime) -> dict[str, int]:
-    """The words of one that is old also now that nobody can say anything on it, nor begin to hold its conversation."""
+def _take_due(run_id: uuid.UUID, due: QuerySet[Run], before: datetime) -> dict[str, int]:
+    """The words of one that is due also now that nobody can say anything on it, nor begin to hold its conversation."""
     with ledger.transaction():
         runs.lock_parent(run_id)
         run = runs.lock(run_id)
         if run is not None and run.conversation is not None:
             conversations.lock(run.conversation)
-        return _take_one(run_id) if _old(before).filter(pk=run_id).exists() else {}
+        return _take_one(run_id, before) if due.filter(pk=run_id).exists() else {}
 
 
 def _old(before: datetime) -> QuerySet[Run]:
@@ -162,6 +164,12 @@ def _old(before: datetime) -> QuerySet[Run]:
     said = Message.objects.filter(run=OuterRef("pk"), conversation=OuterRef("conversation"), created_at__gte=before)
     held = _held(before).filter(pk=OuterRef("conversation"))
     return ended.exclude(taken_over_at__gte=before).exclude(Exists(said)).exclude(Exists(held))
+
+
+def _said_since(before: datetime) -> QuerySet[Message]:
+    """What was said too long ago on runs that had been erased by then, and so went with none of them."""
+    said = Message.objects.filter(run__erased_at__isnull=False, created_at__lt=before).exclude(content=ERASED)
+    return said.exclude(conversation__in=_held(before).values("pk"))
 
 
 def _held(before: datetime) -> QuerySet[Conversation]:
@@ -183,5 +191,5 @@ def _counts(kind: str, before: datetime) -> dict[str, int]:
         "runs": old.count(),
         "calls": ToolExecution.objects.filter(run__in=old).count(),
         "requests": Approval.objects.filter(run_id__in=old.values("pk")).count(),
-        "messages": Message.objects.filter(run__in=old).count(),
+        "messages": Message.objects.filter(run__in=old).count() + _said_since(before).count(),
     }

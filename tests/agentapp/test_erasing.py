@@ -464,6 +464,21 @@ def test_an_erased_call_still_counts_as_done(clerk, dana, ada):
         actions.retry_run(run.pk, ada)
 
 
+def test_what_is_said_on_an_erased_run_is_found_and_taken_when_it_is_erased_again(clerk, dana, sam, ada):
+    run = ended(clerk, dana, conversation="ticket-1")
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, "x")
+    actions.take_over_run(run.pk, ada)
+    actions.start_run_once(actions.NewRun("clerk", f"{NAME} again.", conversation="ticket-1"), sam)
+    actions.write_message(run.pk, f"Good day, {NAME}.", ada)
+    assert {name: many for name, many in erasing.preview("run", str(run.pk)).counts.items() if many} == {"messages": 2}
+    assert erasing.erase("run", str(run.pk), "Ticket 13", ada, "x").counts == {"messages": 2}
+    assert NAME not in kept()
+    assert [event.data["messages"] for event in Event.objects.filter(type="run.erased").order_by("seq")] == [2, 2]
+    assert ledger.verify()[1] is None
+    with pytest.raises(Refused, match="Nothing is left"):
+        erasing.erase("run", str(run.pk), "Ticket 13", ada, "x")
+
+
 def test_a_run_is_erased_by_the_name_its_page_has(clerk, dana, ada):
     run = ended(clerk, dana)
     made = erasing.erase("run", run.reference, "Ticket 12", ada, "x")

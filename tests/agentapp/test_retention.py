@@ -90,3 +90,35 @@ def test_a_run_that_is_taken_over_as_it_is_about_to_go_stays(clerk, ada, monkeyp
     monkeypatch.setattr(retention.runs, "lock_parent", be_overtaken)
     assert retention.apply() == {}
     assert (len(taken), said()) == (1, ["Hi, Ana here", "Hello."])
+
+
+def test_what_is_said_on_a_run_that_is_erased_goes_once_it_is_old_itself(clerk, sam, ada):
+    run = ended_long_ago(clerk)
+    assert retention.apply() == {"runs": 1, "messages": 2}
+    actions.take_over_run(run.pk, ada)
+    customer_says("My IBAN is on file, I live at 7 Oak", sam)
+    actions.write_message(run.pk, "Dear Ana of 7 Oak.", ada)
+    actions.hand_back_run(run.pk, ada)
+    assert retention.apply() == {}
+    Message.objects.filter(content__startswith="My").update(created_at=timezone.now() - LONG_AGO)
+    assert retention.preview()[0].counts["messages"] == 1
+    assert retention.apply() == {"messages": 1}
+    assert said() == [ERASED, ERASED, ERASED, "Dear Ana of 7 Oak."]
+    Message.objects.update(created_at=timezone.now() - LONG_AGO)
+    assert retention.apply() == {"messages": 1}
+    assert set(said()) == {ERASED}
+    assert retention.preview()[0].is_nothing
+    assert retention.apply() == {}
+    assert ledger.verify()[1] is None
+
+
+def test_what_was_said_long_ago_on_an_erased_run_stays_while_a_person_goes_on_with_it(clerk, sam, ada):
+    run = ended_long_ago(clerk)
+    retention.apply()
+    actions.take_over_run(run.pk, ada)
+    customer_says("I live at 7 Oak", sam)
+    Message.objects.update(created_at=timezone.now() - LONG_AGO)
+    Run.objects.update(taken_over_at=timezone.now() - LONG_AGO)
+    actions.write_message(run.pk, "Dear Ana.", ada)
+    assert retention.apply() == {}
+    assert retention.preview()[0].is_nothing
