@@ -64,6 +64,14 @@ def find_or_open(agent: Agent, key: str, customer: str) -> Conversation:
     return conversation
 
 
+def name_customer(conversation_id: uuid.UUID, customer: str) -> bool:
+    """Say whose a conversation is that named nobody, so that who erases them finds what was said before. False: it
+    names somebody, or is erased.
+    """
+    unnamed = Conversation.objects.filter(pk=conversation_id, customer="", erased_at__isnull=True)
+    return bool(customer and unnamed.update(customer=customer))
+
+
 def lock(conversation: Conversation, expected_version: int | None = None) -> Conversation:
     """The row, locked until the transaction ends. Who locks runs as well locks them first.
 

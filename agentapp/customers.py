@@ -78,12 +78,15 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
         raise Refused("unknown_agent", f"There is no agent named {agent_name!r}.", "agent")
     if not key.strip():
         raise Refused("invalid", "The conversation needs a name.", "key")
+    name = storable(customer).strip()
+    if not name:
+        raise Refused("invalid", "Say whose conversation it is.", "customer")
     with ledger.transaction():
-        conversation = conversations.find_or_open(agent, storable(key), storable(customer))
+        conversation = conversations.find_or_open(agent, storable(key), name)
         conversation = conversations.lock_to_go_on(conversation)
         if not auth.may_join(user, conversation):
             raise Refused("forbidden", "This conversation is somebody else's.", "key")
-        if conversation.customer != storable(customer):
+        if conversation.customer.strip() != name:
             raise Refused("conversation_exists", "There is a conversation of this name with another customer.", "key")
         is_new = conversations.open_channel(conversation, ledger.actor_of(user, via))
     conversation.has_channel = True

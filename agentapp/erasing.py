@@ -61,6 +61,7 @@ class Preview:
 
 def preview(scope: str, subject: str) -> Preview:
     """What there is to erase. Raises Refused where nothing is named so."""
+    subject = subject.strip()
     found, talks = _covered(scope, subject)
     others = _mentioning(subject, set(found)) if scope == Scope.CUSTOMER and subject else []
     if not found and not talks and not others:
@@ -126,6 +127,10 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
     gone: set[uuid.UUID] = set()
     over: set[uuid.UUID] = set()
     while True:
+        if erasure.scope == Scope.CUSTOMER and erasure.subject:
+            # Whoever goes on from a killed worker finds it by that: runs that are erased name nobody.
+            for talk_id in _unnamed_talks(_as_stored(erasure.subject)):
+                conversations.name_customer(talk_id, erasure.subject)
         # Looked at again: what somebody has begun of these meanwhile has their words.
         found, talks = _covered(erasure.scope, erasure.subject, gone, over)
         if left := [run_id for run_id in found if run_id not in gone]:
@@ -230,10 +235,30 @@ def _covered(
     elif scope == Scope.CONVERSATION:
         talks.update(Conversation.objects.filter(pk=_id(subject)).values_list("pk", flat=True))
     elif subject:
-        found.update(Run.objects.filter(customer=subject).values_list("pk", flat=True))
-        talks.update(Conversation.objects.filter(customer=subject).values_list("pk", flat=True))
+        names = _as_stored(subject)
+        found.update(Run.objects.filter(customer__in=names).values_list("pk", flat=True))
+        talks.update(Conversation.objects.filter(customer__in=names).values_list("pk", flat=True))
+        talks.update(_unnamed_talks(names))
     every = _with_forks(talks)
     return _with_those_below(_known({*found, *_in_talks(every)})), every
+
+
+def _as_stored(customer: str) -> list[str]:
+    """The names under which a customer is kept: rows of before may have white space around them."""
+    names = {customer}
+    for kept in (Run.objects, Conversation.objects):
+        alike = kept.filter(customer__contains=customer).order_by().values_list("customer", flat=True).distinct()
+        names.update(name for name in alike if name.strip() == customer)
+    return sorted(names)
+
+
+def _unnamed_talks(names: Sequence[str]) -> list[uuid.UUID]:
+    """Conversations that name no customer, where runs of this one have spoken and none of another."""
+    spoke = Run.objects.filter(messages__conversation=OuterRef("pk"))
+    theirs = Message.objects.filter(run__customer__in=names).values("conversation")
+    unnamed = Conversation.objects.filter(customer="", pk__in=theirs)
+    alone = unnamed.exclude(Exists(spoke.exclude(customer__in=["", *names])))
+    return list(alone.values_list("pk", flat=True))
 
 
 def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:

@@ -1,7 +1,7 @@
 """Starting runs, and trying them again."""
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -90,6 +90,8 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
+    # As whoever erases a customer, or adds up what is done for one, asks for them.
+    new = replace(new, customer=storable(new.customer).strip())
     try:
         with ledger.transaction():
             return _create_run(new, agent, user, token, digest)
@@ -228,7 +230,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     if new.follows is not None:
         conversation = conversation_of(new.follows, user)
     elif new.conversation:
-        conversation = conversations.find_or_open(agent, storable(new.conversation), storable(new.customer))
+        conversation = conversations.find_or_open(agent, storable(new.conversation), new.customer)
     if conversation is not None:
         _check_goes_on_in(conversation, new, user)
     start = runs.Start(
@@ -239,7 +241,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         starter=user,
         token=token,
         route=new.route,
-        customer=storable(new.customer),
+        customer=new.customer,
         conversation=conversation,
         metadata=new.metadata,
         script=new.script,
@@ -261,6 +263,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
             raise changed_meanwhile(changed) from changed
         started = Started(taken.run, kept=taken.kept)
         _check_nobody_elses(conversation, new)
+        conversations.name_customer(conversation.pk, new.customer)
     transaction.on_commit(partial(tasks.nudge, started.run.pk), robust=True)
     return started
 
@@ -269,7 +272,7 @@ def _check_goes_on_in(conversation: Conversation, new: NewRun, user: User) -> No
     if not auth.may_join(user, conversation):
         raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
     # Else one customer would be answered from what another has said, and asked to confirm what is done for them.
-    if new.customer and conversation.customer not in ("", storable(new.customer)):
+    if new.customer and conversation.customer.strip() not in ("", new.customer):
         raise _with_another_customer()
 
 
@@ -277,8 +280,8 @@ def _check_nobody_elses(conversation: Conversation, new: NewRun) -> None:
     """The same where the conversation names no customer, by whose words stand in it. The caller holds its lock."""
     if not new.customer or conversation.customer:
         return
-    own = ("", storable(new.customer))
-    if Run.objects.filter(messages__conversation=conversation).exclude(customer__in=own).exists():
+    said = Run.objects.filter(messages__conversation=conversation).exclude(customer__in=("", new.customer))
+    if any(name.strip() != new.customer for name in said.values_list("customer", flat=True).distinct()):
         raise _with_another_customer()
 
 

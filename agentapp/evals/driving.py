@@ -93,7 +93,7 @@ def _start(eval_run: EvalRun, case: Case, agents: Agents) -> Run:
         title=f"{eval_run.suite.name}: {case.name}",
         starter=eval_run.starter,
         route=case.route,
-        customer=storable(case.customer),
+        customer=storable(case.customer).strip(),
         metadata=dict(case.metadata),
         script=script,
         mocks=case.mocks,

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError
 
-from agentapp import actions, auth, conversations
+from agentapp import actions, auth, conversations, customers
 from agentapp.compilers import compile_messages, load_earlier, said_before
 from agentapp.messages import AssistantMessage, UserMessage
 from agentapp.models import Agent, ApiToken, Conversation, Message, Run
@@ -50,6 +50,15 @@ def test_a_run_about_another_customer_begins_in_no_conversation_of_this_one(cler
     assert said(conversation) == [(1, "user", "Hello?"), (2, "assistant", "Hello.")]
     for named in ("Ana", ""):
         assert actions.start_run(new(clerk, customer=named), clerk.starter).conversation == conversation
+
+
+def test_white_space_around_a_name_makes_no_other_customer(clerk, sam):
+    conversation = talk(clerk, ("Hello?", "Hello."), customer="Ana ")
+    assert conversation.customer == "Ana"
+    Conversation.objects.update(customer=" Ana")
+    assert actions.start_run(new(clerk, customer="Ana"), clerk.starter).conversation == conversation
+    opened, _ = customers.open_conversation("clerk", "ticket-1", "Ana\n", sam, "a test")
+    assert opened == conversation
 
 
 def test_a_conversation_that_names_no_customer_is_gone_on_in_with_one_of_them(clerk, sam):

@@ -166,6 +166,74 @@ def test_all_of_a_customer_goes_and_nothing_of_another(clerk, dana, ada):
     assert ledger.verify()[1] is None
 
 
+def unnamed_again() -> None:
+    """Conversations as they were kept before one was named by who is named in it."""
+    Conversation.objects.update(customer="")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["named", "kept before"])
+def test_what_a_customer_said_before_they_were_named_goes_with_them(clerk, dana, ada, before):
+    first = clerk.run(says("Good day."), input=TOLD, conversation="ticket-1")
+    ended(clerk, dana, conversation="ticket-1", customer="40117")
+    assert Conversation.objects.get().customer == "40117"
+    if before:
+        unnamed_again()
+    counts = erasing.preview("customer", "40117").counts
+    assert (counts["runs"], counts["messages"], counts["conversations"]) == (2, 4, 1)
+    done = erasing.erase("customer", "40117", "Ticket 12", ada, "x")
+    assert done.counts == {"runs": 2, "messages": 4, "calls": 1, "requests": 1}
+    assert NAME not in kept()
+    first.refresh_from_db()
+    assert first.erased_at is not None
+    assert Conversation.objects.get().erased_at is not None
+
+
+def test_a_conversation_in_which_another_customer_spoke_is_nobodys_alone(clerk, ada):
+    own, other = (clerk.run(says("Good day."), conversation="ticket-1", customer="40117") for _ in range(2))
+    Run.objects.filter(pk=other.pk).update(customer="40118")
+    unnamed_again()
+    assert erasing.preview("customer", "40117").counts["conversations"] == 0
+    erasing.erase("customer", "40117", "Ticket 12", ada, "x")
+    assert list(Run.objects.filter(erased_at=None)) == [other]
+    own.refresh_from_db()
+    assert own.erased_at is not None
+
+
+def test_a_killed_worker_leaves_the_beginning_of_a_conversation_to_be_found(clerk, ada, monkeypatch):
+    named = clerk.run(says("Good day."), conversation="ticket-1", customer="40117")
+    clerk.run(says("Good day."), input=TOLD, conversation="ticket-1")
+    unnamed_again()
+    take = erasing.take_away
+
+    def be_killed_after_one(run_id, *given):
+        if Run.objects.filter(erased_at__isnull=False).exists():
+            raise SystemExit
+        return take(run_id, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(erasing, "take_away", be_killed_after_one)
+        with pytest.raises(SystemExit):
+            erasing.erase("customer", "40117", "Ticket 12", ada, "x")
+    named.refresh_from_db()
+    assert (named.customer, NAME in kept()) == ("", True)
+    retention.apply_due()
+    assert NAME not in kept()
+    assert Erasure.objects.get().done_at is not None
+
+
+def test_white_space_around_a_customers_name_hides_nothing_of_them(clerk, ada):
+    spaced = clerk.run(says("Good day."), input=TOLD, conversation="ticket-1", customer=" Ana ")
+    assert (spaced.customer, spaced.conversation.customer) == ("Ana", "Ana")
+    Run.objects.filter(pk=spaced.pk).update(customer="Ana ")
+    Conversation.objects.update(customer="\tAna")
+    clerk.run(says("Good day."), input=TOLD, conversation="ticket-1", customer="Ana")
+    other = clerk.run(says("Good day."), customer="Ana Pereira")
+    assert erasing.preview("customer", "Ana ").counts["runs"] == 2
+    erasing.erase("customer", "Ana ", "Ticket 12", ada, "x")
+    assert list(Run.objects.filter(erased_at=None)) == [other]
+    assert NAME not in kept()
+
+
 @pytest.mark.parametrize("scope", ["run", "conversation", "customer"])
 def test_what_took_a_call_back_goes_with_its_run(clerk, offer, dana, ada, scope):
     offer(lending(), take_back)

@@ -48,7 +48,12 @@ def test_a_conversation_is_opened_once_and_by_whom_is_on_record(shop: Any) -> No
 
 @pytest.mark.parametrize(
     ("changed", "code"),
-    [({"customer": "40118"}, "conversation_exists"), ({"agent": "nobody"}, "unknown_agent"), ({"key": " "}, "invalid")],
+    [
+        ({"customer": "40118"}, "conversation_exists"),
+        ({"agent": "nobody"}, "unknown_agent"),
+        ({"key": " "}, "invalid"),
+        ({"customer": " "}, "invalid"),
+    ],
 )
 def test_what_cannot_be_opened(shop: Any, chat: str, changed: dict[str, str], code: str) -> None:
     assert shop.post("/conversations", {**OPEN, **changed}).code == code
