@@ -21,12 +21,15 @@ from approvals import ledger, lens
 from approvals.clock import Now
 from approvals.detectors import clean
 from approvals.digest import storable
+from approvals.sealed import ERASED
 
 State = Breaker.State
 Scope = Breaker.Scope
 
 # One tool that fails must not take the others of its source with it.
 _SOURCE_FACTOR = 2
+# How many parts of an error tell of what kind it is, in front of what a tool or a provider has said.
+_PARTS_OF_KIND = {Scope.TOOL: 1, Scope.SOURCE: 2, Scope.MODEL: 2, Scope.AGENT: 1}
 # Results that say nothing about how well the thing called is.
 _NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED, Reason.LIMIT_REACHED}
 
@@ -116,8 +119,8 @@ def note_calls(run: Run, made: Sequence[Called]) -> None:
             _answered(row for row in (rows.get(own), rows.get(source)) if row is not None)
             continue
         error = f"{result.reason}: {lens.told(result.message, [call])}"
-        if _failed(rows[own], error):
-            _failed(rows[source], f"{tool.name}: {error}")
+        if _failed(rows[own], error, run):
+            _failed(rows[source], f"{tool.name}: {error}", run)
 
 
 def note_run(run: Run, final: str) -> None:
@@ -128,7 +131,7 @@ def note_run(run: Run, final: str) -> None:
         succeeded(run, of_agent(run))
     elif final == Run.State.FAILED:
         for thing in of_agent(run):
-            failed(thing, f"run {run.reference} failed")
+            failed(thing, f"run {run.reference} failed", run)
 
 
 def need_a_look(run: Run) -> bool:
@@ -143,11 +146,11 @@ def succeeded(run: Run, things: Sequence[Thing]) -> None:
     _answered(_lock(things))
 
 
-def failed(thing: Thing, error: str) -> None:
-    """Count a failure in a row, and open when there are enough."""
+def failed(thing: Thing, error: str, run: Run | None = None) -> None:
+    """Count a failure in a row, in a run, and open when there are enough."""
     _add_missing([thing])
     [row] = _lock([thing])
-    _failed(row, error)
+    _failed(row, error, run)
 
 
 def _answered(rows: Iterable[Breaker]) -> None:
@@ -160,10 +163,11 @@ def _answered(rows: Iterable[Breaker]) -> None:
             Breaker.objects.filter(pk=row.pk).update(failures=0)
 
 
-def _failed(row: Breaker, error: str) -> bool:
+def _failed(row: Breaker, error: str, run: Run | None) -> bool:
     """Count a failure in a breaker that is locked. False: it was not closed before."""
     row.failures, row.last_error = row.failures + 1, storable(clean(error))[:500]
-    Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, last_error=row.last_error)
+    said = {"last_error": row.last_error, "last_run": run and run.pk}
+    Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, **said)
     was = row.state
     if was == State.HALF_OPEN or (was == State.CLOSED and row.failures >= row.threshold):
         row.state = State.OPEN
@@ -171,6 +175,20 @@ def _failed(row: Breaker, error: str) -> bool:
         trigger = "the probe failed" if was == State.HALF_OPEN else "failures in a row"
         _record(row, "opened", trigger, f"no calls for {row.cooldown_seconds} s")
     return was == State.CLOSED
+
+
+def erase_said(run: Run) -> None:
+    """Take away what was said when something failed in a run; of what kind it was stays. The caller holds its lock.
+
+    What failed in a run that nobody knows any more loses its words as well.
+    """
+    theirs = Breaker.objects.filter(Q(last_run=run.pk) | Q(last_run__isnull=True)).exclude(last_error="")
+    said = theirs.exclude(last_error__endswith=f": {ERASED}")
+    for row in said.select_for_update().order_by("scope", "key"):
+        parts = row.last_error.split(": ", most := _PARTS_OF_KIND[Scope(row.scope)])
+        if len(parts) > most:
+            kind = ": ".join([*parts[:most], ERASED])[:500]
+            Breaker.objects.filter(pk=row.pk).update(last_error=kind)
 
 
 def reset(breaker_id: Any, actor: str, reason: str = "") -> Breaker | None:

@@ -17,7 +17,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
-from agentapp import conversations, customer_links, drafts, executions, guidance_rows, runs
+from agentapp import breakers, conversations, customer_links, drafts, executions, guidance_rows, runs
 from agentapp.evals import suites
 from agentapp.models import Conversation, CustomerLink, Erasure, Message, Run, ToolExecution
 from agentapp.refused import Refused
@@ -194,6 +194,7 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
         "messages": conversations.erase_said([run]),
     }
     guidance_rows.erase(run)
+    breakers.erase_said(run)
     drafts.discard(run)
     tried = suites.runs_of_cases_made_of([run.pk])
     suites.forget([run.pk])

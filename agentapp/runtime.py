@@ -189,7 +189,7 @@ def _reply_or_error(request: llm.Request) -> Reply | ModelError:
 def _count_failure(state: RunState, things: Sequence[Thing], error: ModelError) -> None:
     if error.is_failure and not state.run.is_mocked:
         with ledger.transaction():
-            breakers.failed(things[0], str(error))
+            breakers.failed(things[0], str(error), state.run)
 
 
 def admit_agent(state: RunState) -> None:

@@ -78,7 +78,7 @@ def take(state: RunState, card: Card) -> SecondLook | None:
     except ModelError as error:
         if error.is_failure:
             with ledger.transaction():
-                breakers.failed(breakers.of_model(model)[0], str(error))
+                breakers.failed(breakers.of_model(model)[0], str(error), state.run)
         return SecondLook(_said(UNAVAILABLE, str(error)))
     if breakers.need_a_look(state.run):
         with ledger.transaction():

@@ -35,6 +35,9 @@ class Breaker(models.Model):
     cooldown_seconds = models.PositiveIntegerField(default=60, help_text="Before one call may probe.")
     failures = models.PositiveIntegerField(default=0, help_text="In a row.")
     last_error = models.CharField(max_length=500, blank=True)
+    last_run = models.UUIDField(
+        null=True, blank=True, help_text="The run in which it failed last, with whose words the error's go."
+    )
     opened_at = models.DateTimeField(null=True, blank=True)
     probe_until = models.DateTimeField(null=True, blank=True, help_text="While a probe is under way.")
 

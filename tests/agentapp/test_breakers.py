@@ -299,7 +299,8 @@ def test_a_model_that_fails_opens_and_runs_come_back_when_it_has_cooled_down(des
     for _ in range(3):
         assert desk.drive(start()).state == "failed"
     Breaker.objects.filter(scope="agent").delete()
-    assert breaker(dialect.model, "model").state == "open"
+    failing = breaker(dialect.model, "model")
+    assert (failing.state, failing.last_run) == ("open", Run.objects.latest("created_at").pk)
     run = start()
     again = loop.drive(run.pk)
     assert 50 < again.delay <= 60

@@ -11,9 +11,20 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, commenting, conversations, erasing, evaluating, retention, starting
+from agentapp import actions, breakers, commenting, conversations, erasing, evaluating, retention, starting
 from agentapp.evals import files, recording, results, runner, suites
-from agentapp.models import Conversation, Erasure, EvalResult, EvalRun, EvalSuite, Message, Run, Tool, ToolExecution
+from agentapp.models import (
+    Breaker,
+    Conversation,
+    Erasure,
+    EvalResult,
+    EvalRun,
+    EvalSuite,
+    Message,
+    Run,
+    Tool,
+    ToolExecution,
+)
 from agentapp.refused import Refused
 from approvals import grants, ledger, sealed
 from approvals.models import Approval, Comment, Decision, Event, Notification
@@ -600,6 +611,38 @@ def test_no_statement_names_more_rows_than_a_database_takes(clerk, ada, monkeypa
     assert seen.counts["messages"] == done.counts["messages"] == Message.objects.filter(content=sealed.ERASED).count()
     assert not Conversation.objects.filter(erased_at=None).exists()
     assert named.most < many
+
+
+def last_errors() -> dict[str, str]:
+    return {each.scope: each.last_error for each in Breaker.objects.all()}
+
+
+def test_what_a_tool_said_when_it_failed_goes_from_its_breakers_and_of_what_kind_it_was_stays(clerk, ada, settings):
+    run = clerk.run(calls(call("a", "fail", how=f"No account for {NAME}")), says("done"))
+    assert NAME in last_errors()["tool"]
+    erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
+    assert NAME not in kept()
+    assert last_errors() == {"tool": "tool_failure: (erased)", "source": "fail: tool_failure: (erased)"}
+    other = clerk.run(calls(call("a", "fail", how="The line is dead.")), says("done"))
+    assert "The line is dead." in last_errors()["tool"]
+    erasing.erase("run", str(clerk.run(says("Good day.")).pk), "Ticket 13", ada, "x")
+    assert "The line is dead." in last_errors()["tool"]
+    Run.objects.filter(pk=other.pk).update(finished_at=timezone.now() - datetime.timedelta(days=31))
+    settings.RETENTION_DAYS = {"content": 30}
+    assert retention.apply()["runs"] == 1
+    assert last_errors() == {"tool": "tool_failure: (erased)", "source": "fail: tool_failure: (erased)"}
+
+
+def test_of_a_failure_in_nobody_knows_which_run_the_words_go_with_the_next_erasure(clerk, ada):
+    with ledger.transaction():
+        breakers.failed(breakers.Thing("tool", "pay"), f"tool_failure: HTTP 404: No {NAME}: none.")
+        breakers.failed(
+            breakers.Thing("model", "openai:gpt"), f"openai:gpt: the provider failed (503): No {NAME}: none."
+        )
+        breakers.failed(breakers.Thing("agent", "clerk"), "run run_1a2b3c failed")
+    erasing.erase("run", str(clerk.run(says("Good day.")).pk), "Ticket 12", ada, "x")
+    said = {"tool": "tool_failure: (erased)", "model": "openai:gpt: the provider failed (503): (erased)"}
+    assert last_errors() == {**said, "agent": "run run_1a2b3c failed"}
 
 
 def test_bounds_of_a_grant_go_with_the_run_it_was_made_from_and_it_is_over(clerk, dana, ada):
