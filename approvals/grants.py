@@ -15,7 +15,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import F, Q, QuerySet
 
-from approvals import entitlement, ledger, lens
+from approvals import entitlement, ledger
 from approvals.clock import Now
 from approvals.digest import canonical, storable, storable_json
 from approvals.granted import ANY, AT_MOST, IS, Wanted, covers, number_of, takes
@@ -125,12 +125,13 @@ def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:
 
 def revoke(grant_id: uuid.UUID, user: User, why: str) -> bool:
     """End a grant at once. False: it was revoked before."""
+    words = storable(why)[:MAX_REASON]
     changed = Grant.objects.filter(pk=grant_id, revoked_at__isnull=True).update(
-        revoked_at=Now(), revoked_by=user, revoked_why=storable(why)[:MAX_REASON]
+        revoked_at=Now(), revoked_by=user, revoked_why=words
     )
     if changed:
         approval = Grant.objects.select_related("approval").get(pk=grant_id).approval
-        data = {"grant": str(grant_id), "why": lens.told(storable(why)[:MAX_REASON], (approval,))}
+        data = {"grant": str(grant_id), "approval": str(approval.pk), "why": sealed(words, approval.salt)}
         ledger.record(ledger.CONFIGURATION, "grant.revoked", data, ledger.actor_of(user))
     return bool(changed)
 
@@ -233,7 +234,7 @@ def _facts(grant: Grant) -> dict[str, Any]:
         "limits": [[limit.kind, limit.name, str(limit.most)] for limit in grant.limits.all()],
         "max_hits": grant.max_hits,
         "expires_at": grant.expires_at.isoformat(),
-        "reason": lens.told(grant.reason, (grant.approval,)),
+        "reason": sealed(grant.reason, grant.approval.salt),
     }
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from agentapp.models import Run, ToolExecution
-from approvals.models import Approval, Claim, Comment, Event, Judgement, Question
+from approvals.models import Approval, Claim, Comment, Event, Grant, Judgement, Question
 from approvals.sealed import opens
 
 GONE = "not kept any more"
@@ -56,6 +56,9 @@ def _kept(event: Event, data: dict[str, Any], approval: Approval | None, run: Ru
             yield judgement.reason, judgement.salt
         for claim in Claim.objects.filter(approval=approval).exclude(note=""):
             yield claim.note, approval.salt
+        for grant in Grant.objects.filter(approval=approval, pk__in=_named(data, "grant")):
+            yield grant.reason, approval.salt
+            yield grant.revoked_why, approval.salt
         for why in approval.planned_calls.exclude(ended_why="").values_list("ended_why", flat=True).distinct():
             yield why, approval.salt
     if run is not None:

@@ -648,9 +648,11 @@ def test_of_a_failure_in_nobody_knows_which_run_the_words_go_with_the_next_erasu
 def test_bounds_of_a_grant_go_with_the_run_it_was_made_from_and_it_is_over(clerk, dana, ada):
     run = clerk.run(calls(call("s", "send", to=NAME)), says("done"))
     [approval] = clerk.open(run)
-    grant = grant_from(approval, let_grant(dana))
-    assert NAME not in Event.objects.get(type="grant.made").body
-    [bound] = [each for each in Event.objects.get(type="grant.made").data["constraints"] if each["name"] == "to"]
+    grant = grant_from(approval, let_grant(dana), reason=f"{NAME} is ill.")
+    actions.revoke_grant(grant_from(approval, dana).pk, f"{NAME} is well.", dana)
+    assert not Event.objects.filter(type__startswith="grant.", body__contains=NAME).exists()
+    made = Event.objects.filter(type="grant.made").earliest("seq")
+    [bound] = [each for each in made.data["constraints"] if each["name"] == "to"]
     assert bound["value"] == sealed.sealed(json.dumps(NAME), approval.salt)
     clerk.decide(approval, dana)
     clerk.drive(run)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agentapp import actions, grant_use
 from agentapp.models import Tool
 from agentapp.tools.base import LimitReached, ToolContext, tool
-from approvals import delegations, granted, grants, ledger, standing
+from approvals import delegations, granted, grants, ledger, sealed, standing
 from approvals.delegations import Scope
 from approvals.models import Approval, Delegation, Event, Grant, GrantLimit, Rule
 from approvals.policy import Ruling
@@ -323,7 +323,8 @@ class TestMaking:
         assert made.actor.startswith(f"user:{dana.pk}")
         ended = actions.revoke_grant(grant.pk, "Enough.", mia)
         assert (ended.revoked_by, ended.revoked_why) == (mia, "Enough.")
-        assert Event.objects.get(type="grant.revoked").data["why"] == "Enough."
+        assert sealed.opens("Enough.", grant.approval.salt, Event.objects.get(type="grant.revoked").data["why"])
+        assert sealed.opens(grant.reason, grant.approval.salt, made.data["reason"])
         with pytest.raises(actions.Refused) as refused:
             actions.revoke_grant(grant.pk, "Again.", mia)
         assert refused.value.code == "already_revoked"

@@ -7,10 +7,11 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from agentapp import erasing
+from agentapp import actions, erasing
 from approvals import claims, comments, configuration, decisions, ledger
-from approvals.models import Approval, Comment, Decision, Event
+from approvals.models import Approval, Comment, Decision, Event, Grant
 from tests.conftest import Clerk, call, calls, says
+from tests.grants import a_grant
 from tests.rows import a_tool, within_transaction
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +59,36 @@ def opened(client: Client, type: str) -> str:
 )
 def test_an_opened_row_says_what_was_said(manager, discussed, type: str, words: str) -> None:
     assert words in opened(manager, type)
+
+
+def granted_and_revoked(clerk: Clerk, dana: User) -> Grant:
+    grant = a_grant(clerk, dana, reason="They are all of one household.")
+    return actions.revoke_grant(grant.pk, "Two of them moved out.", dana)
+
+
+def test_why_a_grant_was_made_and_taken_back_stands_in_their_rows(manager, clerk, dana) -> None:
+    granted_and_revoked(clerk, dana)
+    assert "Reason given: “They are all of one household.”" in opened(manager, "grant.made")
+    assert "Reason given: “Two of them moved out.”" in opened(manager, "grant.revoked")
+
+
+def test_of_a_grant_of_an_erased_request_the_rows_say_that_its_words_are_gone(manager, clerk, sam, dana) -> None:
+    grant = granted_and_revoked(clerk, dana)
+    actions.cancel_run(grant.approval.run_id, sam)
+    erasing.erase("run", str(grant.approval.run_id), "Request 12", None, "command")
+    for type in ("grant.made", "grant.revoked"):
+        row = opened(manager, type)
+        assert "household" not in row
+        assert "moved out" not in row
+        assert "erased on" in row
+    assert ledger.verify()[1] is None
+
+
+def test_a_reason_that_the_ledger_has_in_words_is_still_read(manager, clerk, dana) -> None:
+    with ledger.transaction():
+        ledger.record(ledger.CONFIGURATION, "grant.revoked", {"grant": "g", "why": "Enough of it."}, "user:1:dana")
+    assert "Reason given: “Enough of it.”" in opened(manager, "grant.revoked")
+    assert ledger.verify()[1] is None
 
 
 def test_the_title_of_a_run_stands_in_the_row_of_its_start(manager, discussed) -> None:
