@@ -24,6 +24,7 @@ from agentapp.refused import Refused
 from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
+from agentapp.tools.results import ToolError
 from agentapp.tools.schema import check_arguments
 from agentapp.tools.sources import implementation_of
 from agentapp.toolset import read_configuration, snapshot_for
@@ -115,7 +116,9 @@ def rehearse(trial: Trial, user: User, *, looks: bool) -> Rehearsal:
         ruling = Ruling.from_json(proposal.ruling) if proposal.ruling else None
         return Rehearsal(Verdict.DENY if denied else REFUSED, proposal.refusal.message, rules, ruling)
     ruling = Ruling.from_json(proposal.ruling)
-    state = _snapshot(tool, arguments) if looks else sentences.looked_up(tool)
+    state, impossible = _snapshot(tool, arguments) if looks else (sentences.looked_up(tool), "")
+    if impossible and proposal.asks:  # of a call that nobody is asked about, no state is looked up
+        return Rehearsal(REFUSED, impossible, rules, ruling)
     # What was filled in, they know who did; what was looked up, they may see if they may see such things.
     state = masked(state, lens.hidden(tool.secret_fields, tool.pii_fields))
     shown = masked(arguments, tool.secret_fields)
@@ -268,13 +271,16 @@ def _asked(
     )
 
 
-def _snapshot(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The state its words name, looked up with a connection that takes no change; or what stands for it."""
+def _snapshot(tool: Tool, arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The state its words name, looked up with a connection that takes no change; or what stands for it. With it why
+    the tool refuses the call, if it does as it looks.
+    """
     implementation = implementation_of(tool) if tool.takes_snapshot else None
     if implementation is None or implementation.snapshot is None or implementation.version != tool.version:
-        return sentences.looked_up(tool)
+        return sentences.looked_up(tool), ""
     try:
         found = parse(canonical(previews.look(implementation, implementation.snapshot, arguments)))
-    except Exception:  # a tool's own code may fail in any way
-        return sentences.looked_up(tool)
-    return found if isinstance(found, dict) else sentences.looked_up(tool)
+    except Exception as error:  # a tool's own code may fail in any way
+        refuses = isinstance(error, ToolError) and error.refused
+        return sentences.looked_up(tool), str(error) if refuses else ""
+    return (found if isinstance(found, dict) else sentences.looked_up(tool)), ""

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 
 from agentapp import actions, trying
 from agentapp.models import Agent, Run, Tool, ToolExecution
-from agentapp.tools.base import tool
+from agentapp.tools.base import ToolError, tool
 from agentapp.trying import Trial
 from approvals.models import Approval, Event, Rule
 from tests.clerk_tools import EFFECTS, effects_of, note
@@ -188,6 +188,26 @@ def test_secret_arguments_are_nowhere_in_what_people_read(clerk, offer, filled, 
     [approval] = clerk.open(run)
     assert "493812" not in run.input + str(approval.evidence) + str(approval.sentence)
     assert not Event.objects.filter(body__contains="493812").exists()
+
+
+def test_a_call_that_the_tool_refuses_as_it_looks_is_refused_and_asks_nobody(clerk, offer, filled, sam):
+    def there(account: str) -> dict[str, str]:
+        if account != "ana":
+            raise ToolError(f"There is no account {account}.", refused=True)
+        return {"account": account}
+
+    @tool("close_down", effect="irreversible", snapshot=there)
+    def close_down(account: str) -> str:
+        """Close an account."""
+        note("close_down", account=account)
+        return "closed"
+
+    offer(close_down)
+    found = rehearsed(filled("close_down", arguments={"account": "bob"}), sam)
+    assert (found.verdict, found.why, found.people) == ("refused", "There is no account bob.", ())
+    assert rehearsed(filled("close_down", arguments={"account": "ana"}), sam).verdict == "ask"
+    Rule.objects.create(name="free", tool="close_down", verdict="allow")
+    assert rehearsed(filled("close_down", arguments={"account": "bob"}), sam).verdict == "allow"
 
 
 def test_what_a_tool_foresees_is_looked_up_and_nothing_changes(clerk, offer, filled, sam):
