@@ -49,7 +49,6 @@
     forget();
     restore();
     cover();
-    if (/\bdo=edit\b/.test(location.search)) document.querySelector("#arguments ~ fieldset [data-field]")?.focus();
   });
   document.addEventListener("htmx:after:swap", () => {
     restore();

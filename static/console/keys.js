@@ -189,6 +189,10 @@
   // Elsewhere than in lists arrows scroll.
   const alias = (key) => (rows().length && { ArrowDown: "j", ArrowUp: "k" }[key]) || key;
 
-  document.addEventListener("DOMContentLoaded", () => { mark(); unseen(); });
+  document.addEventListener("DOMContentLoaded", () => {
+    mark();
+    unseen();
+    if (/\bdo=edit\b/.test(location.search)) edit();
+  });
   document.addEventListener("htmx:after:swap", mark);
 })();

@@ -83,6 +83,29 @@ def test_a_claim_is_seen_by_the_other_at_once_and_asks_before_deciding(
     expect(danas.locator(f"#apr-{approval.pk}")).to_contain_text("Approved by Marco")
 
 
+@pytest.mark.parametrize("by", ["key", "click"])
+def test_edit_leads_into_the_first_field_and_what_is_typed_there_decides_nothing(
+    browse: Browse, sam: User, dana: User, by: str
+) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, "/inbox/"))
+
+    if by == "key":
+        page.keyboard.press("e")
+    else:
+        page.locator("#peek [data-act=edit]").click()
+    page.wait_for_url("**/approvals/*/**")
+    live(page)
+    page.keyboard.type("184.50 a")
+
+    amount = page.get_by_role("textbox", name="Amount")
+    expect(amount).to_be_focused()
+    expect(amount).to_have_value("184.50 a")
+    approval.refresh_from_db()
+    assert approval.state == "pending"
+    assert not Decision.objects.exists()
+
+
 def test_c_releases_what_it_claimed(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam)
     page = live(browse(dana, "/inbox/"))
