@@ -56,3 +56,23 @@ def test_no_word_is_cut_into_letters(
         page.goto(path)
         cut[path] = cut_words(page)
     assert {path: words for path, words in cut.items() if words} == {}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_why_one_may_not_write_in_a_conversation_is_a_line_beside_its_icon(
+    browse: Browse, clerk: Clerk, sam: User, mia: User, width: int
+) -> None:
+    read_only = clerk.run(says("It is there."), input="When does my parcel come?", conversation="ticket-7")
+    page = browse(mia, f"/runs/{read_only.pk}/chat/", width)
+
+    for words in ("You can read this, not write in it", "is switched off"):
+        note = page.locator(".say", has_text=words)
+        icon, text = note.locator("svg").bounding_box(), note.locator("span span").bounding_box()
+        box = note.bounding_box()
+        assert icon is not None and text is not None and box is not None
+        assert 0 < text["x"] - icon["x"] - icon["width"] < 16, "the words begin beside the icon"
+        assert box["height"] < 90, "the note leaves the page to what was said"
+        assert cut_words(page) == []
+        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        Agent.objects.update(enabled=False)
+        page.reload()
