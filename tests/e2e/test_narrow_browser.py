@@ -69,7 +69,9 @@ def test_why_one_may_not_write_in_a_conversation_is_a_line_beside_its_icon(
         note = page.locator(".say", has_text=words)
         icon, text = note.locator("svg").bounding_box(), note.locator("span span").bounding_box()
         box = note.bounding_box()
-        assert icon is not None and text is not None and box is not None
+        assert icon is not None
+        assert text is not None
+        assert box is not None
         assert 0 < text["x"] - icon["x"] - icon["width"] < 16, "the words begin beside the icon"
         assert box["height"] < 90, "the note leaves the page to what was said"
         assert cut_words(page) == []
