@@ -51,6 +51,28 @@ def test_who_is_signed_out_in_focus_mode_has_their_request_back_and_decides_it_o
     assert Decision.objects.get().approval == approval
 
 
+@pytest.mark.parametrize("width", [1440, 1100, 1000, 740, 390, 320])
+def test_what_was_decided_covers_nothing_that_decides_the_next(
+    browse: Browse, sam: User, dana: User, width: int
+) -> None:
+    make_waiting(sam, title="First", risk="low", expires_seconds=600)
+    make_waiting(sam, title="Next", risk="low", expires_seconds=700)
+    page = browse(dana, "/inbox/", width)
+    with page.expect_response("**/upcoming/"):
+        live(page).keyboard.press("f")
+    with page.expect_response("**/inbox/focus/next/"):
+        live(page).keyboard.press("a")
+
+    toast, bar = page.locator(".toast"), page.locator("#focus .decide")
+    expect(page.locator("#focus:not(.is-coming) h1")).to_have_text("Next")
+    expect(toast).to_contain_text("First")
+    above, below = toast.bounding_box(), bar.bounding_box()
+    assert above is not None
+    assert below is not None
+    is_beside = above["x"] >= below["x"] + below["width"]
+    assert is_beside or above["y"] + above["height"] <= below["y"]
+
+
 def test_a_next_request_that_cannot_be_loaded_leaves_the_decision_and_is_asked_for_again(
     browse: Browse, sam: User, dana: User
 ) -> None:
