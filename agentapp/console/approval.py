@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
-from agentapp.console import assurance, beside, card, card_rows, inbox, signing
+from agentapp.console import assurance, beside, card, card_rows, inbox, signing, told
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.tools.schema import check_arguments
@@ -52,8 +52,7 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     """The right column again."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
-    context = {**card.context(found, user), **beside.beside(found, user, _all_comments(request))}
-    return render(request, "console/_approval_side.html", context)
+    return render(request, "console/_approval_side.html", _with_side(request, found, card.context(found, user)))
 
 
 @never_cache
@@ -139,7 +138,7 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     user = signed_in(request)
     asked = request.GET if request.method in ("GET", "HEAD") else request.POST
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
-    context = {**card.context(found, user, typed), **beside.beside(found, user, _all_comments(request))}
+    context = _with_side(request, found, card.context(found, user, typed))
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, lens.hidden(found.secret_fields, found.pii_fields))
     context["dialog"] = dialog if dialog in DIALOGS and context["may_decide"] else ""
@@ -149,9 +148,11 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     return context
 
 
-def _all_comments(request: HttpRequest) -> bool:
-    """Whether somebody has asked for the comments that came before the latest, too."""
-    return request.GET.get("comments") == "all"
+def _with_side(request: HttpRequest, found: Approval, context: dict[str, Any]) -> dict[str, Any]:
+    """What the right column needs besides what the card does. `comments=all`: also those before the latest."""
+    everything = request.GET.get("comments") == "all"
+    side = beside.beside(found, signed_in(request), context["questions"], everything)
+    return {**context, **side, "told": told.of(request, found.pk)}
 
 
 def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import statistics
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from agentapp import auth, starting
 from agentapp.console import card, judged, queue
 from agentapp.console.history import history
 from approvals import claims, comments, entitlement
-from approvals.models import Approval
+from approvals.models import Approval, Question
 from approvals.prepared import Given
 
 ALIKE = 20
@@ -41,7 +42,7 @@ class Alike:
     words: str
 
 
-def beside(approval: Approval, user: User, all_comments: bool = False) -> dict[str, Any]:
+def beside(approval: Approval, user: User, questions: Sequence[Question], all_comments: bool = False) -> dict[str, Any]:
     """What stands in the right column: its place in the queue, its likes, its history, whom it asks."""
     most = None if all_comments else comments.SHOWN
     execution = card.execution_of(approval)
@@ -56,7 +57,7 @@ def beside(approval: Approval, user: User, all_comments: bool = False) -> dict[s
         "again_from": again_from(approval, user),
         "again_key": uuid.uuid4(),
         "alike": alike(approval, user),
-        "history": history(approval, asked["people"]),
+        "history": history(approval, asked["people"], questions),
         "said": comments.of(approval, most) if getattr(approval, "was_commented", True) else comments.Said([]),
         "all_comments": all_comments,
         "comment_chars": comments.MAX_CHARS,

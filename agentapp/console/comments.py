@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Sequence
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -11,11 +10,9 @@ from django.views.decorators.http import require_POST
 
 from agentapp import actions
 from agentapp.console import approval as page
-from agentapp.console import card_rows
+from agentapp.console import card_rows, told
 from agentapp.console.shell import signed_in
 from approvals.comments import Posted
-
-TOLD = "comment"
 
 
 @require_POST
@@ -29,16 +26,16 @@ def comment(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     except actions.Refused as refused:
         return page.refused_page(request, found, refused, commenting=text)
     if words := _told(posted):
-        messages.info(request, words, extra_tags=TOLD)
+        told.keep(request, approval_id, words)
     here = "focus_one" if request.POST.get("next") == "focus" else "approval"
     return redirect(f"{reverse(here, args=[approval_id])}#comments")
 
 
 def _told(posted: Posted) -> str:
     """Who hears of a comment, and who does not. A name that nobody has and one of a stranger read the same."""
-    told = f"Told {_listed(posted.told)}. " if posted.told else ""
-    untold = f"Not told: {_listed(posted.untold)}, who may not see this request." if posted.untold else ""
-    return (told + untold).strip()
+    heard = f"Told {_listed(posted.told)}. " if posted.told else ""
+    unheard = f"Not told: {_listed(posted.untold)}, who may not see this request." if posted.untold else ""
+    return (heard + unheard).strip()
 
 
 def _listed(names: Sequence[str]) -> str:

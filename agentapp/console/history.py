@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from django.db.models import Q
 
 from approvals import ledger
-from approvals.models import Approval, DecisionType, Event
+from approvals.models import Approval, DecisionType, Event, Question
+from approvals.sealed import opens
 from approvals.step_up import SHOWN
 
 MAX_LINES = 40
@@ -39,8 +40,9 @@ class Entry:
     at: datetime
 
 
-def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
-    """The newest lines of one request, oldest first. `known` are people whose names are at hand."""
+def history(approval: Approval, known: Iterable[User] = (), questions: Iterable[Question] = ()) -> list[Entry]:
+    """The newest lines of one request, oldest first. `known` are people whose names are at hand; `questions`, what was
+    asked: the ledger has no words of people."""
     about = Q(approval_id=approval.pk) | Q(execution_id=approval.execution_id)
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
     newest = list(events.order_by("-seq")[: MAX_EVENTS + 1])
@@ -51,7 +53,7 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
     actors = (actor for event in found for actor in (event.actor, *(event.data.get(name, "") for name in told)))
     names = _names(actors, {user.pk: _name(user) for user in people})
     about_it = [event for event in found if event.data.get("approval") in (None, "", str(approval.pk))]
-    entries = []
+    asked, entries = {str(question.pk): question for question in questions}, []
     for _, alike in groupby(about_it, _looked_after):
         *earlier, event = alike
         who, lender = _who(event.actor, names), event.data.get("on_behalf_of", "")
@@ -59,7 +61,8 @@ def history(approval: Approval, known: Iterable[User] = ()) -> list[Entry]:
         if maker := event.data.get("link_made_by"):
             made_at = event.data["link_made_at"][:16].replace("T", " ")
             who = f"{who}, by a link that {_who(maker, names)} made at {made_at} UTC,"
-        entries.extend(_entries(event, event.data, who, folded=bool(earlier)))
+        question = asked.get(event.data.get("question", ""))
+        entries.extend(_entries(event, event.data, who, question, folded=bool(earlier)))
     return _newest(entries, more=len(newest) > MAX_EVENTS)
 
 
@@ -81,8 +84,12 @@ def _looked_after(event: Event) -> tuple[int, str]:
     return (0, event.actor) if event.type in _LOOKED_AFTER else (event.seq, "")
 
 
-def _entries(event: Event, data: dict[str, Any], who: str, folded: bool = False) -> list[Entry]:
+def _entries(
+    event: Event, data: dict[str, Any], who: str, question: Question | None, folded: bool = False
+) -> list[Entry]:
     icon, words = _words(event.type, data, who)
+    if event.type == "approval.asked" and question and opens(question.text, question.salt, data.get("text")):
+        words = f"{words}: {question.text}"
     if folded:
         words = f"{who} claimed it again" if event.type == "approval.claimed" else f"{who} claimed and released it"
     entries = [Entry(icon, words, event.at)]
@@ -108,7 +115,7 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
         "approval.rejected": ("x", f"{who} rejected it"),
         "approval.responded": ("msg", f"{who} answered in the tool's place"),
         "approval.undone": ("undo", f"{who} took the decision back"),
-        "approval.asked": ("question", f"{who} asked: {data.get('text', '')}"),
+        "approval.asked": ("question", f"{who} asked the agent"),
         "approval.answered": ("msg", f"{who} answered"),
         "approval.unanswered": ("clock", "No answer came; the clock goes on"),
         "approval.revealed": ("eye", f"{who} looked at the masked {data.get('name', '')}"),

@@ -68,6 +68,20 @@ def test_the_author_reads_whom_it_did_not_tell(page: Client, waiting: Waiting, m
     assert "Told" not in section(page.get(f"/approvals/{approval.pk}/").content.decode())
 
 
+def test_whom_it_told_stays_in_the_column_that_is_fetched_again(page: Client, waiting: Waiting, marco: User) -> None:
+    approval, other = waiting(), waiting()
+    say(page, approval, "@marco Look at the receipt.")
+    part = {"HX-Request": "true"}
+    for _ in range(2):
+        assert "Told Marco Reyes." in section(
+            page.get(f"/approvals/{approval.pk}/side/", headers=part).content.decode()
+        )
+    page.get(f"/approvals/{approval.pk}/", headers=part)
+    assert "Told" not in section(page.get(f"/approvals/{other.pk}/side/", headers=part).content.decode())
+    page.get(f"/approvals/{approval.pk}/")
+    assert "Told" not in section(page.get(f"/approvals/{approval.pk}/side/", headers=part).content.decode())
+
+
 def test_what_is_no_comment_comes_back_with_what_was_typed(page: Client, waiting: Waiting) -> None:
     approval = waiting()
     typed = "x" * (comments.MAX_CHARS + 1)

@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 
+from agentapp import actions
 from agentapp.console import history as pages
 from agentapp.console.history import MAX_LINES, history
-from approvals import claims, ledger
+from approvals import claims, ledger, questions
 from approvals.models import Approval
 from tests.rows import take, undo
 
@@ -27,6 +29,20 @@ def look_after(approval: Approval, user: User, times: int = 1, *, keeps: bool = 
 
 def lines(approval: Approval) -> list[str]:
     return [entry.words for entry in history(approval)]
+
+
+def test_a_question_stands_in_the_words_of_who_asked_as_long_as_they_are_kept(
+    waiting: Waiting, page: Client, dana: User
+) -> None:
+    approval = waiting()
+    question = actions.ask_agent(approval.pk, "Was a replacement offered?", dana)
+    shown = page.get(f"/approvals/{approval.pk}/side/").content.decode()
+    assert "Dana Whitfield asked the agent: Was a replacement offered?" in shown
+    questions.erase([approval.pk])
+    shown = page.get(f"/approvals/{approval.pk}/side/").content.decode()
+    assert "Dana Whitfield asked the agent<" in shown
+    assert "digest" not in shown
+    assert question.text not in shown
 
 
 def test_claims_and_releases_of_one_person_in_a_row_are_one_line(waiting: Waiting, dana: User, marco: User) -> None:
