@@ -15,12 +15,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions
 from agentapp.console import card, card_rows, in_the_way, queue
 from agentapp.console.fields import ABSENT
 from agentapp.console.filters import Filters, read_query
+from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from approvals import standing
 from approvals.digest import canonical
@@ -74,9 +75,22 @@ def batch(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def done(request: HttpRequest) -> HttpResponse:
-    """The batch decided last once more, after one of its decisions was taken back."""
+    """The batch decided last once more, as it stands now."""
     user = signed_in(request)
     return _done(request, user) if "batch" in request.session else redirect("inbox")
+
+
+@require_POST
+def undo(request: HttpRequest) -> HttpResponse:
+    """Take back what can be of the batch decided last, each decision by itself. What one refuses is said beside it."""
+    user = signed_in(request)
+    if "batch" not in request.session:
+        return redirect("inbox")
+    kept = request.session["batch"]
+    offered = set(request.POST.getlist("held"))
+    refused = {key: _undo_one(key, user) for key, why in kept["results"] if not why and key in offered}
+    request.session["batch"] = kept | {"not_undone": {key: why for key, why in refused.items() if why}}
+    return redirect("batch_done")
 
 
 def objection(user: User, picked: Sequence[Approval]) -> str:
@@ -157,6 +171,22 @@ def _decide(request: HttpRequest, user: User) -> HttpResponse:
     return _done(request, user)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one request of a batch. `refused`: why it was not decided; `counts`: its decision stands."""
+
+    approval: Approval
+    standing: str
+    counts: bool
+    refused: str
+    not_undone: str
+    stopped: Sequence[in_the_way.Stopped]
+
+    @property
+    def can_undo(self) -> bool:
+        return self.counts and (self.standing == "held" or self.approval.state in Approval.UNDECIDED)
+
+
 def _done(request: HttpRequest, user: User) -> HttpResponse:
     """What came of each of the batch decided last, as it stands now."""
     kept = request.session["batch"]
@@ -165,14 +195,28 @@ def _done(request: HttpRequest, user: User) -> HttpResponse:
     decided = {str(key) for key in counting.values_list("approval_id", flat=True)}
     held = [row for row in found.values() if str(row.pk) in decided and row.runs_at and not row.used_at]
     stopped = in_the_way.of_each(held)
+    not_undone = kept.get("not_undone", {})
     rows = [
-        (found[key], not why and key in decided, why, stopped.get(found[key].pk))
+        Outcome(
+            found[key],
+            card.standing_of(found[key]),
+            not why and key in decided,
+            why,
+            not_undone.get(key, ""),
+            stopped.get(found[key].pk, []),
+        )
         for key, why in kept["results"]
         if key in found
     ]
-    counted = sum(not why for _, _, why, _ in rows)
-    context = {"filters": read_query(kept["query"]), "done": rows, "counted": counted, "kind": kept["kind"]}
-    return render(request, "console/batch_done.html", context | {"back_to": "batch"})
+    context = {
+        "filters": read_query(kept["query"]),
+        "done": rows,
+        "counted": sum(row.counts for row in rows),
+        "undoable": [row.approval.pk for row in rows if row.can_undo],
+        "kind": kept["kind"],
+        "back_to": "batch",
+    }
+    return render_part(request, "console/batch_done.html", "results", context)
 
 
 def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refused | None:
@@ -189,6 +233,15 @@ def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refuse
     except actions.Refused as refused:
         return refused
     return None
+
+
+def _undo_one(key: str, user: User) -> str:
+    """Why a decision cannot be taken back; or an empty text, and it is."""
+    try:
+        actions.undo_decision(uuid.UUID(key), user)
+    except actions.Refused as refused:
+        return refused.message
+    return ""
 
 
 def _visible(user: User) -> QuerySet[Approval]:

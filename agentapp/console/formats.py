@@ -26,11 +26,11 @@ def duration(value: timedelta | float | None) -> str:
     return f"{int(seconds // 86400)} d"
 
 
-def time_left(until: datetime, now: datetime) -> str:
-    """What a waiting person reads: "6:12" in the last quarter of an hour, then minutes, hours, days."""
+def time_left(until: datetime, now: datetime, over: str = "time is up") -> str:
+    """What a waiting person reads: minutes, hours, days, "6:12" in the last quarter of an hour, and then `over`."""
     seconds = int((until - now).total_seconds())
     if seconds <= 0:
-        return "time is up"
+        return over
     if seconds < 15 * 60:
         return f"{seconds // 60}:{seconds % 60:02d}"
     if seconds < 3600:

@@ -65,6 +65,7 @@ urlpatterns = [
     path("inbox/batch/", batch.batch, name="batch"),
     path("inbox/batch/bar/", batch.bar, name="batch_bar"),
     path("inbox/batch/done/", batch.done, name="batch_done"),
+    path("inbox/batch/undo/", batch.undo, name="batch_undo"),
     path("inbox/focus/", focus.focus, name="focus"),
     path("inbox/focus/begin/", focus.begin, name="focus_begin"),
     path("inbox/focus/next/", focus.onward, name="focus_next"),

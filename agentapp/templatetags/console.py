@@ -194,8 +194,9 @@ def ago(then: datetime | None) -> str:
 
 
 @register.filter
-def time_left(until: datetime | None) -> str:
-    return formats.time_left(until, timezone.now()) if until else "—"
+def time_left(until: datetime | None, over: str = "time is up") -> str:
+    """`over`: what it says in the end; `data-over` has it for the script that counts down."""
+    return formats.time_left(until, timezone.now(), over) if until else "—"
 
 
 @register.filter

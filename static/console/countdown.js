@@ -3,8 +3,8 @@
 (() => {
   const { $, $$ } = countersign, ended = new WeakSet();
 
-  function words(seconds) {
-    if (seconds <= 0) return "time is up";
+  function words(seconds, over = "time is up") {
+    if (seconds <= 0) return over;
     if (seconds < 900) return `${Math.floor(seconds / 60)}:${`${seconds % 60}`.padStart(2, 0)}`;
     if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
     if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
@@ -14,7 +14,7 @@
   function tick() {
     for (const element of $$("[data-until]")) {
       const left = (Date.parse(element.dataset.until) - Date.now()) / 1000;
-      const text = words(Math.ceil(left));
+      const text = words(Math.ceil(left), element.dataset.over);
       if (element.textContent !== text) {
         element.textContent = text;
         if (element.matches("[role=timer]") && [300, 60, 0].includes(Math.ceil(left))) $("spoken").textContent = `Expires: ${text}`;

@@ -216,6 +216,40 @@ def test_selecting_by_key_and_deciding_together(browse: Browse, sam: User, dana:
     assert complaints == []
 
 
+def test_z_takes_a_batch_back_and_what_came_of_it_is_no_older_than_the_calls(
+    browse: Browse, sam: User, dana: User, complaints: list[str]
+) -> None:
+    made = [make_waiting(sam, risk="low", effect_class="reversible", expires_seconds=600 + n) for n in range(2)]
+    page = live(browse(dana, "/inbox/"))
+
+    def decide() -> None:
+        page.keyboard.press("x")
+        page.keyboard.press("Shift+J")
+        expect(page.locator("#batch-bar")).to_contain_text("2 selected")
+        live(page).keyboard.press("b")
+        page.get_by_role("button", name="Approve 2").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
+        live(page)
+
+    decide()
+    page.keyboard.press("?")
+    expect(page.locator("#keys dd", has_text="Undo my last decision")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("z")
+    expect(page.locator("#results")).to_contain_text("Taken back by you.")
+    assert not Decision.objects.filter(undone_at__isnull=True).exists()
+
+    page.goto("/inbox/")
+    live(page)
+    decide()
+    expect(page.get_by_role("button", name="Undo all 2")).to_be_visible()
+    Approval.objects.filter(pk__in=[one.pk for one in made]).update(runs_at=timezone.now())
+    make_waiting(sam)
+    expect(page.locator("#results")).to_contain_text("Runs in a moment.")
+    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    assert complaints == []
+
+
 def test_what_was_typed_and_ticked_about_one_request_is_not_in_the_dialog_of_the_next(
     browse: Browse, sam: User, dana: User
 ) -> None:

@@ -9,10 +9,11 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agentapp import actions
 from agentapp.console import batch
-from agentapp.models import Tool
+from agentapp.models import Tool, ToolExecution
 from approvals.models import Approval, Decision
 
 from .conftest import REFUND, make_tool, posted
@@ -41,6 +42,15 @@ def items(html: str) -> list[str]:
 
 def states(*approvals: Approval) -> list[str]:
     return [Approval.objects.get(pk=row.pk).state for row in approvals]
+
+
+def begun(approval: Approval) -> None:
+    """As a worker leaves it that has begun the call."""
+    now = timezone.now()
+    Approval.objects.filter(pk=approval.pk).update(state="used", used_at=now)
+    ToolExecution.objects.filter(approval=approval).update(
+        state="executing", started_at=now, idempotency_key=str(approval.pk)
+    )
 
 
 class TestTheTable:
@@ -182,8 +192,54 @@ class TestDeciding:
         assert 'href="/inbox/?risk=low"' in html
         assert states(first, second) == ["pending", "approved"]
 
+    def test_all_are_taken_back_together_each_by_itself(self, page: Client, credit: Waiting) -> None:
+        made = [credit(hold_seconds=30) for _ in range(3)]
+        rows = items(table(page, *made).content.decode())
+        html = page.post("/inbox/batch/", {"item": rows, "type": "approve"}).content.decode()
+        assert "Undo all 3" in html
+        assert html.count('data-act="undo"') == 1
+        held = re.findall(r'name="held" value="([^"]+)"', html)
+        begun(made[2])
+
+        again = page.post("/inbox/batch/undo/", {"held": held}, follow=True)
+
+        html = again.content.decode()
+        assert again.redirect_chain == [("/inbox/batch/done/", 302)]
+        assert states(*made) == ["pending", "pending", "used"]
+        assert html.count("Taken back by you.") == 2
+        assert "Not taken back: It has already taken effect and cannot be undone. Running" in html
+        assert "1 of 3 approved" in html
+        assert "Undo" not in html
+
+    def test_nothing_is_taken_back_that_was_not_decided_in_the_batch(self, page: Client, credit: Waiting) -> None:
+        other, first, second = [credit(hold_seconds=30) for _ in range(3)]
+        page.post(f"/approvals/{other.pk}/decide/", posted(other))
+        rows = items(table(page, first, second).content.decode())
+        page.post("/inbox/batch/", {"item": rows, "type": "approve"})
+
+        page.post("/inbox/batch/undo/", {"held": [str(other.pk), str(first.pk), "x"]})
+
+        assert states(other, first, second) == ["approved", "pending", "approved"]
+
+    def test_what_came_of_each_follows_its_call(self, page: Client, credit: Waiting) -> None:
+        running, taken = credit(hold_seconds=30), credit(hold_seconds=30)
+        rows = items(table(page, running, taken).content.decode())
+        page.post("/inbox/batch/", {"item": rows, "type": "approve"})
+        begun(running)
+        Approval.objects.filter(pk=taken.pk).update(runs_at=timezone.now())
+
+        part = page.get("/inbox/batch/done/", headers={"HX-Request-Type": "partial"}).content.decode()
+
+        assert part.startswith('<div class="sec" id="results" hx-get="/inbox/batch/done/"')
+        assert [line.strip() for line in re.findall(r'block fs13 t2">([^<]*)', part)] == [
+            "Running",
+            "Runs in a moment.",
+        ]
+        assert "Undo" not in part
+
     def test_without_a_batch_there_is_nothing_to_lead_back_to(self, page: Client) -> None:
         assert page.get("/inbox/batch/done/")["Location"] == "/inbox/"
+        assert page.post("/inbox/batch/undo/")["Location"] == "/inbox/"
 
     def test_one_that_changed_meanwhile_is_not_decided(self, page: Client, credit: Waiting) -> None:
         first, second = credit(), credit()
