@@ -288,6 +288,17 @@ class TestDraft:
         assert 'value="214.50"' in html
         assert "Agent proposed" not in html
 
+    def test_what_can_be_changed_no_more_offers_no_way_back(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        draft = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **self.FIELDS)).content.decode()
+        assert 'name="restore"' in draft
+        page.post(f"/approvals/{approval.pk}/decide/", posted(approval, **self.FIELDS))
+
+        html = page.get(f"/approvals/{approval.pk}/").content.decode()
+
+        assert "Agent proposed" in html
+        assert 'name="restore"' not in html
+
     def test_it_does_not_hide_that_the_request_has_changed(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
         fields = posted(approval, **self.FIELDS)
