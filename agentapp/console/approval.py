@@ -20,11 +20,14 @@ from agentapp.tools.schema import check_arguments
 from approvals import lens
 from approvals.digest import parse
 from approvals.masking import masked
-from approvals.models import Approval, DecisionType
+from approvals.models import Approval, Decision, DecisionType, Risk
 from approvals.step_up import NEEDS, SIGNED
 
 VIEWS = ("form", "diff", "json")
 DIALOGS = ("reject", "respond", "ask", "approve")
+# The type that a second press sends, which approves a high risk. The first sends "approve".
+CONFIRMED = "confirm"
+_ANOTHER_LOOK = "Some fields need another look. Nothing was decided."
 
 
 @require_safe
@@ -87,6 +90,8 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     typed = _draft(request, found)
     try:
         new = _answer(request, found, user, typed)
+        if _is_first_press(request, found, new):
+            return _second_press(request, found, typed)
         signed = signing.presented(request, user, new.id)
         if signed is not None:
             new = replace(new, assertion=signed[0])
@@ -167,10 +172,12 @@ def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:
 def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft) -> actions.NewDecision:
     """The decision that was posted. An approval of other arguments than those that wait is an edit. Raises Refused."""
     kind, arguments_text = request.POST.get("type", ""), ""
+    if kind == CONFIRMED:
+        kind = DecisionType.APPROVE
     if kind == DecisionType.APPROVE and card.context(found, user)["may_edit"]:
         shown = card.show(found, typed.posted)
         if shown.form.errors:
-            raise actions.Refused("invalid_arguments", "Some fields need another look. Nothing was decided.")
+            raise actions.Refused("invalid_arguments", _ANOTHER_LOOK)
         current = found.final_arguments_text or found.arguments_text
         if shown.text != card.show(found, None).text:
             kind, arguments_text = DecisionType.EDIT, shown.text or current
@@ -185,6 +192,40 @@ def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft
         message=typed.message,
         stop_run=typed.stop_run,
     )
+
+
+def _is_first_press(request: HttpRequest, found: Approval, new: actions.NewDecision) -> bool:
+    """Whether this would approve a high risk without having been confirmed.
+
+    What waits no longer as it was seen is no such press: it is refused, for versions only grow. What counts already
+    is none either.
+    """
+    if found.risk != Risk.HIGH or new.type not in (DecisionType.APPROVE, DecisionType.EDIT):
+        return False
+    waits = found.version <= new.version and card.standing_of(found) == "pending"
+    is_first = request.POST.get("type") != CONFIRMED
+    return is_first and waits and not Decision.objects.filter(pk=new.id).exists()
+
+
+def _second_press(request: HttpRequest, found: Approval, typed: card.Draft) -> HttpResponse:
+    """Ask to confirm the named act, for a browser without script, with everything that was typed. Raises Refused."""
+    context = context_of(request, found, typed)
+    forbidden, shown = context["forbidden"], context["shown"]
+    if forbidden is not None:
+        raise actions.Refused(forbidden.code, forbidden.message, forbidden.field, found)
+    if found.assurance_needed:
+        # Its dialog names the act, and says what else is needed.
+        raise actions.Refused("confirmation", "Press again to confirm. Nothing was decided.")
+    _check(found, shown)
+    if shown.form.errors:
+        raise actions.Refused("invalid_arguments", _ANOTHER_LOOK)
+    kept = [(name, values) for name, values in request.POST.lists() if name not in ("csrfmiddlewaretoken", "type")]
+    place = request.POST.get("next")
+    if place == "chat":
+        back = reverse("run_chat", args=[found.run_id])
+    else:
+        back = reverse("focus_one", args=[found.pk]) if place == "focus" else inbox.back(request.POST, found.pk)
+    return render(request, "console/approval_confirm.html", context | {"kept": kept, "back": back})
 
 
 def _draft(request: HttpRequest, found: Approval) -> card.Draft:

@@ -66,7 +66,7 @@
   // others do leaves armed what is armed: it is looked at again a little later.
   for (const type of ["htmx:config:request", "htmx:after:request", "htmx:error"]) {
     document.addEventListener(type, (event) => {
-      const { ctx } = event.detail, armed = $$(".is-armed")[0] && ctx?.sourceEvent?.type === "inbox-changed";
+      const { ctx } = event.detail, armed = $$("[value=confirm]")[0] && ctx?.sourceEvent?.type === "inbox-changed";
       if (ctx?.target?.id !== "peek" || !armed && (!chosen() || ctx.request.action.includes(chosen()))) return;
       event.preventDefault();
       event.stopPropagation();

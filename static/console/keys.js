@@ -53,14 +53,14 @@
 
   function arm(button) {
     button.focus();
-    if (button.matches(".is-armed")) return; // No second A confirms.
+    if (button.value === "confirm") return; // No second A confirms.
     const label = button.querySelector("[data-label]"), words = label.textContent;
-    button.classList.add("is-armed");
+    button.value = "confirm";
     label.textContent = button.dataset.arms;
     // Morphed, the same button may be something else by then, or armed for that.
     const disarm = ({ key }) => {
-      if (key !== "Escape" || button.onkeydown !== disarm || !button.matches(".is-armed")) return;
-      button.classList.remove("is-armed");
+      if (key !== "Escape" || button.onkeydown !== disarm || button.value !== "confirm") return;
+      button.value = "approve";
       label.textContent = words;
     };
     button.onkeydown = disarm;
@@ -105,7 +105,7 @@
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     if (event.target.closest('[data-act="search"]')) { event.preventDefault(); open("#palette"); return; }
-    const button = event.target.closest("[data-arms]:not(.is-armed)");
+    const button = event.target.closest("[data-arms][value=approve]");
     if (button) { event.preventDefault(); arm(button); }
   });
 

@@ -106,7 +106,7 @@ def test_asked_streamed_decided_and_answered(
     danas.locator("#asked-" + str(clerk.open(run)[0].pk)).scroll_into_view_if_needed()
     shot(danas, "asked-phone-dark")
     danas.get_by_role("button", name="Approve $5.00").click()
-    danas.locator(".asked .btn.is-armed").click()
+    danas.locator(".asked .btn[value=confirm]").click()
     expect(danas.locator(".asked .btn.primary")).to_have_count(0)
 
     seen = threading.Event()

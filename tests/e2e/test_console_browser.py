@@ -132,6 +132,26 @@ def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> No
 
 
 @pytest.mark.parametrize("address", ["/inbox/", "/approvals/{}/"])
+def test_without_script_a_high_risk_takes_a_page_that_names_the_act(
+    browse: Browse, sam: User, dana: User, address: str
+) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = browse(dana, address.format(approval.pk), java_script_enabled=False)
+
+    page.get_by_role("button", name="Approve $214.50").click()
+    expect(page.get_by_role("heading", name="Refund $214.50 for order 58213?")).to_be_visible()
+    assert not Decision.objects.exists()
+    page.get_by_role("link", name="Back", exact=True).click()
+    expect(page.get_by_role("heading", name="Refund $214.50 for order 58213", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Approve $214.50").click()
+    page.get_by_role("button", name="Confirm refund of $214.50").click()
+
+    expect(page.get_by_role("button", name="Undo").first).to_be_visible()
+    approval.refresh_from_db()
+    assert approval.state == Approval.State.APPROVED
+
+
+@pytest.mark.parametrize("address", ["/inbox/", "/approvals/{}/"])
 def test_a_second_a_confirms_nothing_and_the_cap_says_what_does(
     browse: Browse, sam: User, dana: User, address: str
 ) -> None:
@@ -400,6 +420,7 @@ def test_without_script_one_signs_in_reads_edits_and_decides(browse: Browse, sam
     expect(page.locator("#reject-dialog")).to_be_visible()
     page.get_by_role("link", name="Cancel").click()
     page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Confirm refund of $214.50").click()
 
     expect(page.get_by_text("Approved. Runs in")).to_be_visible()
     page.get_by_role("button", name="Undo").click()

@@ -462,7 +462,7 @@ def test_what_is_armed_stays_so_while_others_come_in_and_not_when_it_has_changed
     page.clock.install()
     page.clock.pause_at(timezone.now() + timedelta(seconds=5))
     page.keyboard.press("a")
-    armed = page.locator("#peek .is-armed")
+    armed = page.locator("#peek [data-arms][value=confirm]")
     expect(armed).to_be_focused()
 
     make_waiting(sam, title="Another")

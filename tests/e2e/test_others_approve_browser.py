@@ -41,6 +41,8 @@ def test_without_script_they_look_at_their_change_first(browse: Browse, changed_
     page.locator("[name='arg.amount']").fill("12.00")
     page.get_by_role("button", name="Look at your change").click()
     page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Confirm refund of $12.00").click()
+    expect(page.get_by_text("1 change by you")).to_have_count(0)
     changed_by_dana.refresh_from_db()
     assert changed_by_dana.is_edited
     assert changed_by_dana.state == "pending"

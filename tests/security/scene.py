@@ -38,7 +38,8 @@ class Scene:
 
 def body_of(approval: Approval) -> dict[str, Any]:
     return {"decision_id": "01900000-0000-7000-8000-000000000001", "version": approval.version,
-            "action_digest": approval.action_digest, "type": "approve"}  # fmt: skip
+            "action_digest": approval.action_digest,
+            "type": "confirm" if approval.risk == "high" else "approve"}  # fmt: skip
 
 
 @dataclass(frozen=True)

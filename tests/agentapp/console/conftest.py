@@ -159,12 +159,15 @@ def make_unknown(starter: User) -> ToolExecution:
 
 
 def posted(approval: Approval, **fields: Any) -> dict[str, Any]:
-    """What the page of a request posts when a person presses Approve, with `fields` replaced or added."""
+    """What the page of a request posts when a person has approved, with `fields` replaced or added.
+
+    That is one press, and at high risk the second one, which confirms.
+    """
     return {
         "decision_id": str(uuid.uuid4()),
         "version": approval.version,
         "action_digest": approval.final_digest or approval.action_digest,
-        "type": "approve",
+        "type": "confirm" if approval.risk == "high" else "approve",
         **fields,
     }
 

@@ -144,7 +144,10 @@ def test_a_request_stands_in_its_place_and_whoever_may_decide_can(clerk: Clerk, 
         "decision_id": str(uuid.uuid4()), "version": approval.version, "action_digest": approval.action_digest,
         "type": "approve", "next": "chat",
     }  # fmt: skip
-    response = signed_in(dana).post(f"/approvals/{approval.pk}/decide/", posted)
+    first = signed_in(dana).post(f"/approvals/{approval.pk}/decide/", posted).content.decode()
+    assert approval.risk == "high"
+    assert f'<a class="btn" href="/runs/{run.pk}/chat/">Back</a>' in first
+    response = signed_in(dana).post(f"/approvals/{approval.pk}/decide/", posted | {"type": "confirm"})
     assert response["Location"] == f"/runs/{run.pk}/chat/"
     assert clerk.drive(run).state == "succeeded"
     assert in_order(page_of(signed_in(dana), run), "1 tool", "Paid.")

@@ -16,6 +16,7 @@ from approvals.digest import canonical, parse
 from approvals.models import Approval, Decision, Event
 
 from .conftest import REFUND, posted
+from .test_plain_posts import Forms
 
 pytestmark = pytest.mark.django_db
 Waiting = Callable[..., Approval]
@@ -398,6 +399,81 @@ class TestRefusals:
         assert decide(page, second, decision_id=reused).status_code == 422
         second.refresh_from_db()
         assert second.state == Approval.State.PENDING
+
+
+class TestTheSecondPress:
+    """High risk in a browser without script: the first press asks, on a page of its own."""
+
+    def test_it_names_the_act_and_takes_along_what_was_typed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(risk="high")
+        typed = {**FORM, "arg.amount": "184,50", "message": "<b>Less</b>, as agreed."}
+
+        first = decide(page, approval, type="approve", next="inbox", risk="high", **typed)
+
+        html = first.content.decode()  # type: ignore[attr-defined]
+        assert not Decision.objects.exists()
+        assert "Confirm refund of $184.50</button>" in html
+        assert "1 change by you" in html
+        form = Forms(html).forms["form-1"]
+        assert form.presses == [
+            (f"/approvals/{approval.pk}/draft/", "", "", False),
+            (f"/approvals/{approval.pk}/decide/", "type", "confirm", False),
+        ]
+        back = page.post(f"/approvals/{approval.pk}/draft/", form.fields).content.decode()
+        assert 'value="184,50"' in back or 'value="184.50"' in back
+        second = page.post(f"/approvals/{approval.pk}/decide/", {**form.fields, "type": "confirm"})
+        assert (second.status_code, "/inbox/" in second["Location"]) == (302, True)
+        decision = Decision.objects.get()
+        assert (decision.type, decision.message) == ("edit", "<b>Less</b>, as agreed.")
+        assert parse(decision.arguments_text) == {**REFUND, "amount": 184.5}
+
+    @pytest.mark.parametrize("next", ["", "inbox", "focus"])
+    def test_one_press_leads_back_to_where_it_was_made(self, page: Client, waiting: Waiting, next: str) -> None:
+        approval = waiting(risk="high")
+
+        html = decide(page, approval, type="approve", next=next).content.decode()  # type: ignore[attr-defined]
+
+        back = {"": f"/approvals/{approval.pk}/", "inbox": f"/inbox/?id={approval.pk}", "focus": "/inbox/focus/"}[next]
+        assert f'<a class="btn" href="{back}' in html
+        assert not Decision.objects.exists()
+
+    def test_what_cannot_be_decided_is_refused_without_being_asked_first(
+        self, page: Client, waiting: Waiting, dana: User, marco: User
+    ) -> None:
+        approval = waiting(risk="high", approvals_needed=2)
+        seen = posted(approval, type="approve")
+        actions.decide(approval.pk, actions.NewDecision(uuid.uuid4(), "approve", 1, approval.action_digest), marco)
+        path = f"/approvals/{approval.pk}/decide/"
+
+        assert page.post(path, seen).status_code == 409
+        assert decide(page, waiting(risk="high", starter_id=dana.pk), type="approve").status_code == 403  # type: ignore[attr-defined]
+        wrong = decide(page, waiting(risk="high"), type="approve", **{**FORM, "arg.amount": "900"})
+        assert wrong.status_code == 422  # type: ignore[attr-defined]
+        assert Decision.objects.get().user == marco
+
+    def test_one_press_sent_again_after_it_was_confirmed_counts_once(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(risk="high")
+        seen = posted(approval)
+        path = f"/approvals/{approval.pk}/decide/"
+        page.post(path, seen)
+
+        assert page.post(path, seen | {"type": "approve"}).status_code == 302
+        assert Decision.objects.count() == 1
+
+    def test_where_a_person_shows_who_they_are_its_dialog_asks(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(risk="high", assurance_needed="password")
+
+        response = decide(page, approval, type="approve")
+
+        html = response.content.decode()  # type: ignore[attr-defined]
+        dialog = html[html.index('id="approve-dialog"') :].partition("</dialog>")[0]
+        assert response.status_code == 422  # type: ignore[attr-defined]
+        assert dialog.partition(">")[0].endswith(
+            'aria-labelledby="approve-title" open data-passkeys="/static/console/asserted.js"'
+        )
+        assert "Press again to confirm." in dialog
+        assert 'name="type" value="confirm"' in dialog
+        assert not Decision.objects.exists()
 
 
 def test_what_somebody_else_changed_is_not_undone_by_who_left_it_alone(
