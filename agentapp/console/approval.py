@@ -82,9 +82,14 @@ def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     return render(request, "console/approval.html", context, status=status)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Take a decision. What cannot be taken comes back with the reason and everything that was typed."""
+    """Take a decision. What cannot be taken comes back with the reason and everything that was typed.
+
+    That page has this address, which leads to the request when it is opened again.
+    """
+    if request.method != "POST":
+        return redirect("approval", approval_id)
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     typed = _draft(request, found)
@@ -118,9 +123,11 @@ def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
     return JsonResponse({"request_options": asked})
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Take back one's own decision while it is held."""
+    """Take back one's own decision while it is held. Opened again, the address leads to the request."""
+    if request.method != "POST":
+        return redirect("approval", approval_id)
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     try:

@@ -176,7 +176,7 @@ def test_a_form_takes_no_masked_part_and_keeps_a_field_that_came_back_as_it_was_
     mask = "\u2022" * 6
     assert f'value="use {mask} to pay"' in page
     form = {
-        "decision_id": str(uuid.uuid4()), "type": "approve", "version": approval.version,
+        "decision_id": str(uuid.uuid4()), "type": "confirm", "version": approval.version,
         "action_digest": approval.action_digest, "shown": ["arg.account", "arg.amount", "arg.memo"],
         "arg.account": "ana", "arg.amount": "6",
     }  # fmt: skip

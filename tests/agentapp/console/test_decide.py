@@ -358,12 +358,16 @@ class TestRefusals:
         assert not Decision.objects.exists()
 
     @pytest.mark.parametrize("path", ["decide", "undo"])
-    def test_no_get_decides(self, page: Client, waiting: Waiting, path: str) -> None:
+    def test_no_get_decides_and_it_leads_to_the_request(self, page: Client, waiting: Waiting, path: str) -> None:
         approval = waiting()
         before = Event.objects.count()
 
-        assert page.get(f"/approvals/{approval.pk}/{path}/", posted(approval)).status_code == 405
+        for ask in (page.get, page.head):
+            response = ask(f"/approvals/{approval.pk}/{path}/", posted(approval))
+            assert (response.status_code, response["Location"]) == (302, f"/approvals/{approval.pk}/")
+        assert page.options(f"/approvals/{approval.pk}/{path}/").status_code == 405
         assert Event.objects.count() == before
+        assert not Decision.objects.exists()
 
     @pytest.mark.parametrize("method", ["get", "head"])
     @pytest.mark.parametrize("purpose", [{}, {"Sec-Purpose": "prefetch;prerender"}, {"Purpose": "prefetch"}])
