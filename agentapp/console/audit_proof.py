@@ -18,11 +18,11 @@ from django.views.decorators.http import require_POST, require_safe
 
 from agentapp import nudges
 from agentapp.audit import finding, standing
-from agentapp.console.audit import allowed
+from agentapp.console.audit import address, allowed
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
 from approvals import entitlement, lens
-from approvals.digest import canonical
+from approvals.digest import canonical, storable
 from approvals.models import Checkpoint, Event, LedgerKey, Verification
 from approvals.proof import inclusion, receipts, signing_key, verifying
 from approvals.proof.chains import Scope
@@ -61,7 +61,10 @@ def verify(request: HttpRequest) -> HttpResponse:
         return render(request, "console/audit_proof.html", {**_proof(user), "form": form}, status=422)
     verification = verifying.start(user, form.scope)
     nudges.check_ledger(verification.pk)
-    return redirect("audit" if form.scope == Scope() else "audit_proof")
+    if form.scope != Scope():
+        return redirect("audit_proof")
+    # Where the trail stood when it was asked for.
+    return redirect(address(storable(request.POST.get("q", "")).strip(), request.POST.get("from", "")))
 
 
 @never_cache

@@ -99,6 +99,18 @@ def test_a_break_is_named_with_the_events_beside_it(manager, paid) -> None:
     assert "The chain is broken; the file says so." in page
 
 
+def test_checking_from_a_narrowed_trail_leads_back_to_it(manager, paid) -> None:
+    trail = "/audit/?q=did%3Aapproved+%22%3Cb%3E%22"
+    html = manager.get(trail).content.decode()
+    form = html.partition('action="/audit/proof/verify/"')[2].partition("</form>")[0]
+    assert '<input type="hidden" name="q" value="did:approved &quot;&lt;b&gt;&quot;">' in form
+
+    assert manager.post("/audit/proof/verify/", {"q": 'did:approved "<b>"'})["Location"] == trail
+    assert 'hx-get="/audit/proof/chain/?q=did%3Aapproved' in shown(manager, trail)
+    checked()
+    assert 'name="q" value="did:approved"' in shown(manager, "/audit/proof/chain/?q=did%3Aapproved")
+
+
 def test_what_happened_within_some_days_is_checked_alone(manager, paid) -> None:
     answer = manager.post("/audit/proof/verify/", {"since": "2026-01-01", "until": "2026-01-02"})
     assert answer["Location"] == "/audit/proof/"
