@@ -1,5 +1,6 @@
 """Of what somebody is told, and how; and a test that says of each way whether it works."""
 
+from collections.abc import Sequence
 from datetime import time
 from http import HTTPStatus
 
@@ -127,18 +128,30 @@ def _reach(form: QueryDict, user: User, chat: Channel | None) -> preferences.Rea
 
 
 def _context(user: User, chat: Channel | None, typed: QueryDict | None) -> dict[str, object]:
+    """What the form shows: what was typed, where that could not be kept, else what is stored."""
     chosen = preferences.of(user)
-    rows = []
-    for kind, words in ROWS:
-        told = preferences.ways(chosen, kind)
-        rows.append({"kind": kind, "words": words, "ways": [(way, way in told) for way in _ways(chat)]})
+    ways = _ways(chat)
+
+    def ticked(kind: str) -> Sequence[str]:
+        if typed is None:
+            return preferences.ways(chosen, kind)
+        return [way for way in ways if f"{kind}-{way}" in typed]
+
     risks = [
         (Risk.LOW, "Any"),
         *((risk, f"{risk.label} or higher") for risk in (Risk.MEDIUM, Risk.HIGH)),
         (Risk.CRITICAL, "Critical"),
     ]
-    name = typed.get("chat_name", "") if typed is not None else chosen.chat_name
-    return {
-        "chosen": chosen, "rows": rows, "risks": risks, "chat": chat, "chat_name": name,
-        "rhythms": Preferences.Rhythm.choices,
-    }  # fmt: skip
+    rows = [
+        {"kind": kind, "words": words, "ways": [(way, way in ticked(kind)) for way in ways]} for kind, words in ROWS
+    ]
+    form = _stored(chosen) if typed is None else typed.dict() | {box: box in typed for box in ("shows", "follow_ups")}
+    return {"form": form, "rows": rows, "risks": risks, "chat": chat, "rhythms": Preferences.Rhythm.choices}
+
+
+def _stored(chosen: Preferences) -> dict[str, object]:
+    """What is stored, by the names of the form."""
+    times = {name: getattr(chosen, name) for name in ("quiet_from", "quiet_until", "rhythm_at")}
+    shown = {name: f"{value:%H:%M}" if value is not None else "" for name, value in times.items()}
+    names = ("least_risk", "rhythm", "chat_name", "follow_ups")
+    return {**shown, **{name: getattr(chosen, name) for name in names}, "shows": chosen.shows_arguments}

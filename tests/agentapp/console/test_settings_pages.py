@@ -194,6 +194,26 @@ def test_quiet_hours_that_are_none_are_refused(client: Client, quiet: tuple[str,
     assert not Preferences.objects.exists()
 
 
+def test_what_was_chosen_beside_a_wrong_time_stays_chosen(client: Client, dana: User) -> None:
+    kept = {"waiting-browser": "on", "waiting-mail": "on", "shows": "on", "quiet_from": "21:00", "quiet_until": "06:00"}
+    said(client, "/settings/notifications/", kept)
+    typed = {
+        "handed-mail": "on", "least_risk": "high", "rhythm": "daily", "rhythm_at": "08:30", "follow_ups": "on",
+        "quiet_from": "22:00", "quiet_until": "",
+    }  # fmt: skip
+
+    page = client.post("/settings/notifications/", typed).content.decode()
+
+    assert "Quiet hours need two times" in page
+    ticked = re.findall(r'name="([^"]+)" checked', page)
+    assert ticked == ["handed-mail", "follow_ups"]
+    assert re.findall(r'<option value="([^"]+)" selected', page) == ["high", "daily"]
+    assert re.findall(r'type="time" value="([^"]*)"', page) == ["08:30", "22:00", ""]
+    stored = client.get("/settings/notifications/").content.decode()
+    assert re.findall(r'name="([^"]+)" checked', stored) == ["waiting-browser", "waiting-mail", "shows"]
+    assert re.findall(r'type="time" value="([^"]*)"', stored) == ["", "21:00", "06:00"]
+
+
 def test_a_risk_that_is_not_offered_is_refused(client: Client) -> None:
     assert client.post("/settings/notifications/", {"least_risk": "none"}).status_code == 422
     assert not Preferences.objects.exists()
