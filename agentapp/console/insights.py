@@ -40,6 +40,8 @@ class Asked:
     now: datetime
     teams: list[tuple[int, str]]
     team: int = ALL_TEAMS
+    not_taken: str = ""
+    """Why the period is not of the days that were asked for."""
     late: datetime | None = None
     """Figures end here, because adding up is behind."""
 
@@ -102,12 +104,13 @@ def _asked(request: HttpRequest, zone: tzinfo | None = None, *, with_teams: bool
     now = timezone.now()
     standing = reading.standing(now)
     shown = standing.shown_until
-    period = periods.read(request.GET, now, zone or timezone.get_current_timezone())
+    zone = zone or timezone.get_current_timezone()
+    period, not_taken = periods.read(request.GET, now, zone), periods.why_not(request.GET, now, zone)
     late = shown if shown < period.end else None
     teams = _teams() if with_teams else []
     chosen = request.GET.get("team", "")
     team = next((pk for pk, name in teams if name == chosen), ALL_TEAMS)
-    return Asked(user, period.up_to(shown), standing, now, teams, team, late)
+    return Asked(user, period.up_to(shown), standing, now, teams, team, not_taken, late)
 
 
 def _teams() -> list[tuple[int, str]]:
@@ -173,8 +176,8 @@ def _page(request: HttpRequest, asked: Asked, route: str, topic: Topic, **more: 
         "route": route,
         "choices": periods.CHOICES,
         "zone": str(period.zone),
-        "first": f"{period.days[0]}",
-        "last": f"{period.days[-1]}",
+        "first": request.GET.get("from", "") if asked.not_taken else f"{period.days[0]}",
+        "last": request.GET.get("to", "") if asked.not_taken else f"{period.days[-1]}",
         **more,
     }
     return render_part(request, "console/insights.html", "figures", context)

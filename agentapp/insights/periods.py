@@ -56,19 +56,38 @@ def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
     """The period an address asks for, by the days of a zone; the usual one where it asks for none that there is."""
     key = asked.get("range", "")
     if key == "custom":
-        first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
-        if first is not None and last is not None and first <= last < first + timedelta(days=LONGEST):
-            # A day that has begun elsewhere, by whose days it was chosen, may not have here.
-            today = now.astimezone(zone).date()
-            first, last = (today if today < day <= today + DAY else day for day in (first, last))
-            end = min(start_of(last + DAY, zone), now)
-            if start_of(first, zone) < end:
-                begin = min(_first_hour(first, zone), end)
-                return Period(key, begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}", zone)
+        chosen = _custom(asked, now, zone)
+        if isinstance(chosen, Period):
+            return chosen
     name, days, words = next((one for one in CHOICES if one[0] == key), _USUAL)
     today = now.astimezone(zone).date()
     begin = hour_of(now) - 24 * HOUR if days == 1 else _first_hour(today - (days - 1) * DAY, zone)
     return Period(name, begin, now, words, zone)
+
+
+def why_not(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> str:
+    """Why the days an address names are not those of the period it gets, as a sentence. Empty: they are."""
+    chosen = _custom(asked, now, zone) if asked.get("range", "") == "custom" else ""
+    return chosen if isinstance(chosen, str) else ""
+
+
+def _custom(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period | str:
+    """The days an address names, or why there can be no figures of them."""
+    first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
+    if first is None or last is None:
+        return "A range needs two days, as in 2026-11-01 and 2026-11-14."
+    if last < first:
+        return "It ends before it begins."
+    if last - first >= timedelta(days=LONGEST):
+        return f"It is longer than {LONGEST} days."
+    # A day that has begun elsewhere, by whose days it was chosen, may not have here.
+    today = now.astimezone(zone).date()
+    first, last = (today if today < day <= today + DAY else day for day in (first, last))
+    end = min(start_of(last + DAY, zone), now)
+    if start_of(first, zone) >= end:
+        return "It has not begun yet."
+    begin = min(_first_hour(first, zone), end)
+    return Period("custom", begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}", zone)
 
 
 def start_of(day: date, zone: tzinfo) -> datetime:

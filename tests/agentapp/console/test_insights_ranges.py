@@ -14,6 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.html import escape
 
 from agentapp.console.insights_parts import Card, Figure
 from agentapp.insights import periods
@@ -183,3 +184,25 @@ def test_a_day_that_began_a_moment_ago_is_shown_where_no_full_hour_of_it_has_beg
     zone = ZoneInfo("Asia/Kolkata")
     found = periods.read(ONE_DAY, datetime(2026, 10, 9, 18, 45, tzinfo=UTC), zone)
     assert (found.key, found.days, found.begin == found.end) == ("custom", [OCTOBER.date()], True)
+
+
+@pytest.mark.parametrize("path", ["/insights/", "/insights/cost/", "/insights/reliability/"])
+@pytest.mark.parametrize(
+    ("first", "last", "why"),
+    [
+        ("2026-01-03", "2026-01-01", "It ends before it begins."),
+        ("2024-01-01", "2025-06-01", "It is longer than 366 days."),
+        ("2099-01-01", "2099-01-02", "It has not begun yet."),
+        ("<b>", "2026-01-02", "A range needs two days, as in 2026-11-01 and 2026-11-14."),
+    ],
+)
+def test_a_range_of_which_there_are_no_figures_is_said_and_stays_typed(
+    page: Client, path: str, first: str, last: str, why: str
+) -> None:
+    html = page.get(path, {"range": "custom", "from": first, "to": last}).content.decode()
+
+    assert f"There are no figures of that range.</strong> {why} These are of the last 14 days." in html
+    assert f'name="from" value="{escape(first)}"' in html
+    assert f'name="to" value="{last}"' in html
+    assert "There are no figures" not in page.get(path, THREE_DAYS).content.decode()
+    assert "There are no figures" not in page.get(path).content.decode()
