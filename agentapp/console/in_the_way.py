@@ -1,20 +1,22 @@
-"""Kill switches in the way of what was asked, or of what was decided about it, in words."""
+"""What is in the way of what was asked, or was decided about it, in words: kill switches, and runs put aside."""
 
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentapp import switches
-from agentapp.models import KillSwitch, ToolExecution
+from agentapp import auth, switches
+from agentapp.models import KillSwitch, Run, ToolExecution
 from approvals.models import Approval
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """One of them. `brief`: what is stopped and by whom; `words`: with why, as a sentence."""
+    """One of them. `brief`: what is stopped and by whom; `words`: with why, as a sentence; `until`: what ends it."""
 
     brief: str
     words: str
+    until: str = "that is released"
+    icon: str = "stop"
 
 
 def of(approval: Approval, execution: ToolExecution | None, standing: str) -> list[Stopped]:
@@ -22,17 +24,23 @@ def of(approval: Approval, execution: ToolExecution | None, standing: str) -> li
 
     `execution`: the call the request is about; None: it asks anew under another request.
     """
-    waits = standing in ("pending", "held", "taken") and getattr(approval, "is_anything_stopped", True)
-    return _of(approval, switches.stopping(execution)) if execution is not None and waits else []
+    if execution is None or standing not in ("pending", "held", "taken"):
+        return []
+    found = switches.stopping(execution) if getattr(approval, "is_anything_stopped", True) else []
+    return [*_of(approval, found), *_aside([execution.run]).get(execution.run_id, [])]
 
 
 def of_each(approvals: Sequence[Approval]) -> dict[uuid.UUID, list[Stopped]]:
-    """The same of requests whose decisions can still be undone, by request; two queries however many they are."""
-    asked = {one.pk: one for one in approvals if one.is_anything_stopped}  # type: ignore[attr-defined]
+    """The same of requests whose decisions can still be undone, by request; as many queries for many as for one."""
     # One that asks anew under another request has no call.
-    calls = {pk: call for pk, one in asked.items() if (call := getattr(one, "execution", None)) is not None}
-    found = switches.stopping_each(list(calls.values())) if calls else {}
-    return {pk: _of(asked[pk], found[call.pk]) for pk, call in calls.items()}
+    calls = {one.pk: call for one in approvals if (call := getattr(one, "execution", None)) is not None}
+    asked = {one.pk: one for one in approvals if one.is_anything_stopped}  # type: ignore[attr-defined]
+    found = switches.stopping_each([calls[pk] for pk in asked if pk in calls]) if asked else {}
+    aside = _aside([call.run for call in calls.values()])
+    return {
+        pk: [*(_of(asked[pk], found[call.pk]) if pk in asked else []), *aside.get(call.run_id, [])]
+        for pk, call in calls.items()
+    }
 
 
 def _of(approval: Approval, found: Sequence[KillSwitch]) -> list[Stopped]:
@@ -40,3 +48,18 @@ def _of(approval: Approval, found: Sequence[KillSwitch]) -> list[Stopped]:
         # A switch for the tool is in nobody's way where no call is to run.
         found = [switch for switch in found if switch.scope != KillSwitch.Scope.TOOL]
     return [Stopped(switches.brief(switch), switches.describe(switch)) for switch in found]
+
+
+def _aside(runs: Sequence[Run]) -> dict[uuid.UUID, list[Stopped]]:
+    """Of these runs those that people have put aside, or are in the agent's place of; each with what is said of it."""
+    said = {}
+    paused = [run for run in runs if run.is_aside and run.taken_over_by_id is None]
+    who = auth.who_paused(paused)
+    for run in paused:
+        brief = f"The run is paused by {who[run.pk]}" if run.pk in who else "The run is paused"
+        said[run.pk] = [Stopped(brief, f"{brief}.", "it is resumed", "pause")]
+    for run in runs:
+        if run.taken_over_by is not None:
+            brief = f"{auth.name_of(run.taken_over_by)} has taken the run over"
+            said[run.pk] = [Stopped(brief, f"{brief}.", "it is handed back", "hand")]
+    return said

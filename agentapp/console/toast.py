@@ -28,5 +28,6 @@ def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
         return {"approval": approval, "word": f"{word}, others are needed too:", "until": None, "mine": mine}
     until = approval.runs_at if approval.used_at is None else None
     held = until is not None and until > timezone.now()
-    stopped = in_the_way.of(approval, card.execution_of(approval), "held") if held and mine.is_anything_stopped else []
+    approval.is_anything_stopped = mine.is_anything_stopped  # type: ignore[attr-defined]
+    stopped = in_the_way.of(approval, card.execution_of(approval), "held") if held else []
     return {"approval": approval, "word": word, "until": until if held else None, "mine": mine, "stopped": stopped}

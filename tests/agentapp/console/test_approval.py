@@ -1,7 +1,9 @@
 import json
 import re
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -122,6 +124,60 @@ def test_whoever_decides_reads_which_switch_the_call_would_wait_for(
     queries()
     assert "It runs only when that is released." in shown[-1]
     assert "Waiting for a worker" not in shown[-1]
+
+
+@pytest.mark.parametrize("address", ["/approvals/{}/", "/inbox/peek/{}/"])
+@pytest.mark.parametrize(
+    ("hold", "who", "until"),
+    [
+        (actions.pause_run, "The run is paused by Mia Manager", "it is resumed"),
+        (actions.take_over_run, "Mia Manager has taken the run over", "it is handed back"),
+    ],
+)
+def test_whoever_decides_reads_that_somebody_holds_the_run(
+    page: Client,
+    waiting: Waiting,
+    mia: User,
+    address: str,
+    hold: Callable[[uuid.UUID, User], Any],
+    who: str,
+    until: str,
+) -> None:
+    approval = waiting()
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            shown.append(page.get(address.format(approval.pk)).content.decode())
+        return len(captured)
+
+    shown: list[str] = []
+    queries()
+    hold(approval.run_id, mia)
+
+    assert queries() <= MAX_QUERIES
+    assert f"{who}. Runs only when {until}" in shown[-1]
+    assert "Runs in 60 s" not in shown[-1]
+    page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+    queries()
+    assert f"{who}. Can be undone for" in shown[-1]
+    a_moment_ago(approval, "runs_at")
+    queries()
+    assert "Waiting for a worker" not in shown[-1]
+    if until == "it is resumed":
+        assert f"<strong>{who}.</strong> It runs only when it is resumed." in shown[-1]
+        actions.resume_run(approval.run_id, mia)
+        queries()
+        assert who not in shown[-1]
+
+
+def test_what_is_said_after_a_decision_is_true_of_a_paused_run(page: Client, waiting: Waiting, mia: User) -> None:
+    approval = waiting()
+    actions.pause_run(approval.run_id, mia)
+
+    html = page.post(f"/approvals/{approval.pk}/decide/", posted(approval, next="inbox"), follow=True).content.decode()
+
+    toast = html.partition("data-toast>")[2].partition("</form>")[0]
+    assert "the run is held, to be undone for" in toast
 
 
 def test_a_page_that_is_open_learns_what_is_stopped_since(page: Client, waiting: Waiting, mia: User) -> None:

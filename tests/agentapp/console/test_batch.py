@@ -290,6 +290,16 @@ class TestDeciding:
         assert html.count("The tool refund_payment was stopped by Mia Manager. Can be undone for") == 2
         assert "Runs in" not in html
 
+    def test_what_is_said_afterwards_is_true_of_paused_runs(self, page: Client, credit: Waiting, mia: User) -> None:
+        first, second = credit(hold_seconds=60), credit(hold_seconds=60)
+        page.post("/inbox/batch/", {"item": items(table(page, first, second).content.decode()), "type": "approve"})
+        actions.pause_run(first.run_id, mia)
+
+        html = page.get("/inbox/batch/done/").content.decode()
+
+        assert html.count("The run is paused by Mia Manager. Can be undone for") == 1
+        assert html.count("Runs in") == 1
+
     def test_what_cannot_be_read_decides_nothing(self, page: Client, credit: Waiting) -> None:
         approval = credit()
         wrong = ["", "a:b", f"{approval.pk}:x:{approval.action_digest}:y", f"{approval.pk}:²:d:{approval.pk}"]
