@@ -130,6 +130,8 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         return redirect("approval", approval_id)
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
+    edit = next((d for d in found.decisions.all() if _is_own_edit(d, user) and d.undone_at is None), None)
+    again = f"?again={edit.pk}" if edit is not None else ""
     try:
         actions.undo_decision(approval_id, user)
     except actions.Refused as refused:
@@ -139,9 +141,11 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         # It is looked at again, so nobody else is shown it; somebody may have claimed it first.
         with contextlib.suppress(actions.Refused):
             actions.claim_request(approval_id, user)
-        return redirect("focus_one", approval_id)
+        return redirect(reverse("focus_one", args=[approval_id]) + again)
     if place == "batch":
         return redirect("batch_done")
+    if place != "inbox":
+        return redirect(reverse("approval", args=[approval_id]) + again)
     return redirect(inbox.back(request.POST, approval_id))
 
 
@@ -150,6 +154,7 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
     user = signed_in(request)
     asked = request.GET if request.method in ("GET", "HEAD") else request.POST
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
+    typed = typed or _taken_back(found, user, asked.get("again", ""))
     context = _with_side(request, found, card.context(found, user, typed))
     context["view"] = view if view in VIEWS else "form"
     context["json"] = masked(context["shown"].form.arguments, lens.hidden(found.secret_fields, found.pii_fields))
@@ -158,6 +163,19 @@ def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None =
         context |= _assurance(request, found)
     context["anyway"] = "anyway" in asked or not context["claimed_by_other"]
     return context
+
+
+def _is_own_edit(decision: Decision, user: User) -> bool:
+    return decision.type == DecisionType.EDIT and decision.user_id == user.pk
+
+
+def _taken_back(found: Approval, user: User, decision_id: str) -> card.Draft | None:
+    """What somebody had changed when they decided, as their draft, where they have taken that decision back."""
+    edit = next((d for d in found.decisions.all() if str(d.pk) == decision_id and _is_own_edit(d, user)), None)
+    if edit is None or edit.undone_at is None or not edit.arguments_text or found.state not in Approval.UNDECIDED:
+        return None
+    arguments = parse(edit.arguments_text)
+    return card.Draft(uuid.uuid4(), found.version, card.current_digest(found), arguments=arguments)
 
 
 def _with_side(request: HttpRequest, found: Approval, context: dict[str, Any]) -> dict[str, Any]:

@@ -172,6 +172,34 @@ class TestUndo:
         assert approval.state == Approval.State.PENDING
         assert Run.objects.get(pk=approval.run_id).wake_at is None
 
+    @pytest.mark.parametrize("next", ["", "focus"])
+    def test_what_was_changed_comes_back_as_what_is_typed_to_whoever_undoes_it(
+        self, page: Client, waiting: Waiting, marco: User, next: str
+    ) -> None:
+        approval = waiting(risk="low", secret_fields=["note"])
+        if next:
+            page.post("/inbox/focus/begin/")
+        form = {**FORM, "shown": ["arg.amount", "arg.reason", "arg.notify"], "arg.amount": "184,50"}
+        decide(page, approval, **form)
+
+        undone = page.post(f"/approvals/{approval.pk}/undo/", {"next": next})
+        html = page.get(undone["Location"]).content.decode()
+
+        approval.refresh_from_db()
+        assert (approval.state, approval.is_edited) == ("pending", False)
+        assert 'name="arg.amount" value="184.50"' in html or 'value="184.50"' in html
+        assert "1 change by you" in html
+        assert "Approve $184.50, edited" in html
+        assert "sorry about the kettle" not in html
+        others = signed_in(marco).get(f"/approvals/{approval.pk}/?{undone['Location'].partition('?')[2]}")
+        assert "184.50" not in others.content.decode().partition('id="decide"')[2].partition("</form>")[0]
+        fields = {"version": approval.version, "action_digest": approval.action_digest, "arg.amount": "184.50"}
+        assert decide(page, approval, **{**form, **fields}).status_code == 302  # type: ignore[attr-defined]
+        approval.refresh_from_db()
+        assert parse(approval.final_arguments_text) == {**REFUND, "amount": 184.5}
+        # What is decided, or waits no longer, is shown as it stands.
+        assert "change by you" not in page.get(undone["Location"]).content.decode()
+
     def test_once_the_worker_has_it_undo_says_so(self, page: Client, waiting: Waiting) -> None:
         approval = waiting(hold_seconds=0)
         decide(page, approval)
