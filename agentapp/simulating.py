@@ -75,6 +75,8 @@ class Counting:
     unknown: int = 0
     other_terms: int = 0
     since_then: int = 0
+    about: int = 0
+    failed: int = 0
     cut: bool = False
     moves: Counter[tuple[str, str]] = field(default_factory=Counter)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -99,6 +101,8 @@ class Counting:
             "since_then": self.since_then,
             "unknown": self.unknown,
             "unreadable": self.unreadable,
+            "about": self.about,
+            "failed": self.failed,
         }
 
 
@@ -143,6 +147,9 @@ def _count(sets: Sets, since: datetime) -> Counting:
 
 
 def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) -> None:
+    if policy.addresses(sets.draft, call):
+        counting.about += 1
+        counting.failed += _fails(sets.draft, call)
     before = Ruling.from_json(row["ruling"])
     ruling, verdicts = judged(sets.drafted, call)
     if len(verdicts) > 1:
@@ -205,6 +212,17 @@ def _asks_for_more(rule: Rule) -> bool:
         return not conditions.names_in(rule.condition) <= KNOWN
     except ValueError:
         return False  # it cannot be evaluated, and evaluating it says so
+
+
+def _fails(rule: Rule, call: Call) -> bool:
+    """Whether a rule's condition cannot be evaluated for a call, by what is known of it."""
+    if _asks_for_more(rule):
+        return False
+    try:
+        policy.holds(rule.condition, call)
+    except Exception:  # in any way its author did not foresee
+        return True
+    return False
 
 
 def _as_if(about: list[Rule], open_: list[Rule], holding: list[Rule]) -> list[Rule]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from agentapp.models import Tool
 from agentapp.tools import sample
 from agentapp.tools.arguments import unknown_in
-from approvals import moments, policy, thresholds, totals
+from approvals import conditions, moments, policy, thresholds, totals
 from approvals.digest import canonical
 from approvals.escalation import groups_named
 from approvals.models import Rule
@@ -122,10 +122,30 @@ def meaning(rule: Rule, groups: list[str]) -> dict[str, Any]:
     return context | {"unknown": unknown_in(rule.condition, tool) if tool is not None else []} | _tried(rule, tool)
 
 
+def unfit(rule: Rule) -> str:
+    """Why a condition can hardly ever be evaluated though it compiles, as where a text meets a number. Empty: it can.
+
+    What it misses in a made-up call may be there in others.
+    """
+    tool = Tool.objects.filter(name=rule.tool).first() if rule.tool else None
+    if not rule.condition.strip():
+        return ""
+    if tool is not None and (unknown := unknown_in(rule.condition, tool)):
+        return f"The tool {tool.name} has no argument {', '.join(unknown)}, so the condition cannot be evaluated"
+    tried = _tried(rule, tool)
+    if not isinstance(tried.get("error"), TypeError):
+        return ""
+    example = f" for an example with {tried['example']}" if tried["example"] else ""
+    return f"The condition cannot be evaluated{example} ({tried['fails']})"
+
+
 def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:
-    """What the condition says of one made-up call, which finds words and numbers that cannot be compared."""
+    """What the condition says of one made-up call, which finds words and numbers that cannot be compared.
+
+    One that looks at nothing of a call says the same of every one.
+    """
     if tool is None:
-        return {}
+        return _of_itself(rule.condition)
     arguments = sample.arguments(tool.input_schema)
     call = policy.Call(
         tool=tool.name,
@@ -143,7 +163,25 @@ def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:
     try:
         return tried | {"holds": policy.holds(rule.condition, call)}
     except Exception as error:  # a condition can fail in any way its author did not foresee
-        return tried | {"fails": f"{type(error).__name__}: {error}"}
+        return tried | _failed(error)
+
+
+def _of_itself(condition: str) -> dict[str, Any]:
+    try:
+        if not conditions.names_in(condition):
+            conditions.is_true(condition, {})
+    except Exception as error:
+        return {"example": "", **_failed(error)}
+    return {}
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    """What went wrong, as far as it helps whoever wrote the condition."""
+    if str(error).startswith("No such overload"):
+        why = "it puts together what has different types, as a number and a text"
+    else:
+        why = str(error) if isinstance(error, TypeError) else f"{type(error).__name__}: {error}"
+    return {"error": error, "fails": why}
 
 
 def _meaning(described: Any) -> str:

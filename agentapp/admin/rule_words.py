@@ -57,6 +57,12 @@ def headline(numbers: Mapping[str, Any]) -> list[str]:
         said.append(f"{numbers['since_then']} of these would go so by the rules of today, without this draft.")
     if numbers["unknown"]:
         said.append(f"Of {_number(numbers['unknown'], 'call')} nobody knows: it hangs on what was not kept.")
+    # A simulation of before has not counted them.
+    if failed := numbers.get("failed", 0):
+        of = _number(numbers["about"], "call")
+        said.append(
+            f"The condition could not be evaluated for {failed} of {of} it is about; such a call asks a person."
+        )
     if numbers["unreadable"]:
         said.append(f"{_number(numbers['unreadable'], 'call')} cannot be read any more.")
     return said

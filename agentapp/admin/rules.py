@@ -18,7 +18,6 @@ from agentapp.admin.parts import answer, part
 from agentapp.admin.rule_steps import StepsField
 from agentapp.admin.rule_versions import RuleLife
 from agentapp.models import Agent, Route, Tool
-from agentapp.tools.arguments import unknown_in
 from approvals import policy, rule_terms, rule_versions
 from approvals.admin_pages import SwitchedAdmin, actor_of
 from approvals.escalation import MAX_STEPS
@@ -303,13 +302,8 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
             request.rule_refused = isinstance(rule_versions.keep_draft(rule, terms, user, actor), Refusal)  # type: ignore[attr-defined]
         else:
             rule_versions.draft_new(rule, groups, user, actor)
-        tool = Tool.objects.filter(name=rule.tool).first() if rule.tool and rule.condition else None
-        if tool is not None and (unknown := unknown_in(rule.condition, tool)):
-            messages.warning(
-                request,
-                f"The tool {rule.tool} has no argument {', '.join(unknown)}, so the condition cannot be evaluated and "
-                "every call it is for waits for a person.",
-            )
+        if why := rule_parts.unfit(rule):
+            messages.warning(request, f"{why}. Such a call waits for a person.")
 
     def response_add(self, request: HttpRequest, obj: Rule, post_url_continue: str | None = None) -> HttpResponse:
         return self._drafted(request, obj)

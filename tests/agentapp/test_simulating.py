@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agentapp import simulating
+from agentapp.admin.rule_words import headline
 from agentapp.messages import ToolCall
 from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import Proposal
@@ -87,6 +88,23 @@ def test_the_numbers_of_a_month_are_those_of_counting_by_hand(ada: User, pay: To
     # The next draft stands in for the rule in force, not for that other draft.
     allowing = simulated(drafted(ada, small, condition="args.amount <= 10000.0"), ada)
     assert (allowing.simulation["looked_at"], allowing.simulation["changed"]) == (len(amounts), 0)
+
+
+@pytest.mark.parametrize("condition", ["args.amount > '5'", "1 + 1"])
+def test_calls_for_which_the_condition_cannot_be_evaluated_are_counted(ada: User, pay: Tool, condition: str) -> None:
+    run = RunBuilder(ada)
+    for amount in range(9):
+        a_call(run, pay, "ask", amount=amount)
+    a_call(run, make_tool("look"), "allow", what="this rule is not about it")
+
+    draft = simulated(drafted(ada, verdict="ask", tool="pay", condition=condition), ada)
+
+    assert (draft.simulation["failed"], draft.simulation["about"]) == (9, 9)
+    said = "The condition could not be evaluated for 9 of 9 calls it is about; such a call asks a person."
+    assert said in headline(draft.simulation)
+    sound = simulated(drafted(ada, draft.rule, **draft.terms | {"condition": "args.amount > 5.0"}), ada)
+    assert (sound.simulation["failed"], sound.simulation["about"]) == (0, 9)
+    assert not any("could not be evaluated" in sentence for sentence in headline(sound.simulation))
 
 
 def test_switching_a_rule_off_is_simulated_too(ada: User, pay: Tool) -> None:

@@ -1,5 +1,6 @@
 """A rule's page says in words what the rule does, offers names for its condition, and loses nothing."""
 
+import html
 from typing import Any
 
 import pytest
@@ -107,6 +108,32 @@ def test_a_condition_that_names_what_its_tool_does_not_have_is_saved_with_a_warn
     assert answer.status_code == 302
     text = staff.get(answer.url).content.decode()  # type: ignore[attr-defined]
     assert "pay_out has no argument amout, so the condition cannot be evaluated" in text
+
+
+@pytest.mark.parametrize(
+    ("tool", "condition", "said"),
+    [
+        ("pay_out", "args.amount > '5'", "(it puts together what has different types, as a number and a text)"),
+        ("pay_out", "args.account", "(it gave str, not true or false)"),
+        ("pay_out", "1 + 1", "(it gave int, not true or false)"),
+        ("", "1 + 1", "The condition cannot be evaluated (it gave int, not true or false). Such a call waits"),
+        ("pay_out", "args.amount > 5.0", ""),
+        ("pay_out", "run.metadata.channel == 'mail'", ""),
+        ("", "args.amount > '5'", ""),
+        ("", "true", ""),
+    ],
+)
+def test_a_condition_that_can_never_be_evaluated_is_saved_with_a_warning(
+    staff: Client, tool: str, condition: str, said: str
+) -> None:
+    answer = submit(staff, address(Rule, "add"), name="typo", tool=tool, verdict="deny", condition=condition)
+    assert answer.status_code == 302
+    text = html.unescape(staff.get(answer.url).content.decode())  # type: ignore[attr-defined]
+    assert ("The condition cannot be evaluated" in text) == bool(said)
+    assert said in text
+    assert ("It cannot be evaluated" in meant(staff, tool=tool, condition=condition)) == (
+        bool(said) or "metadata" in condition
+    )
 
 
 def test_what_a_rule_means_is_told_to_nobody_who_may_not_see_rules(client: Client, staff: Client, mia: User) -> None:
