@@ -78,8 +78,8 @@ def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
     return run is not None and not run.is_final and auth.offers_take_over(user, run, decides)
 
 
-def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[str, Any]:
-    """Everything a card's templates need."""
+def context(approval: Approval, user: User, draft: Draft | None = None, in_run: bool = False) -> dict[str, Any]:
+    """Everything a card's templates need. `in_run`: on a page of the run, which says who holds it."""
     right = say.right(approval, user)
     standing = standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
@@ -112,7 +112,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None) -> dict[
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "hands": edits.hands(approval, questions, user) if standing == "pending" else [],
         "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
-        "stopped": in_the_way.of(approval, executed, standing),
+        "stopped": in_the_way.of(approval, executed, standing, named=not in_run),
         "can_undo": mine is not None and standing == "held",
         "executed": executed,
         "taken_over_by": run.taken_over_by if run is not None else None,

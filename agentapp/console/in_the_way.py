@@ -19,15 +19,16 @@ class Stopped:
     icon: str = "stop"
 
 
-def of(approval: Approval, execution: ToolExecution | None, standing: str) -> list[Stopped]:
+def of(approval: Approval, execution: ToolExecution | None, standing: str, *, named: bool = True) -> list[Stopped]:
     """What keeps a call that waits from running, or its agent from hearing. No query while nothing is stopped.
 
-    `execution`: the call the request is about; None: it asks anew under another request.
+    `execution`: the call the request is about; None: it asks anew under another request. `named`: with who has paused
+    its run, which takes two queries.
     """
     if execution is None or standing not in ("pending", "held", "taken"):
         return []
     found = switches.stopping(execution) if getattr(approval, "is_anything_stopped", True) else []
-    return [*_of(approval, found), *_aside([execution.run]).get(execution.run_id, [])]
+    return [*_of(approval, found), *_aside([execution.run], named).get(execution.run_id, [])]
 
 
 def of_each(approvals: Sequence[Approval]) -> dict[uuid.UUID, list[Stopped]]:
@@ -50,11 +51,11 @@ def _of(approval: Approval, found: Sequence[KillSwitch]) -> list[Stopped]:
     return [Stopped(switches.brief(switch), switches.describe(switch)) for switch in found]
 
 
-def _aside(runs: Sequence[Run]) -> dict[uuid.UUID, list[Stopped]]:
+def _aside(runs: Sequence[Run], named: bool = True) -> dict[uuid.UUID, list[Stopped]]:
     """Of these runs those that people have put aside, or are in the agent's place of; each with what is said of it."""
     said = {}
     paused = [run for run in runs if run.is_aside and run.taken_over_by_id is None]
-    who = auth.who_paused(paused)
+    who = auth.who_paused(paused) if named else {}
     for run in paused:
         brief = f"The run is paused by {who[run.pk]}" if run.pk in who else "The run is paused"
         said[run.pk] = [Stopped(brief, f"{brief}.", "it is resumed", "pause")]

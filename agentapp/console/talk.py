@@ -291,7 +291,7 @@ def _asked(run_ids: Sequence[uuid.UUID], user: User) -> list[Asked]:
     found: list[Asked] = []
     for approval in card_rows.whole(rows, user).annotate(openable=Exists(visible)).order_by("created_at", "pk"):
         openable = bool(approval.openable)
-        shown = card.context(approval, user) if openable and len(found) < MAX_ASKED else {}
+        shown = card.context(approval, user, in_run=True) if openable and len(found) < MAX_ASKED else {}
         if shown:
             card_rows.note_shown(approval, user)
         found.append(Asked(approval, openable, shown))
