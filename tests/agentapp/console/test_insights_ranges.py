@@ -204,5 +204,6 @@ def test_a_range_of_which_there_are_no_figures_is_said_and_stays_typed(
     assert f"There are no figures of that range.</strong> {why} These are of the last 14 days." in html
     assert f'name="from" value="{escape(first)}"' in html
     assert f'name="to" value="{last}"' in html
+    assert f'<span class="t-bad" id="range-e">{why}</span>' in html
     assert "There are no figures" not in page.get(path, THREE_DAYS).content.decode()
     assert "There are no figures" not in page.get(path).content.decode()
