@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
@@ -20,6 +20,7 @@ from agentapp.tools import base
 from agentapp.tools.personal import personal_names
 from agentapp.tools.sources import implementation_of
 from approvals import configuration, decisions, ledger
+from approvals.digest import storable
 from approvals.models import Approval, EffectClass
 
 WHY_VOID = "The tool's contract has changed."
@@ -27,6 +28,10 @@ WHY_VOID = "The tool's contract has changed."
 
 # From what changes nothing to what cannot be taken back.
 _BY_SEVERITY = [str(value) for value in EffectClass.values]
+
+
+class NotHeld(ImproperlyConfigured):
+    """A tool says what no row can hold, or an admin could not set. It stays as it was."""
 
 
 class NameTaken(ImproperlyConfigured):
@@ -42,7 +47,7 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
     """Write the contracts of tools of one source. Inside `configuration.transaction`.
 
     Raises NameTaken where another source has a tool of that name: what it was set to was set for another. Between
-    modules of Python, which somebody here writes, a tool may move.
+    modules of Python, which somebody here writes, a tool may move. Raises NotHeld for what no row can hold.
     """
     changes = []
     for tool in tools:
@@ -50,13 +55,33 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
         if row is not None and not _may_be_of(source, row.source):
             of = "the tool that asks an agent" if agent_tools.asks_agent(row) else f"a tool of {row.source.name}"
             raise NameTaken(f"{source.location}: {tool.name!r} is the name of {of}.")
+        columns = contract_columns(tool)
         if row is None:
-            row = Tool(name=tool.name, **first_safety_columns(tool))
+            columns |= {"name": tool.name, **first_safety_columns(tool)}
+            row = Tool()
         row.source = source
-        for column, value in contract_columns(tool).items():
+        for column, value in columns.items():
             setattr(row, column, value)
+        _check(row, columns)
         changes.append(configuration.save(row, actor))
     return [change for change in changes if change]
+
+
+def _check(row: Tool, written: Collection[str]) -> None:
+    """Hold columns against what the admin and files are held against. Raises NotHeld."""
+    # A list or an object may be empty, whatever its form says.
+    passed = {field.name for field in row._meta.fields if getattr(row, field.attname) in field.empty_values}
+    passed |= {field.name for field in row._meta.fields} - set(written)
+    try:
+        row.clean_fields(passed)
+        row.validate_constraints()
+        for column in written:
+            value = getattr(row, column)
+            if isinstance(value, str) and storable(value) != value:
+                raise ValidationError({column: "The text holds a NUL character or half of a surrogate pair."})
+    except ValidationError as error:
+        [(column, messages), *_] = error.message_dict.items()
+        raise NotHeld(f"The tool {row.name!r} cannot be kept: {column}: {messages[0]}") from error
 
 
 def held(among: QuerySet[Tool]) -> Tool | None:

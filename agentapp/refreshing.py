@@ -71,7 +71,7 @@ def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECOND
         contracts.void_outdated()
     except mcp_source.CannotBeAsked as error:
         refreshed = Refreshed(problem=str(error))
-    except (contracts.NameTaken, IntegrityError) as error:
+    except (contracts.NameTaken, contracts.NotHeld, IntegrityError) as error:
         log.warning("The tools of %s could not be written", source.name, exc_info=True)
         refreshed = Refreshed(problem=f"Its tools could not be written. {error}")
     _note(source, refreshed.problem)

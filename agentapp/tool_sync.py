@@ -7,7 +7,7 @@ from django.utils.text import slugify
 
 from agentapp import agent_tools, contracts
 from agentapp.models import Tool, ToolSource
-from agentapp.tools import base, python_source
+from agentapp.tools import base, declared, python_source
 from approvals import configuration
 
 
@@ -23,7 +23,8 @@ class Synced:
 def sync(actor: str, dry_run: bool = False) -> Synced:
     """Write the contracts of every tool in TOOL_MODULES. A dry run reports the same and changes nothing.
 
-    Raises ImproperlyConfigured when a module cannot be read, or a name is taken; nothing is written then.
+    Raises ImproperlyConfigured when a module cannot be read, a name is taken, or a tool says what no row can hold or
+    names a tool that is not there; nothing is written then.
     """
     found = python_source.modules()
     changes: list[configuration.Change] = []
@@ -33,7 +34,10 @@ def sync(actor: str, dry_run: bool = False) -> Synced:
         listed = {tool.name for tools in found.values() for tool in tools}
         changes += contracts.mark_missing(listed, Tool.objects.filter(source__kind="python"), actor)
         changes += _sync_agents(actor)
-        voided, warnings = contracts.outdated().count(), _weaker_than_declared()
+        every = [tool for tools in found.values() for tool in tools]
+        warnings = [*_ways_back(every), *_weaker_than_declared()]
+        warnings += [doubt for tool in every for doubt in declared.doubts(tool)]
+        voided = contracts.outdated().count()
     if not dry_run:
         voided = contracts.void_outdated()
     return Synced(changes, voided, warnings)
@@ -53,6 +57,18 @@ def _sync_agents(actor: str) -> list[configuration.Change]:
         return agent_tools.sync(actor)
     except agent_tools.NameTaken as taken:
         raise ImproperlyConfigured(str(taken)) from taken
+
+
+def _ways_back(tools: list[base.Tool]) -> list[str]:
+    """Tools that are taken back by one that is gone. Raises ImproperlyConfigured where there never was such a tool."""
+    gone = dict(Tool.objects.values_list("name", "missing_since"))
+    warnings = []
+    for tool in tools:
+        if tool.undone_by and tool.undone_by not in gone:
+            raise ImproperlyConfigured(f"The tool {tool.name!r} is undone_by {tool.undone_by!r}, which is no tool.")
+        if tool.undone_by and gone[tool.undone_by]:
+            warnings.append(f"{tool.name} is undone by {tool.undone_by}, which its source no longer lists.")
+    return warnings
 
 
 def _weaker_than_declared() -> list[str]:

@@ -5,16 +5,28 @@ from typing import Any
 
 from agentapp.models import Tool
 from agentapp.tools.arguments import unknown_in
+from agentapp.tools.fields import fields_of
 from agentapp.tools.schema import unknown_names
 from approvals.models import Rule
 
+_MARKS = ("locked_fields", "secret_fields")
+
 
 def of_tool(row: Tool, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(column, what is wrong) of what is locked or secret."""
+    """(column, what is wrong) of what is locked or secret. What is set, by its code or an admin, may stay."""
+    kept = Tool.objects.filter(pk=row.pk).values(*_MARKS).first() or {}
     known = ", ".join(sorted(row.input_schema.get("properties", {}))) or "none"
-    for column in ("locked_fields", "secret_fields"):
+    # A mark counts at any depth, and in results; a lock where the argument stands.
+    may_stay = {"locked_fields": frozenset(), "secret_fields": _names_in(row)}
+    for column in _MARKS:
         for name in unknown_names(row.input_schema, entry.get(column, [])):
-            yield column, f"{row.name} has no argument {name!r}; it has {known}."
+            if name not in may_stay[column] and name not in kept.get(column, []):
+                yield column, f"{row.name} has no argument {name!r}; it has {known}."
+
+
+def _names_in(row: Tool) -> frozenset[str]:
+    results = fields_of(row.output_schema).names if row.output_schema is not None else frozenset()
+    return fields_of(row.input_schema).names | results
 
 
 def of_rule(row: Rule, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

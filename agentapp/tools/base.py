@@ -17,9 +17,10 @@ from pydantic import BaseModel, ValidationError
 
 from agentapp import isolation
 from agentapp.messages import MAX_TIMEOUT_SECONDS, StopRun, ToolResult, Trust
-from agentapp.tools import results, schema
+from agentapp.tools import declared, results, schema
 from agentapp.tools.context import OutcomeUnknown, ToolContext
 from agentapp.tools.counting import LimitReached
+from agentapp.tools.declared import EffectLine
 from agentapp.tools.injection import Injected, NotConfigured, injected_parameters
 from agentapp.tools.parameters import check_parameters
 from agentapp.tools.results import InvalidArguments, Response, ToolError, Wording
@@ -34,15 +35,6 @@ log = logging.getLogger(__name__)
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
 # What the rows of tools hold.
 _AT_MOST = {"timeout": MAX_TIMEOUT_SECONDS, "max_attempts": 2**15 - 1, "result_max_kb": 2**31 - 1}
-
-
-@dataclass(frozen=True)
-class EffectLine:
-    """One line of what leaves, changes or is told. Texts are templates over the arguments."""
-
-    title: str
-    detail: str = ""
-    icon: str = "zap"
 
 
 @dataclass(frozen=True)
@@ -116,8 +108,9 @@ class Tool:
         if bool(self.undone_by) != (self.undo is not None):
             raise ValueError(f"The tool {self.name!r} needs both or neither of undone_by and undo.")
         for option, most in _AT_MOST.items():
-            if not 1 <= getattr(self, option) <= most:
-                raise ValueError(f"The tool {self.name!r} has a {option} that is not between 1 and {most}.")
+            given = getattr(self, option)
+            if type(given) is not int or not 1 <= given <= most:
+                raise ValueError(f"The tool {self.name!r} has a {option} that is not between 1 and {most}: {given!r}.")
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -276,7 +269,7 @@ def tool(target: Any = "", /, **options: Any) -> Any:
     replace the schema, `infer_schema=False` makes it one text. A parameter annotated ToolContext or
     Injected is filled in by the runtime. `effect` says what a call does to the world; a tool that
     does not say is taken to do the worst. Raises ValueError when there is no description, the
-    schema is not valid, or an example does not fit it.
+    schema is not valid, an example does not fit it, or an option is of another kind or names what there is not.
     """
     if callable(target):
         return _make(target, {})
@@ -306,7 +299,9 @@ def _make(target: Any, options: dict[str, Any]) -> Tool:
         schema.validator(options["output_schema"])
     check_parameters(name, input_schema, options.get("parameters", {}))
     examples = options.pop("examples", [])
-    return Tool(
+    if unknown := sorted(options.keys() - Options.__optional_keys__):
+        raise TypeError(f"The tool {name!r} has no option {unknown[0]!r}.")
+    made = Tool(
         name=name,
         description=description + _examples(name, input_schema, examples),
         input_schema=input_schema,
@@ -316,6 +311,8 @@ def _make(target: Any, options: dict[str, Any]) -> Tool:
         injected=MappingProxyType(injected),
         **options,
     )
+    declared.check(made)
+    return made
 
 
 def _of_class(target: Any, options: dict[str, Any]) -> tuple[Callable[..., Any], str, str]:

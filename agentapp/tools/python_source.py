@@ -6,7 +6,7 @@ import importlib
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from agentapp.tools import sentences
+from agentapp.tools import declared
 from agentapp.tools.base import Tool
 from agentapp.tools.sources import Row
 
@@ -48,10 +48,8 @@ def _tools_of(name: str) -> tuple[Tool, ...]:
         raise ImproperlyConfigured(f"TOOL_MODULES names {name!r}, which cannot be imported: {error}") from error
     tools = tuple(item for item in vars(module).values() if isinstance(item, Tool))
     for tool in tools:
-        known = set(tool.input_schema.get("properties", {}))
-        templates = [tool.title, tool.sentence, tool.button, tool.confirm]
-        templates += [text for line in tool.effects for text in (line.title, line.detail)]
-        problems = [problem for text in templates if (problem := sentences.check_template(text, known))]
-        if problems:
-            raise ImproperlyConfigured(f"{name}.{tool.name}: {problems[0]}")
+        try:
+            declared.check(tool)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"{name}.{tool.name}: {error}") from error
     return tools

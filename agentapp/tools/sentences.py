@@ -81,14 +81,14 @@ def money(value: Any, currency: str = "USD") -> str:
     return f"{mark}{number:,.2f}" if mark else f"{number:,.2f} {_shortened(currency)}"
 
 
-def check_template(template: str, known: set[str]) -> str:
-    """What is wrong with a template, or an empty text. `known` are the names it may use."""
+def check_template(template: str, known: set[str], looks_up: bool = True) -> str:
+    """What is wrong with a template, or an empty text. `known` are the arguments; `looks_up`: there is a snapshot."""
     try:
         found = names(template)
     except ValueError as error:
         return f"The template {template!r} cannot be read: {error}."
     for name in found:
-        if name.split(".")[0] not in known | {"snapshot"}:
+        if name.split(".")[0] not in known | ({"snapshot"} if looks_up else set()):
             return f"The template {template!r} names {name!r}, which is not an argument."
     return ""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from decimal import Decimal
 from io import StringIO
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,10 @@ from django.core.management import CommandError, call_command
 from django.db import models
 from django.utils import timezone
 
-from agentapp import contracts, executions, runs, tool_sync
+from agentapp import configuration_file, contracts, executions, runs, tool_sync
 from agentapp.messages import Reply, ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution, ToolSource
+from agentapp.roles import ensure_roles
 from agentapp.tools import base, python_source
 from approvals import cards, decisions, ledger
 from approvals.models import Approval, Event
@@ -310,3 +312,82 @@ def test_a_sync_writes_every_contract_column_and_no_safety_column() -> None:
     assert not set(contract) & set(safety)
     untouched = columns - set(contract) - set(safety) - {"id", "name", "source"}
     assert untouched == {"enabled", "approval_mode", "max_calls_per_run", "questions"}
+
+
+def lend(**options: Any) -> base.Tool:
+    @base.tool("lend", effect="compensable", **options)
+    def lend_out(amount: float, borrower: str) -> dict[str, Any]:
+        """Lend something."""
+        return {}
+
+    return lend_out
+
+
+def test_a_tool_that_is_taken_back_by_one_that_there_is_not_is_refused(changing_module: Any) -> None:
+    changing_module(lend=lend(undo=lambda amount: {"amount": amount}, undone_by="take_bak"))
+    with pytest.raises(ImproperlyConfigured, match="'lend' is undone_by 'take_bak', which is no tool"):
+        sync()
+    assert not Tool.objects.exists()
+
+
+def test_a_tool_that_is_taken_back_by_one_that_is_gone_is_warned_about(changing_module: Any) -> None:
+    changing_module(pay=pay())
+    sync()
+    changing_module(lend=lend(undo=lambda amount: {"amount": amount}, undone_by="pay_out"))
+    assert sync().warnings == ["lend is undone by pay_out, which its source no longer lists."]
+
+
+def test_a_mark_that_looks_like_an_argument_is_warned_about(changing_module: Any) -> None:
+    changing_module(lend=lend(pii=("borower",)))
+    assert sync().warnings == ["lend marks 'borower', which is not an argument of it; is 'borrower' meant?"]
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"owner": "o" * 121}, "owner: Ensure this value has at most 120 characters"),
+        ({"owner": "the\0desk"}, "owner: "),
+        ({"title": "t" * 301}, "title_template: Ensure"),
+        ({"cost": Decimal("0.0000001")}, "cost_per_call: Ensure that there are no more than 6 decimal places"),
+        ({"cost": Decimal(-1)}, "cost_per_call: Ensure this value is greater than or equal to 0"),
+    ],
+)
+def test_what_no_row_can_hold_is_refused_by_name_and_leaves_the_tool_as_it_was(
+    changing_module: Any, options: dict[str, Any], wrong: str
+) -> None:
+    changing_module(lend=lend(**options))
+    with pytest.raises(ImproperlyConfigured, match=f"The tool 'lend' cannot be kept: {wrong}"):
+        sync()
+    assert not Tool.objects.exists()
+
+
+def test_a_contract_that_no_row_can_hold_leaves_the_tool_as_it_was(changing_module: Any) -> None:
+    changing_module(lend=lend())
+    sync()
+    was = Tool.objects.get(name="lend").version
+    changing_module(lend=lend(title="t" * 301))
+    with pytest.raises(ImproperlyConfigured, match="The tool 'lend' cannot be kept: title_template"):
+        sync()
+    assert Tool.objects.get(name="lend").version == was
+
+
+def test_loading_what_was_dumped_changes_nothing_of_what_a_sync_wrote(changing_module: Any) -> None:
+    nested: dict[str, Any] = {
+        "type": "object",
+        "properties": {"order": {"type": "object", "properties": {"iban": {"type": "string"}}}},
+    }
+    made = base.tool(
+        "close", input_schema=nested, description="Close.", secret=("iban", "pin"), snapshot=lambda order: order
+    )
+    given = base.tool("give", description="Give.", secret=("code",), cost=Decimal("0.1"))
+
+    def close(order: dict[str, str]) -> dict[str, str]:
+        return order
+
+    def give() -> dict[str, str]:
+        return {"code": "1"}
+
+    changing_module(close=made(close), give=given(give))
+    sync()
+    ensure_roles()
+    assert configuration_file.load(configuration_file.dump(), "test") == []

@@ -58,13 +58,13 @@ def find_person(nickname: str) -> dict[str, Any]:
     return {**PERSON, "asked": nickname}
 
 
-@tool(effect="read", max_attempts=1, pii=MARKED)
+@tool(effect="read", max_attempts=1, pii=("name",))
 def fail_for(name: str) -> str:
     """Fail, and say so at length."""
     raise ToolError(f"{name} was refused: {', '.join(FAILURE)}")
 
 
-@tool(effect="read", max_attempts=1, pii=MARKED)
+@tool(effect="read", max_attempts=1, pii=("name",))
 def crash_for(name: str) -> str:
     """Fail as code does that has a bug."""
     raise RuntimeError(f"{name}: {', '.join(FAILURE)}")
