@@ -1,7 +1,8 @@
-"""YAML whose numbers are those of JSON.
+"""YAML whose plain values are those of JSON.
 
 YAML of old has more: 1:30 is a number to the base of sixty there, which costs the square of its length to work out, 012
-one to the base of eight, and 1_000 a thousand. Here each of them is a text.
+one to the base of eight, and 1_000 a thousand; no, on and NO are truth values, as where countries are listed. Here each
+of them is a text.
 """
 
 import re
@@ -16,7 +17,8 @@ NUMBERS = (
     ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
     ("float", r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?", list("-+0123456789")),
 )
-_OLD = {f"{TAG}{kind}" for kind, _, _ in NUMBERS}
+WORDS = (("null", r"~|null|", ["~", "n", ""]), ("bool", r"true|false", ["t", "f"]))
+_OLD = {f"{TAG}{kind}" for kind, _, _ in (*NUMBERS, *WORDS)}
 
 
 def add_resolvers(reader: Any, kinds: Iterable[tuple[str, str, list[str]]]) -> None:
@@ -26,7 +28,7 @@ def add_resolvers(reader: Any, kinds: Iterable[tuple[str, str, list[str]]]) -> N
 
 
 class Loader(yaml.SafeLoader):
-    """What people write by hand: YAML's plain types, and numbers as JSON has them, also where they are called such."""
+    """What people write by hand: YAML's plain types, and JSON's as JSON has them, also where they are called such."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in known if tag not in _OLD]
@@ -42,7 +44,14 @@ def _text(loader: Any, node: Any) -> str:
     return str(loader.construct_scalar(node))
 
 
-add_resolvers(Loader, NUMBERS)
+def _bool(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(f"{text} is neither true nor false.")
+    return text == "true"
+
+
+add_resolvers(Loader, (*NUMBERS, *WORDS))
 add_resolvers(Dumper, NUMBERS)
 Loader.add_constructor(f"{TAG}int", lambda loader, node: int(_text(loader, node)))
 Loader.add_constructor(f"{TAG}float", lambda loader, node: float(_text(loader, node)))
+Loader.add_constructor(f"{TAG}bool", lambda loader, node: _bool(_text(loader, node)))

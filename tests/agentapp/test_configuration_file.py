@@ -201,6 +201,8 @@ def test_what_was_dumped_loads_without_a_change() -> None:
     [
         "1e5",
         "1:30",
+        "no",
+        "Null",
         "x\x85y\nz",
         "x\x85y",
         "a\r\nb\r\n",
@@ -222,6 +224,13 @@ def test_instructions_come_back_to_the_letter(text: str) -> None:
     load(dumped, "test")
     agent.refresh_from_db()
     assert agent.instructions == text
+
+
+def test_a_country_in_a_schema_is_no_truth_value() -> None:
+    load("agents: {clerk: {input_schema: {properties: {to: {enum: [DE, NO]}, on: {}}}}}", "test")
+    schema = Agent.objects.get(name="clerk").input_schema
+    assert schema == {"properties": {"to": {"enum": ["DE", "NO"]}, "on": {}}}
+    assert load(dump(), "test") == []
 
 
 def test_a_dump_brings_back_what_was_changed_since() -> None:
@@ -332,7 +341,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
-        ("rules: {no: {verdict: ask}}", "rules.False: A name is a text; put it in quotes."),
+        ("rules: {true: {verdict: ask}}", "rules.True: A name is a text; put it in quotes."),
         ("tools: {fly: {enabled: true}}", "tools.fly: There is no such tool."),
         ("tools: {pay_out: {effect_class: bad}}", "tools.pay_out.effect_class: 'bad' is not one of read,"),
         ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
@@ -381,6 +390,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
         ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
         ("rules: {a: {verdict: ask, approvals_needed: 1:30}}", "rules.a.approvals_needed: Input should be a valid int"),
+        ("tools: {pay_out: {enabled: yes}}", "tools.pay_out.enabled: Input should be a valid boolean"),
+        ("tools: {pay_out: {enabled: !!bool maybe}}", "The file is not YAML that can be read."),
         (f"agents: {{a: {{max_cost: 1{':1' * 9999}.5}}}}", "agents.a.max_cost: Input should be a valid decimal"),
         ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),
         ("rules: {a: !!python/object:os.system {}}", "The file is not YAML that can be read."),

@@ -150,13 +150,26 @@ def test_numbers_that_json_has_not_are_texts(said):
     assert case.metadata == {"n": said}
 
 
+@pytest.mark.parametrize("said", ["no", "NO", "yes", "on", "Off", "True", "FALSE", "Null", "NULL"])
+def test_truth_values_and_nothings_that_json_has_not_are_texts(said):
+    case = files.read_text(MINIMAL.format(name="x") + f"metadata: {{n: {said}, {said}: 1, is: [true, false, null, ~]}}")
+    assert case.metadata == {"n": said, said: 1, "is": [True, False, None, None]}
+
+
+def test_what_is_called_a_truth_value_is_refused_where_json_has_none():
+    with pytest.raises(FilesRefused, match="no is taken for a bool: write it in quotes"):
+        files.read_text(MINIMAL.format(name="x") + "metadata: {n: !!bool no}")
+
+
 @pytest.mark.parametrize("said", ["!!int 1:30", "!!float 1:30.5", f"!!float 1{':1' * 9999}.5"])
 def test_what_is_called_a_number_is_refused_where_json_has_none(said):
     with pytest.raises(FilesRefused, match=r"is taken for a (int|float): write it in quotes"):
         files.read_text(MINIMAL.format(name="x") + f"metadata: {{n: {said}}}")
 
 
-@pytest.mark.parametrize("said", ["1e5", "1:30", "012", "0x1F", "1_000", ".5", "-0", "1.", "yes", "~", "2026-01-01"])
+@pytest.mark.parametrize(
+    "said", ["1e5", "1:30", "012", "0x1F", "1_000", ".5", "-0", "1.", "yes", "NO", "~", "Null", "true", "2026-01-01"]
+)
 def test_a_text_that_looks_like_something_else_comes_back_as_a_text(said):
     case = a_case("x", metadata={"text": said, "numbers": [1, -2.5, 1e-7, 1e22]})
     assert files.read_text(files.written(case.document)).metadata == case.metadata
