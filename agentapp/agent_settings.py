@@ -38,9 +38,10 @@ def whole(given: Collection[str]) -> list[str]:
     return [column for column, (rests_on, _) in _CHECKS.items() if rests_on <= set(given)]
 
 
-def touched(given: Collection[str]) -> list[str]:
-    """The columns whose meaning changes with any of these, and "tools"."""
-    return [column for column, (rests_on, _) in _CHECKS.items() if rests_on & set(given)]
+def touched(given: Collection[str], but: Collection[str] = ()) -> list[str]:
+    """The columns whose meaning changes with any of these, and "tools"; none that rest on what is in `but`."""
+    unknown = set(but) - {"tools"}
+    return [column for column, (rests_on, _) in _CHECKS.items() if rests_on & set(given) and not rests_on & unknown]
 
 
 def tools_to_call(agent: Agent, names: Names) -> set[str]:
@@ -125,6 +126,14 @@ def _agents(column: str) -> Callable[[Agent, Names], Iterator[str]]:
     return check
 
 
+def _at_least_one(column: str) -> Callable[[Agent, Names], Iterator[str]]:
+    def check(agent: Agent, names: Names) -> Iterator[str]:
+        if getattr(agent, column) == 0:
+            yield "At least 1: with 0 a run stops before its agent has done anything."
+
+    return check
+
+
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
@@ -142,4 +151,8 @@ _CHECKS: dict[str, tuple[frozenset[str], _Check]] = {
     "subagents": (frozenset({"subagents"}), _agents("subagents")),
     "denied_subagents": (frozenset({"denied_subagents"}), _agents("denied_subagents")),
     "hooks": (frozenset({"hooks"}), _hooks),
+    **{
+        column: (frozenset({column}), _at_least_one(column))
+        for column in ("max_steps", "max_iterations", "max_tokens", "max_seconds")
+    },
 }

@@ -3,7 +3,8 @@
 `docs/configuration.md` describes the file. Its shape is in `shape`; what a file leaves out stays as it is.
 """
 
+from agentapp.configuration_file.checking import Problem
 from agentapp.configuration_file.dumping import dump
-from agentapp.configuration_file.loading import ConfigurationRefused, Problem, load
+from agentapp.configuration_file.loading import ConfigurationRefused, load
 
 __all__ = ["ConfigurationRefused", "Problem", "dump", "load"]

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from agentapp.configuration_file.checking import by_key
 from agentapp.configuration_file.shape import GuidelineEntry, columns
 from agentapp.guidance import extensions
 from agentapp.models import Agent, Guideline, GuidelineRelation, Tool, ToolRelation
@@ -25,7 +26,7 @@ def problems(entries: Mapping[str, Any], own: set[str]) -> Iterator[tuple[str, s
             try:
                 check(exclude={"agent"})
             except ValidationError as error:
-                yield from ((name, message) for message in error.messages)
+                yield from by_key(name, error)
         if row.python and (wrong := extensions.problem(row.python)):
             yield f"{name}.python", wrong
         for tool in entry.get("tools", ()):

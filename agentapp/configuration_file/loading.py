@@ -2,22 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import pydantic
 import yaml
 from django.contrib.auth.models import Group, Permission
-from django.core.exceptions import ValidationError
 from django.db import models
 
 from agentapp import agent_settings, agent_tools, plain_yaml
 from agentapp.configuration_file import arguments, guidelines, variables
+from agentapp.configuration_file.checking import (
+    Problem,
+    Shaped,
+    channel_problems,
+    route_problems,
+    row_problems,
+    shaped,
+    threshold_problems,
+)
 from agentapp.configuration_file.shape import SECTIONS, Known, columns
 from agentapp.drivers import DRIVERS
 from agentapp.models import Agent, Route, Tool, WebhookEndpoint
 from agentapp.roles import ROLES, ensure_roles
-from approvals import channels, configuration, escalation, rule_versions, thresholds
+from approvals import channels, configuration, rule_versions
 from approvals.digest import storable
 from approvals.models import Channel, EffectClass, Rule
 
@@ -29,17 +35,6 @@ MODELS: dict[str, type[models.Model]] = {
     "channels": Channel,
     "webhooks": WebhookEndpoint,
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong with a file, and where, as in rules.over-limit.condition."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 class ConfigurationRefused(Exception):
@@ -119,12 +114,13 @@ def _plan(data: dict[str, Any]) -> dict[str, list[Planned]]:
     plans: dict[str, list[Planned]] = {section: [] for section in SECTIONS}
     for section in SECTIONS:
         for name, raw in _entries(data, section, problems):
-            path = f"{section}.{name}"
-            entry, found = _shaped(section, path, raw, known)
-            if entry is not None:
-                row, found = _wanted_row(section, path, name, entry, known)
-                plans[section].append(Planned(row, entry))
-            problems += found
+            found = shaped(section, f"{section}.{name}", raw, known)
+            if isinstance(found, list):
+                problems += found
+                continue
+            row, wrong = _wanted_row(section, name, found, known)
+            plans[section].append(Planned(row, found.entry))
+            problems += [*found.problems, *found.others(wrong)]
     if problems:
         raise ConfigurationRefused(problems)
     return plans
@@ -144,20 +140,9 @@ def _entries(data: Mapping[str, Any], section: str, problems: list[Problem]) -> 
             yield name, raw
 
 
-def _shaped(section: str, path: str, raw: Any, known: Known) -> tuple[Any, list[Problem]]:
-    """One entry as its shape says, or None and what is wrong with it."""
-    shape = pydantic.TypeAdapter(SECTIONS[section])
-    try:
-        return shape.validate_python({} if raw is None else raw, context=known), []
-    except pydantic.ValidationError as error:
-        return None, _pydantic_problems(path, error)
-
-
-def _wanted_row(
-    section: str, path: str, name: str, entry: dict[str, Any], known: Known
-) -> tuple[models.Model, list[Problem]]:
+def _wanted_row(section: str, name: str, shaped: Shaped, known: Known) -> tuple[models.Model, list[Problem]]:
     """The row as the entry wants it, and what the database would refuse about it."""
-    model = MODELS[section]
+    model, path, entry = MODELS[section], shaped.path, shaped.entry
     row: Any = model._default_manager.filter(name=name).first()
     is_draft = isinstance(row, Rule) and row.version == 0
     is_new = row is None or is_draft
@@ -169,89 +154,48 @@ def _wanted_row(
     for column, value in columns(entry).items():
         setattr(row, column, value)
     if with_agent:
-        return row, _row_problems(path, row, set(entry))
+        return row, row_problems(shaped, row, is_new=False)
     if is_new and section == "tools":
         return row, [Problem(path, "There is no such tool. If its module is new, run sync_tools first.")]
-    problems = _row_problems(path, row, None if is_new else set(entry))
+    problems = row_problems(shaped, row, is_new)
     if isinstance(row, Tool):
         problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_tool(row, entry)]
-    if isinstance(row, Channel) and not problems:
-        problems += _channel_problems(path, row)
+    opened = {f"{path}.kind", f"{path}.config"}
+    if isinstance(row, Channel) and not any(each.path in opened for each in [*shaped.problems, *problems]):
+        problems += channel_problems(path, row)
     if isinstance(row, Rule):
-        problems += _threshold_problems(path, row, entry)
-        problems += [Problem(f"{path}.{column}", message) for column, message in arguments.of_rule(row, entry)]
+        problems += _rule_problems(row, shaped)
     if isinstance(row, Agent):
-        names = agent_settings.Names(known.agents, entry["tools"] if "tools" in entry else _names(row, "tools"))
-        wrong = agent_settings.problems(row, names, agent_settings.touched(entry))
-        problems += [Problem(f"{path}.{column}", message) for column, message in wrong]
-        own = agent_settings.tools_to_call(row, names)
-        problems += _route_problems(path, own, entry)
-        wrong = guidelines.problems(entry.get("guidelines", {}), own)
-        problems += [Problem(f"{path}.guidelines.{where}", message) for where, message in wrong]
-        wrong = variables.problems(row, entry.get("variables", {}), own, known.reading_tools)
-        problems += [Problem(f"{path}.variables.{where}", message) for where, message in wrong]
-        asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
-        problems += [
-            Problem(f"{path}.tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking
-        ]
+        problems += _agent_problems(row, shaped, known)
     return row, problems
 
 
-def _row_problems(path: str, row: models.Model, given: set[str] | None) -> list[Problem]:
-    """`given`: the columns to look at. None: all of them."""
-    exclude = {field.name for field in row._meta.fields if given is not None and field.name not in given}
+def _rule_problems(row: Rule, shaped: Shaped) -> list[Problem]:
+    """What is wrong with several keys together, where each of them is right."""
     problems = []
-    for check in (partial(row.clean_fields, exclude), row.validate_constraints):
-        try:
-            check()
-        except ValidationError as error:
-            for column, messages in error.message_dict.items():
-                where = path if column == "__all__" else f"{path}.{column}"
-                problems += [Problem(where, message) for message in messages]
+    if not {"groups", "thresholds", "escalation"} & shaped.left_out:
+        groups = shaped.entry["groups"] if "groups" in shaped.entry else _names(row, "groups")
+        problems += threshold_problems(shaped.path, row, groups)
+    if not {"tool", "condition"} & shaped.left_out:
+        wrong = arguments.of_rule(row, shaped.entry)
+        problems += [Problem(f"{shaped.path}.{column}", message) for column, message in wrong]
     return problems
 
 
-def _channel_problems(path: str, row: Channel) -> list[Problem]:
-    try:
-        channels.open_channel(row)
-    except LookupError as error:
-        return [Problem(f"{path}.kind", str(error))]
-    except pydantic.ValidationError as error:
-        return _pydantic_problems(f"{path}.config", error)
-    return []
-
-
-def _threshold_problems(path: str, row: Rule, entry: dict[str, Any]) -> list[Problem]:
-    groups = entry["groups"] if "groups" in entry else _names(row, "groups")
-    try:
-        thresholds.validate_groups(row.thresholds, groups)
-        thresholds.validate_steps(row.thresholds, escalation.groups_named(row.escalation))
-    except ValidationError as error:
-        return [Problem(f"{path}.thresholds", message) for message in error.messages]
-    return []
-
-
-def _route_problems(path: str, own: set[str], entry: dict[str, Any]) -> list[Problem]:
-    """`own`: the tools that the agent may call."""
-    problems = []
-    for name, route in entry.get("routes", {}).items():
-        where = f"{path}.routes.{name}"
-        row = Route(name=name, **columns(route))
-        try:
-            row.clean_fields(exclude={"agent"})
-        except ValidationError as error:
-            problems += [Problem(where, message) for message in error.messages]
-        foreign = [tool for tool in route.get("tools", []) if tool not in own]
-        problems += [Problem(f"{where}.tools", f"{tool!r} is not among the agent's tools.") for tool in foreign]
-    return problems
-
-
-def _pydantic_problems(path: str, error: pydantic.ValidationError) -> list[Problem]:
-    problems = []
-    for found in error.errors():
-        where = ".".join([path, *(str(part) for part in found["loc"] if part != "[key]")])
-        problems.append(Problem(where, str(found.get("ctx", {}).get("error", found["msg"]))))
-    return problems
+def _agent_problems(row: Agent, shaped: Shaped, known: Known) -> list[Problem]:
+    path, entry = shaped.path, shaped.entry
+    listed = shaped.names("tools")
+    names = agent_settings.Names(known.agents, _names(row, "tools") if listed is None else listed)
+    touched = agent_settings.touched(entry, but=shaped.left_out)
+    wrong = [(column, message) for column, message in agent_settings.problems(row, names, touched)]
+    own = agent_settings.tools_to_call(row, names)
+    problems = route_problems(path, own, entry)
+    wrong += [(f"guidelines.{where}", said) for where, said in guidelines.problems(entry.get("guidelines", {}), own)]
+    read = variables.problems(row, entry.get("variables", {}), own, known.reading_tools)
+    wrong += [(f"variables.{where}", message) for where, message in read]
+    asking = [tool for tool in entry.get("tools", []) if tool in known.agent_tools]
+    wrong += [("tools", f"{tool!r} asks an agent: name the agent in subagents instead.") for tool in asking]
+    return [*problems, *(Problem(f"{path}.{where}", message) for where, message in wrong)]
 
 
 def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change | None]:

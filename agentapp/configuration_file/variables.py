@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from agentapp.configuration_file.checking import by_key
 from agentapp.configuration_file.shape import VariableEntry
 from agentapp.models import Agent, ContextVariable, Tool
 from approvals import configuration
@@ -23,7 +24,7 @@ def problems(
         try:
             row.clean_fields(exclude={"agent", "tool"})
         except ValidationError as error:
-            yield from ((name, message) for message in error.messages)
+            yield from by_key(name, error)
         tool = entry.get("tool") or (row.tool.name if row.tool_id else "")
         if not tool:
             yield name, "A variable names the tool that reads it."

@@ -328,24 +328,33 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
             "rules: {a: {verdict: ask, escalation: [{after: 9, group: pilots}]}}",
             "rules.a.escalation: There is no group",
         ),
-        ("rules: {a: {verdict: ask, target_seconds: 0}}", "rules.a: A target is one second at least."),
+        ("rules: {a: {verdict: ask, target_seconds: 0}}", "rules.a.target_seconds: A target is one second at least."),
         ("rules: {a: {verdict: ask, expires_seconds: 1000000000000}}", "rules.a.expires_seconds: Ten years at most"),
         ("tools: {pay_out: {timeout_seconds: 1000000000000}}", "tools.pay_out.timeout_seconds: A day at most"),
-        ("rules: {a: {verdict: ask, approvals_needed: 0}}", "rules.a: At least one person must approve."),
+        (
+            "rules: {a: {verdict: ask, approvals_needed: 0}}",
+            "rules.a.approvals_needed: At least one person",
+        ),
         (
             "rules: {a: {verdict: ask, approvals_needed: '2'}}",
             "rules.a.approvals_needed: Input should be a valid integer",
         ),
         ("rules: {a: {verdict: ask, approvals_needed: -1}}", "rules.a.approvals_needed: Ensure this value is greater"),
         ("rules: {a: {verdict: ask, assurance: finger}}", "rules.a.assurance: 'finger' is not one of"),
-        ("rules: {a: {verdict: ask, hold_seconds: 61}}", "rules.a: A decision can be held for 60 seconds at most."),
+        (
+            "rules: {a: {verdict: ask, hold_seconds: 61}}",
+            "rules.a.hold_seconds: A decision can be held",
+        ),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
         ("rules: {true: {verdict: ask}}", "rules.True: A name is a text; put it in quotes."),
         ("tools: {fly: {enabled: true}}", "tools.fly: There is no such tool."),
         ("tools: {pay_out: {effect_class: bad}}", "tools.pay_out.effect_class: 'bad' is not one of read,"),
         ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
-        ("tools: {pay_out: {timeout_seconds: 0}}", "tools.pay_out: A tool needs a deadline of at least one second."),
+        (
+            "tools: {pay_out: {timeout_seconds: 0}}",
+            "tools.pay_out.timeout_seconds: A tool needs a deadline",
+        ),
         ("agents: {a: {driver: magic}}", "agents.a.driver: There is no driver 'magic'."),
         ("agents: {a: {hooks: [no.such.hook]}}", "agents.a.hooks: The hook 'no.such.hook' cannot be imported"),
         ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks: 'tests.clerk_hooks.plain' is no hook"),
@@ -411,6 +420,82 @@ def test_everything_wrong_is_named_at_once_and_nothing_is_written() -> None:
     text = text.replace("tool: pay_out\n    condition: args.amount <= 10.0", "condition: args.amount <= 10.0")
     paths = [line.split(":")[0] for line in refused(text)]
     assert paths == ["rules.pay-small", "rules.pay-large.condition", "channels.desk.kind"]
+
+
+EVERY_KIND = """
+groups: {g: {permissions: [fly.high], wings: 2}}
+tools:
+  pay_out: {enabled: 1, locked_fields: [acount], timeout_seconds: 0, nothing: 1}
+agents:
+  clerk:
+    driver: magic
+    driver_settings: {max_retries: 2}
+    hooks: [no.such.hook]
+    model_settings: {heat: 3}
+    tool_choice: fly
+    tools: [pay_out, fly]
+    max_steps: 0
+    max_iterations: 0
+    max_tokens: 0
+    max_seconds: 0
+    input_schema: 3
+    routes:
+      r: {tools: [pay_out, 3], description: 4}
+      s: {tools: [look_up]}
+    guidelines:
+      greet: {criticality: huge, action: Greet., tools: [look_up]}
+      part: {condition: At the end, priority: "1", action: "", python: no.such.code}
+rules:
+  both: {verdict: ask, condition: "args.x >", expires_seconds: -3, hold_seconds: 61, approvals_needed: "2"}
+  allows: {verdict: allow, order: x}
+  unclear: {verdict: perhaps, groups: [pilots], thresholds: [{approve: 1, group: Pilots}], target_seconds: 0}
+channels:
+  c: {kind: email, config: {to: [x]}, groups: [pilots], personal: 1}
+  d: {kind: pigeon, config: 3, follows_up: 0}
+"""
+
+
+def test_an_entry_that_is_wrong_in_several_ways_is_told_all_of_them() -> None:
+    told = refused(EVERY_KIND)
+    assert [line.split(": ")[0] for line in told] == [
+        "groups.g.permissions.0",
+        "groups.g.wings",
+        "tools.pay_out.enabled",
+        "tools.pay_out.nothing",
+        "tools.pay_out.timeout_seconds",
+        "tools.pay_out.locked_fields",
+        "agents.clerk.driver",
+        "agents.clerk.tools.1",
+        "agents.clerk.input_schema",
+        "agents.clerk.routes.r.description",
+        "agents.clerk.routes.r.tools.1",
+        "agents.clerk.routes.s.tools.0",
+        "agents.clerk.guidelines.greet.criticality",
+        "agents.clerk.guidelines.greet.tools.0",
+        "agents.clerk.guidelines.part.priority",
+        "agents.clerk.model_settings",
+        "agents.clerk.hooks",
+        "agents.clerk.max_steps",
+        "agents.clerk.max_iterations",
+        "agents.clerk.max_tokens",
+        "agents.clerk.max_seconds",
+        "agents.clerk.guidelines.part.python",
+        "rules.both.condition",
+        "rules.both.approvals_needed",
+        "rules.both.expires_seconds",
+        "rules.both.hold_seconds",
+        "rules.allows.order",
+        "rules.allows",
+        "rules.unclear.verdict",
+        "rules.unclear.groups.0",
+        "rules.unclear.target_seconds",
+        "channels.c.groups.0",
+        "channels.c.personal",
+        "channels.c.config.to",
+        "channels.d.kind",
+        "channels.d.config",
+        "channels.d.follows_up",
+    ]
 
 
 def test_an_allowing_rule_cannot_lose_its_tool_in_a_later_file() -> None:

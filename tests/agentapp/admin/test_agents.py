@@ -134,6 +134,7 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"model": "gpt-5"}, "names no model. Known forms:"),
         ({"finish_reasons": '["lenght"]'}, "is no finish reason. There are stop, length,"),
         ({"finish_reasons": '"length"'}, "A list of finish reasons"),
+        ({"max_steps": "0"}, "At least 1: with 0 a run stops before"),
         ({"denied_subagents": '["nobody"]'}, "There is no agent"),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
     ],
