@@ -5,7 +5,8 @@
 
 FILE is all of it or a part in JSON lines, or a table in CSV (with --manifest). FINGERPRINT is of a key you trust, from
 somebody you trust: never from the file. --anchor holds it against the checkpoints that you, or a place you trust, have
-noted. Exits with 0 if all holds, else with 1 and what does not. `verify_proof.py` is for single events and receipts.
+noted. Exits with 0 if all holds, else with 1 and what does not, and with 2 where a file cannot be read, as after a torn
+download, which says nothing of the ledger. `verify_proof.py` is for single events and receipts.
 """
 
 import argparse
@@ -34,6 +35,14 @@ MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 def need(holds: object, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
+
+
+def parsed(path: Path, text: str | bytes) -> Any:
+    """What a file, or a line of it, says. Raises OSError for what is no JSON: it is cut off, or not of Countersign."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise OSError(0, "it is no JSON (a torn download?)", str(path)) from None
 
 
 def sha(content: bytes) -> bytes:
@@ -182,15 +191,17 @@ def check(path: Path, known: list[str], manifest_path: Path | None, anchor: Path
             last = line
     if manifest_path:
         sha256.update(last)
-    manifest = json.loads(manifest_path.read_bytes() if manifest_path else last)
+    manifest = parsed(manifest_path, manifest_path.read_bytes()) if manifest_path else parsed(path, last)
     need("signature" in manifest, "nobody has signed it")
     keys = trusted(manifest, known)
     check_manifest(manifest, keys, sha256.hexdigest())
     with path.open("rb") as file:
         if "keys" in manifest:
-            noted = [json.loads(line) for line in anchor.read_text().splitlines()] if anchor else []
-            return check_ledger(map(json.loads, file), keys, {row["number"]: row["statement"] for row in noted})
-        for row in () if manifest_path else map(json.loads, file):
+            noted = [parsed(anchor, line) for line in anchor.read_bytes().splitlines()] if anchor else []
+            return check_ledger(
+                (parsed(path, line) for line in file), keys, {row["number"]: row["statement"] for row in noted}
+            )
+        for row in () if manifest_path else (parsed(path, line) for line in file):
             if row["kind"] == "event":
                 need(sha(row["body"].encode()).hex() == row["hash"], f"its text does not match its hash: {row['hash']}")
                 holds = all(row.get(name, value) == value for name, value in columns(json.loads(row["body"])).items())

@@ -4,7 +4,8 @@
     python verify_proof.py FILE --key FINGERPRINT
 
 FILE is an inclusion proof or a receipt. FINGERPRINT is of a key you trust, from somebody you trust: never from the
-file. Exits with 0 if it holds, else with 1 and what does not. `verify_export.py` is for whole ledgers and exports.
+file. Exits with 0 if it holds, else with 1 and what does not, and with 2 where the file cannot be read, as after a torn
+download, which says nothing of the ledger. `verify_export.py` is for whole ledgers and exports.
 """
 
 import argparse
@@ -23,6 +24,14 @@ type Json = dict[str, Any]
 def need(holds: object, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
+
+
+def parsed(path: Path) -> Any:
+    """What a file says. Raises OSError for one that is no JSON: it is cut off, or not of Countersign."""
+    try:
+        return json.loads(path.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise OSError(0, "it is no JSON (a torn download?)", str(path)) from None
 
 
 def sha(content: bytes) -> bytes:
@@ -97,7 +106,7 @@ def main() -> int:
     )
     given = asked.parse_args()
     try:
-        told = json.loads(given.file.read_bytes())
+        told = parsed(given.file)
         print(f"OK: {(check_inclusion if told['kind'] == 'inclusion' else check_receipt)(told, given.key)}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         print(f"BROKEN: {error}" if isinstance(error, ValueError) else "BROKEN: Countersign hands out no such file")

@@ -3,7 +3,7 @@
 import io
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -22,8 +22,12 @@ def written(path: Path) -> Path:
 def said(path: Path, key: str, *more: str, by: ModuleType = verify_export) -> tuple[int, str]:
     """Its exit code and words. In this process: a thousand others would take minutes."""
     out = io.StringIO()
-    with mock.patch.object(sys, "argv", ["verifier", str(path), "--key", key, *more]), redirect_stdout(out):
-        code = by.main()
+    asked = ["verifier", str(path), "--key", key, *more]
+    with mock.patch.object(sys, "argv", asked), redirect_stdout(out), redirect_stderr(out):
+        try:
+            code = by.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
     return code, out.getvalue()
 
 

@@ -80,13 +80,13 @@ def test_an_empty_ledger_has_an_export_too(folder, key):
 
 def test_an_export_that_was_changed_or_cut_does_not_hold(past, folder, key):
     file = written(folder / "ledger.jsonl")
-    lines = file.read_text().splitlines(keepends=True)
+    lines = file.read_bytes().splitlines(keepends=True)
     for changed in (lines[:-1], [*lines[:-2], lines[-1]], [*lines, lines[-2]], [lines[0], *lines[2:]]):
-        file.write_text("".join(changed))
+        file.write_bytes(b"".join(changed))
         assert said(file, key.key_id)[0] == 1
     for name, value in (("took_ms", 5), ("number", 0)):
-        written_otherwise = "".join(lines).replace(rf"\"{name}\":{value}", rf"\"{name}\":{value + 1}", 1)
-        assert written_otherwise != "".join(lines)
+        written_otherwise = b"".join(lines).decode().replace(rf"\"{name}\":{value}", rf"\"{name}\":{value + 1}", 1)
+        assert written_otherwise != b"".join(lines).decode()
         file.write_text(written_otherwise)
         assert said(file, key.key_id)[0] == 1
 
@@ -241,10 +241,42 @@ def test_a_key_that_only_says_of_itself_that_it_follows_is_not_trusted_for_it(pa
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "null", "not json", '{"kind":"ledger"}\n{"kind":"event"}\n', '{"kind":"inclusion"}']
+    "text", ["{}", "[]", "null", '{"kind":"ledger", "none": 1}', '{"kind":"inclusion"}', "[" * 9 + "]" * 9]
 )
 def test_what_is_no_export_is_said_to_be_none(folder, key, text):
     (folder / "file").write_text(text)
     for look in (said, said_of_proof):
         code, told = look(folder / "file", key.key_id)
         assert (code, told.startswith("BROKEN")) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["", "not json", '{"kind": "ledger"', "seq,chain\n1,run\n", "\ufffe", "{}\n\n\0"])
+def test_what_is_no_json_cannot_be_read_which_says_nothing_of_the_ledger(folder, key, text):
+    (folder / "file").write_text(text)
+    for look in (said, said_of_proof):
+        code, told = look(folder / "file", key.key_id)
+        assert (code, "file cannot be read: it is no JSON (a torn download?)" in told) == (2, True)
+        assert "BROKEN" not in told
+
+
+def test_a_list_of_what_was_noted_that_is_no_json_cannot_be_read(past, folder, key):
+    file = written(folder / "ledger.jsonl")
+    (folder / "noted").write_text("<html>")
+    code, told = said(file, key.key_id, "--anchor", str(folder / "noted"))
+    assert (code, "noted cannot be read: it is no JSON" in told) == (2, True)
+
+
+def test_an_export_that_was_cut_off_is_never_said_to_hold(past, folder, key):
+    whole = written(folder / "ledger.jsonl").read_bytes()
+    *lines, manifest = whole.splitlines(keepends=True)
+    for kept in range(len(lines) + 1):
+        (folder / "cut").write_bytes(b"".join(lines[:kept]))
+        assert said(folder / "cut", key.key_id)[0] == (1 if kept else 2), kept
+        (folder / "cut").write_bytes(b"".join(lines[:kept]) + manifest[:-2])
+        assert said(folder / "cut", key.key_id)[0] == 2
+        # Somebody else has put the end of it together: it is JSON, and holds in no way.
+        (folder / "cut").write_bytes(b"".join(lines[:kept]) + manifest)
+        assert said(folder / "cut", key.key_id)[0] == (0 if kept == len(lines) else 1)
+    torn = lines[3][:40] + b"\n"
+    (folder / "cut").write_bytes(b"".join([*lines[:3], torn, *lines[4:], manifest]))
+    assert said(folder / "cut", key.key_id)[0] == 1
