@@ -57,7 +57,9 @@ def _why_not(approval_id: uuid.UUID, run: Run | None) -> Refused:
         return Refused("run_ended", "The run has ended, so nobody can be asked about its calls any more.")
     if now.state == Approval.State.EXPIRED:
         return Refused("too_late", TOLD)
-    return Refused("too_late", "Only what nobody decided in time can be asked again.")
+    if now.state in Approval.UNDECIDED:
+        return Refused("already_asked", "People are being asked about it now.", approval=now)
+    return Refused("already_decided", "Only what nobody decided in time can be asked again.", approval=now)
 
 
 def _may_ask_again(user: User, approval: Approval) -> bool:

@@ -125,6 +125,8 @@ def make_link(access: Access, hours: int) -> CustomerLink:
 
 def write(access: Access, text: str, expected_version: int | None = None, key: str = "") -> starting.Started:
     """Say something: the agent answers it as it answers any message, or it is kept for a person."""
+    if not text.strip():
+        raise Refused("invalid", "The text is empty.", "text")
     conversation = access.conversation
     most = settings.CUSTOMER_MESSAGES_PER_MINUTE
     if conversations.said_lately(conversation) >= most:

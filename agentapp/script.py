@@ -3,7 +3,7 @@
 from typing import Any
 
 from agentapp.messages import MAX_COST, MAX_TOKENS
-from agentapp.tools.schema import check_arguments
+from agentapp.tools.schema import Words, problems_of
 
 _CALL = {
     "type": "object",
@@ -95,12 +95,21 @@ SCRIPT_SCHEMA: dict[str, Any] = {"type": "array", "items": REPLY_SCHEMA, "minIte
 GUIDED_SCRIPT_SCHEMA: dict[str, Any] = {**SCRIPT_SCHEMA, "items": GUIDED_SCHEMA}
 
 
+_WORDS = Words("", "is no part of a script")
+
+
 class ScriptError(ValueError):
-    """A script is not a list of replies; the message names the first place."""
+    """A script is not a list of replies; the message and `field` name the first place, as in script/0/text."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(f"{field}: {sentence}")
+        self.field = field
 
 
 def check_script(script: object, *, is_guided: bool = False) -> None:
     """Raises ScriptError unless `script` is a list of replies, or of a model's answers where guidelines decide."""
-    problems = check_arguments(GUIDED_SCRIPT_SCHEMA if is_guided else SCRIPT_SCHEMA, script)
+    problems = problems_of(GUIDED_SCRIPT_SCHEMA if is_guided else SCRIPT_SCHEMA, script, _WORDS)
     if problems:
-        raise ScriptError(f"script/{problems[0].field}: {problems[0].sentence}")
+        first = min(problems, key=lambda problem: problem.kind != "missing")
+        place = f"script/{first.field}".rstrip("/")
+        raise ScriptError(place, first.sentence.removeprefix(f"{first.field}: "))

@@ -207,7 +207,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
         try:
             check_script(new.script, is_guided=agent.driver == GUIDED)
         except ScriptError as error:
-            raise Refused("invalid", str(error), "script") from error
+            raise Refused("invalid", str(error), error.field) from error
 
 
 def _check_mocks(new: NewRun) -> None:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 from agentapp.api.bearer import ApiRequest, Bearer, require_any
 from agentapp.api.errors import problems
 from agentapp.api.paging import Listing, Page, page_of
+from agentapp.api.wire import money
 from agentapp.models import Agent
 
 router = Router(tags=["Configuration"])
@@ -67,5 +68,5 @@ def _shown(agent: Agent) -> AgentOut:
         tools=sorted(tool.name for tool in agent.tools.all()),
         max_steps=agent.max_steps,
         max_tokens=agent.max_tokens,
-        max_cost=None if agent.max_cost is None else str(agent.max_cost),
+        max_cost=None if agent.max_cost is None else money(agent.max_cost),
     )

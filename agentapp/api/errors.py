@@ -310,12 +310,18 @@ def _path(where: tuple[Any, ...]) -> str:
     return "/".join(str(part) for part in inner)
 
 
+# What is said of an array, a text or a number where an object belongs.
+_NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
+
+
 def _sentence(item: dict[str, Any]) -> str:
     words = {
         "missing": "It is required.",
         "extra_forbidden": "There is no such field.",
+        **dict.fromkeys(_NO_OBJECT, "An object is required."),
     }
-    if item["type"] == "missing" and item["loc"][0] == "body" and len(item["loc"]) <= 2:
+    is_body = item["loc"][0] == "body" and len(item["loc"]) <= 2
+    if is_body and (item["type"] == "missing" or item["type"] in _NO_OBJECT):
         return "A JSON object is required as the body."
     return words.get(item["type"], f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
 

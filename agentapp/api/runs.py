@@ -17,6 +17,7 @@ from agentapp.api.guidance import GuidanceOut, guidance_out
 from agentapp.api.paging import Listing, Page, page_of
 from agentapp.api.repeats import REPLAY_HEADER, of_a_repeat
 from agentapp.api.tool_executions import Person, ToolExecutionOut, execution_out
+from agentapp.api.wire import money
 from agentapp.considered import GUIDED
 from agentapp.models import Run, Step
 from agentapp.reasons import StopReason
@@ -268,7 +269,7 @@ def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
     steps = trace.steps_of(run)
     asked = any(call.subrun_id for step in steps for call in step.executions.all())
     cost = lineage.cost_of_family(run).cost if asked else run.cost
-    return TraceOut(run=run_detail(run), steps=[_step_out(run, step) for step in steps], family_cost=str(cost))
+    return TraceOut(run=run_detail(run), steps=[_step_out(run, step) for step in steps], family_cost=money(cost))
 
 
 class OtlpOut(BaseModel):
@@ -318,12 +319,12 @@ def run_detail(run: Run) -> RunDetail:
         cancel_requested_at=run.cancel_requested_at,
         pause_requested_at=run.pause_requested_at,
         taken_over_by=person_out(run.taken_over_by),
-        budget_extra=str(run.budget_extra),
+        budget_extra=money(run.budget_extra),
         usage=Usage(
             input_tokens=run.input_tokens,
             cached_tokens=run.cached_tokens,
             output_tokens=run.output_tokens,
-            cost=str(run.cost),
+            cost=money(run.cost),
         ),
         cost_is_partial=run.cost_is_partial,
     )
@@ -368,7 +369,7 @@ def _step_out(run: Run, step: Step) -> StepOut:
             input_tokens=step.input_tokens,
             cached_tokens=step.cached_tokens,
             output_tokens=step.output_tokens,
-            cost=None if step.cost is None else str(step.cost),
+            cost=None if step.cost is None else money(step.cost),
         ),
         first_token_seconds=step.first_token_seconds,
         started_at=step.started_at,

@@ -12,6 +12,7 @@ from agentapp import actions, auth, executions
 from agentapp.api.bearer import ApiRequest, Bearer, person
 from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked_text
+from agentapp.api.wire import money
 from agentapp.models import Run, ToolEvaluation, ToolExecution
 from approvals import lens
 from approvals.masking import masked, masked_lines
@@ -192,7 +193,7 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
         artifact=masked(json.loads(execution.artifact_text), secret) if execution.artifact_text else None,
         metadata=masked(execution.metadata, secret),
         retry_after=execution.retry_after,
-        cost=str(execution.cost),
+        cost=money(execution.cost),
     )
 
 
@@ -272,7 +273,7 @@ def _subrun(run: Run) -> SubrunOut:
         agent=run.agent.name,
         state=run.state,
         stop_reason=run.stop_reason or None,
-        cost=str(run.cost),
+        cost=money(run.cost),
         created_at=run.created_at,
         finished_at=run.finished_at,
     )

@@ -1,5 +1,6 @@
 """Bytes ↔ JSON: bodies are read as strictly as a model's arguments, answers are written for every client."""
 
+from decimal import Decimal
 from typing import Any
 
 from django.http import HttpRequest
@@ -10,6 +11,11 @@ from pydantic_core import to_json
 def as_json(value: Any) -> bytes:
     """JSON bytes. What JSON cannot say (NaN, infinity in a tool's result) is written as text."""
     return to_json(value, inf_nan_mode="strings")
+
+
+def money(amount: Decimal) -> str:
+    """An amount as every client reads it: a text, so that no digit is lost, and without an exponent."""
+    return f"{amount:f}"
 
 
 class Renderer(BaseRenderer):

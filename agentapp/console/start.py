@@ -181,7 +181,8 @@ def _curl(url: str, values: dict[str, Any]) -> str:
 def _with_refusal(form: RunForm, refused: actions.Refused, user: User) -> RunForm:
     """The form again, with what was wrong at its field and nothing lost."""
     if refused.code != "idempotency_key_reused":
-        form.add_error(refused.field if refused.field in _FIELDS else None, refused.message)
+        field = refused.field.partition("/")[0]
+        form.add_error(field if field in _FIELDS else None, refused.message)
         return form
     # The page was left open after it had started a run, and then changed: this is a new request.
     earlier = Run.objects.filter(starter=user, request_key=str(form.cleaned_data["request_key"])).first()

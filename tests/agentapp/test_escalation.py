@@ -227,7 +227,12 @@ def test_what_the_agent_has_been_told_is_not_asked_again_here(clerk, dana):
 def test_what_was_decided_is_not_asked_again(clerk, dana, marco, type):
     [approval, _] = clerk.open(clerk.run(*TWICE))
     clerk.decide(approval, dana, type, message="No.")
-    assert refused(approval, marco) == "too_late"
+    assert refused(approval, marco) == "already_decided"
+
+
+def test_what_people_are_being_asked_about_is_not_asked_again(clerk, dana):
+    [approval, _] = clerk.open(clerk.run(*TWICE))
+    assert refused(approval, dana) == "already_asked"
 
 
 def test_what_expired_takes_no_decision_any_more_and_says_so(clerk, dana):

@@ -81,6 +81,13 @@ def test_a_body_of_another_type_is_refused(starting: Any, content_type: str) -> 
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize("body", [[], [1], "text", 5])
+def test_a_body_that_is_no_object_is_said_to_need_one(starting: Any, body: Any) -> None:
+    refused = starting.post("/runs", body)
+    assert (refused.code, refused.data["detail"]) == ("invalid", "A JSON object is required as the body.")
+    assert starting.post("/runs", {**NEW, "metadata": [1]}).data["detail"] == "metadata: An object is required."
+
+
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
 def test_a_charset_that_says_what_json_is_anyway_is_fine(starting: Any, content_type: str) -> None:
     assert starting.send("POST", "/runs", json.dumps(NEW).encode(), content_type).status == 201

@@ -59,6 +59,11 @@ def test_what_cannot_be_opened(shop: Any, chat: str, changed: dict[str, str], co
     assert shop.post("/conversations", {**OPEN, **changed}).code == code
 
 
+def test_a_message_without_a_text_is_refused_by_the_name_that_a_text_has(shop: Any, chat: str) -> None:
+    refused = shop.post(f"{chat}/messages", {"text": " "})
+    assert (refused.status, refused.data["field"], refused.data["detail"]) == (422, "text", "The text is empty.")
+
+
 def test_the_customer_writes_and_reads_the_answer_and_nothing_internal(shop: Any, chat: str, clerk: Clerk) -> None:
     script(clerk, calls(call("l", "look_up", what="secret-account")), says("It is on its way."))
     wrote = shop.post(f"{chat}/messages", {"text": "Where is it?"}, **{"Idempotency-Key": "k"})
