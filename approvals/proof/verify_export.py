@@ -183,6 +183,14 @@ def check_ledger(lines: Iterator[Json], keys: dict[str, str], noted: dict[int, s
     return f"{count} events, {len(told['checkpoint'])} checkpoints"
 
 
+def noted_in(anchor: Path) -> dict[int, str]:
+    noted: dict[int, str] = {}
+    for row in (parsed(anchor, line) for line in anchor.read_bytes().splitlines()):
+        once = noted.setdefault(row["number"], row["statement"]) == row["statement"]
+        need(once, f"two checkpoints {row['number']} were noted outside")
+    return noted
+
+
 def check(path: Path, known: list[str], manifest_path: Path | None, anchor: Path | None) -> str:
     sha256, last = hashlib.sha256(), b""
     with path.open("rb") as file:
@@ -197,10 +205,8 @@ def check(path: Path, known: list[str], manifest_path: Path | None, anchor: Path
     check_manifest(manifest, keys, sha256.hexdigest())
     with path.open("rb") as file:
         if "keys" in manifest:
-            noted = [parsed(anchor, line) for line in anchor.read_bytes().splitlines()] if anchor else []
-            return check_ledger(
-                (parsed(path, line) for line in file), keys, {row["number"]: row["statement"] for row in noted}
-            )
+            lines = (parsed(path, line) for line in file)
+            return check_ledger(lines, keys, noted_in(anchor) if anchor else {})
         for row in () if manifest_path else (parsed(path, line) for line in file):
             if row["kind"] == "event":
                 need(sha(row["body"].encode()).hex() == row["hash"], f"its text does not match its hash: {row['hash']}")

@@ -151,6 +151,19 @@ def test_checkpoints_that_are_gone_are_missed_by_whoever_noted_them(past, folder
     assert (code, told) == (1, "BROKEN: checkpoint 2 was noted outside and is not here\n")
 
 
+def test_two_checkpoints_of_one_number_that_were_noted_outside_are_not_taken_for_one(past, folder, key, settings):
+    file, anchor = written(folder / "ledger.jsonl"), settings.LEDGER.anchor_file
+    first, second = (json.loads(line) for line in anchor.read_text().splitlines())
+    other = {**second, "statement": second["statement"].replace('"leaves"', '"leave"')}
+    for lines in ([first, other, second], [first, second, other], [other, first, second]):
+        anchor.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        code, told = said(file, key.key_id, "--anchor", str(anchor))
+        assert (code, told) == (1, "BROKEN: two checkpoints 2 were noted outside\n")
+    # What a place was told twice is the same twice.
+    anchor.write_text("".join(f"{json.dumps(line)}\n" for line in (first, first, second, second)))
+    assert said(file, key.key_id, "--anchor", str(anchor))[0] == 0
+
+
 def test_a_part_of_the_ledger_holds_by_its_manifest(past, folder, key):
     manifest = Manifest({"tool": "pay"}, "user:5:dana")
     file, text = folder / "part.jsonl", b""
