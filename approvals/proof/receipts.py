@@ -16,7 +16,14 @@ from approvals.proof.manifest import signed
 
 KIND = "receipt"
 VERSION = 3
-_MOST_EVENTS = 20
+# What else is noted of a request, as claims and comments, has no end and decides nothing.
+_OF_ITS_DECISION = tuple(
+    f"approval.{what}"
+    for what in (
+        "requested", "changed", "approved", "rejected", "responded", "undone", "used", "expired", "withdrawn",
+        "superseded",
+    )
+)  # fmt: skip
 
 
 class Erased(LookupError):
@@ -55,9 +62,9 @@ def receipt(approval: Approval) -> dict[str, Any]:
         "use_by": _at(approval.use_by),
         "deciders": [_decider(decision) for decision in _decisions(approval)],
         "events": list(
-            Event.objects.filter(approval_id=approval.pk, type__startswith="approval.")
+            Event.objects.filter(approval_id=approval.pk, type__in=_OF_ITS_DECISION)
             .order_by("seq")
-            .values_list("hash", flat=True)[:_MOST_EVENTS]
+            .values_list("hash", flat=True)
         ),
         "made_at": _at(datetime.now(UTC)),
     }

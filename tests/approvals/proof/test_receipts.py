@@ -6,12 +6,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from approvals import ledger
+from approvals import approval_events, ledger
 from approvals.digest import canonical, sha256
 from approvals.models import Approval, Event
 from approvals.proof import receipts
 from tests.approvals.proof.exports import PROOF, said_elsewhere, said_of_proof
-from tests.rows import a_request, a_verdict, decide, read, take
+from tests.rows import a_request, a_verdict, decide, read, take, undo
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +29,17 @@ def test_a_receipt_says_who_decided_what_and_holds_for_an_outsider(dana, folder,
     (folder / "receipt.json").write_text(canonical(told))
     code, words = said_elsewhere(folder / "receipt.json", key.key_id, by=PROOF)
     assert (code, words.startswith(f"OK: {approval.reference} was approved")) == (0, True)
+
+
+def test_a_receipt_names_the_event_of_the_decision_however_much_was_said_before(dana, key):
+    asked = a_request()
+    with ledger.transaction():
+        for number in range(22):
+            approval_events.record(asked, "commented", {"comment": str(number)})
+    undo(take(asked, dana), dana)
+    named = receipts.receipt(take(asked, dana))["events"]
+    types = [Event.objects.get(hash=one).type.removeprefix("approval.") for one in named]
+    assert types == ["requested", "approved", "undone", "approved"]
 
 
 @pytest.mark.parametrize("name", ["decision", "deciders", "tool", "action_digest", "reference"])
