@@ -26,6 +26,9 @@ SETTLES = timedelta(minutes=10)
 # As much as one pass takes on, so that catching up leaves the worker to others between two.
 MOST_AT_ONCE = timedelta(days=7)
 
+# What can change figures of hours that a request was asked and decided in.
+_MOVES = ("approval.escalated", "approval.undone")
+
 _TABLES: tuple[type[models.Model], ...] = (RequestFigures, CallFigures, ModelFigures)
 _KEYS = {
     RequestFigures: ("team", "by", "key"),
@@ -97,15 +100,16 @@ def _first() -> datetime | None:
 def _changed(since: datetime, until: datetime) -> set[datetime]:
     """Hours that count otherwise now: a decision was taken back, or a request was put to one more group.
 
-    For that group as well it is counted in the hour it was asked in: in which it ends it will be.
+    For that group as well it is counted in the hour it was asked in: in which it ends it will be. And whoever takes a
+    decision back may take away the end that another's has made, in the hour of that one.
     """
     decided = Decision.objects.filter(decided_at__lt=until)
-    escalated = Event.objects.filter(type="approval.escalated", at__gte=since).values("approval_id")
-    asked = Approval.objects.filter(pk__in=escalated, created_at__lt=until)
+    moved = Event.objects.filter(type__in=_MOVES, at__gte=since).values("approval_id")
+    asked = Approval.objects.filter(pk__in=moved, created_at__lt=until)
     return (
         _hours_of(decided.filter(undone_at__gte=since), "decided_at")
         | _hours_of(asked, "created_at")
-        | _hours_of(decided.filter(approval__in=escalated), "decided_at")
+        | _hours_of(decided.filter(approval__in=moved), "decided_at")
     )
 
 

@@ -99,6 +99,34 @@ def test_a_decision_that_is_taken_back_has_its_hour_added_up_again(dana: User) -
     assert not RequestFigures.objects.filter(by="person").exists()
 
 
+def test_a_decision_that_is_taken_back_takes_the_end_away_that_another_made_in_a_later_hour(
+    dana: User, marco: User
+) -> None:
+    asked = a_request(approvals_needed=2)
+    assert not isinstance(decide(asked, a_verdict(asked, dana)), str)
+    back_by(asked, 3 * HOUR)
+    Approval.objects.filter(pk=asked.pk).update(expires_at=timezone.now() + HOUR)
+    approval = back_by(take(asked, marco), 2 * HOUR)
+    ended_at = approval.ended_at
+    assert ended_at is not None
+    catch_up()
+    assert RequestFigures.objects.filter(span=Span.HOUR, by="all", at=hour_of(ended_at), approved=1).exists()
+
+    undo(approval, dana)
+    catch_up()
+    assert read(approval).ended_at is None
+    assert not RequestFigures.objects.filter(by="all", approved__gt=0).exists()
+    now = timezone.now()
+    period = Period("24h", hour_of(now) - 8 * HOUR, now, "")
+    found = reading.requests(period, ALL_TEAMS, reading.standing(now).kept_until)
+    hours = reading.waiting_by_hour(found, reading.waiting(ALL_TEAMS, now).number)
+    assert hours == {at: int(approval.created_at < at) for at in hours}
+    assert set(found.by_person) == {str(marco.pk)}
+    again = kept()
+    back_fill()
+    assert kept() == again
+
+
 def test_a_request_that_another_team_is_asked_later_waits_for_it_from_the_beginning_until_its_end(
     dana: User, marco: User, roles: dict[str, Group]
 ) -> None:
