@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.db.models import F, QuerySet, UUIDField
+from django.db.models import Case, DateTimeField, F, OuterRef, QuerySet, Subquery, UUIDField, When
 
 from approvals.clock import Now
 from approvals.models import Approval, Question
@@ -68,6 +68,19 @@ def about(approval: Approval) -> QuerySet[Question]:
 def stops_clock(question: Question) -> bool:
     """Whether the clock of its request stands for this question: it does once for a call, for the first."""
     return not about(question.approval).filter(asked_at__lt=question.asked_at).exists()
+
+
+def stopped_at() -> Case:
+    """To be asked of decisions: when a question stopped the clock of their request. None: none has."""
+    first = Question.objects.filter(approval=OuterRef("approval")).order_by("asked_at").values("asked_at")[:1]
+    return Case(When(approval__paused_seconds__gt=0, then=Subquery(first)), output_field=DateTimeField())
+
+
+def stood_by(moment: datetime, paused_seconds: int, stopped_at: datetime | None) -> int:
+    """For how many seconds the clock of a request had stood at a moment: of several people one may decide before."""
+    if stopped_at is None:
+        return paused_seconds
+    return min(paused_seconds, max(0, round((moment - stopped_at).total_seconds())))
 
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:

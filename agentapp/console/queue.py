@@ -17,7 +17,7 @@ from agentapp import auth
 from agentapp.console import filters as looking
 from agentapp.console.filters import DECIDED, Filters
 from agentapp.models import SavedView, ToolExecution
-from approvals import entitlement
+from approvals import entitlement, questions
 from approvals.models import Approval, ApprovalKind, Claim, Decision
 from approvals.prepared import Given
 
@@ -229,9 +229,9 @@ def my_day(user: User) -> tuple[int, timedelta | None]:
     start = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     mine = Decision.objects.filter(user=user, decided_at__gte=start, undone_at__isnull=True)
     waits = [
-        (decided_at - created_at).total_seconds() - paused
-        for decided_at, created_at, paused in mine.values_list(
-            "decided_at", "approval__created_at", "approval__paused_seconds"
+        (decided_at - created_at).total_seconds() - questions.stood_by(decided_at, paused, stopped_at)
+        for decided_at, created_at, paused, stopped_at in mine.annotate(stopped_at=questions.stopped_at()).values_list(
+            "decided_at", "approval__created_at", "approval__paused_seconds", "stopped_at"
         )
     ]
     return len(waits), timedelta(seconds=max(0.0, statistics.median(waits))) if waits else None

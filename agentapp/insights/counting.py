@@ -13,6 +13,7 @@ from django.db.models.functions import Coalesce, TruncHour
 
 from agentapp.messages import FAILED
 from agentapp.models import CallFigures, ModelFigures, ModelUse, RequestFigures, Span, Step, ToolExecution
+from approvals import questions
 from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Decision, DecisionType
 
 HOUR = timedelta(hours=1)
@@ -45,9 +46,10 @@ def hour_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def took(approval: Approval, until: datetime) -> int:
-    """Whole seconds a request had waited at a moment, without those its clock stood for a question."""
-    return max(0, int((until - approval.created_at).total_seconds()) - approval.paused_seconds)
+def took(approval: Approval, until: datetime, stopped_at: datetime | None = None) -> int:
+    """Whole seconds a request had waited at a moment, without those its clock stood for a question until then."""
+    stood = questions.stood_by(until, approval.paused_seconds, stopped_at)
+    return max(0, int((until - approval.created_at).total_seconds()) - stood)
 
 
 class _Tally:
@@ -161,6 +163,7 @@ def _decisions(begin: datetime, end: datetime) -> list[Decision]:
         )
         .order_by()
         .select_related("approval")
+        .annotate(stopped_at=questions.stopped_at())
         .only(
             "type", "user", "decided_at", "shown_at", "claimed_at",
             "approval__risk", "approval__created_at", "approval__paused_seconds",
@@ -188,7 +191,7 @@ def _count_decision(tally: _Tally, decision: Decision, teams: Sequence[int]) -> 
             if by == By.PERSON:
                 name = _COLUMN[DecisionType(decision.type)]
                 setattr(row, name, getattr(row, name) + 1)
-                row.waits[took(approval, decision.decided_at)] += 1
+                row.waits[took(approval, decision.decided_at, decision.stopped_at)] += 1  # type: ignore[attr-defined]
             if since_claim is not None:
                 row.claimed[since_claim] += 1
             if fast is not None and approval.risk in HIGH_RISKS:

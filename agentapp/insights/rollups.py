@@ -101,7 +101,8 @@ def _changed(since: datetime, until: datetime) -> set[datetime]:
     """Hours that count otherwise now: a decision was taken back, or a request was put to one more group.
 
     For that group as well it is counted in the hour it was asked in: in which it ends it will be. And whoever takes a
-    decision back may take away the end that another's has made, in the hour of that one.
+    decision back may take away the end that another's has made, in the hour of that one. How long a question stopped
+    the clock is known when it is closed: by then one of several people may have decided.
     """
     decided = Decision.objects.filter(decided_at__lt=until)
     moved = Event.objects.filter(type__in=_MOVES, at__gte=since).values("approval_id")
@@ -110,6 +111,7 @@ def _changed(since: datetime, until: datetime) -> set[datetime]:
         _hours_of(decided.filter(undone_at__gte=since), "decided_at")
         | _hours_of(asked, "created_at")
         | _hours_of(decided.filter(approval__in=moved), "decided_at")
+        | _hours_of(decided.filter(approval__questions__closed_at__gte=since), "decided_at")
     )
 
 

@@ -18,7 +18,7 @@ from agentapp.models import KillSwitch, Preferences, ToolExecution
 from approvals import decisions, ledger
 from approvals.escalation import Step
 from approvals.ids import uuid7
-from approvals.models import Approval
+from approvals.models import Approval, Question
 
 from .conftest import posted
 
@@ -121,6 +121,17 @@ class TestNothing:
         assert decided == 1
         assert median is not None
         assert median < timedelta(seconds=20)
+
+    def test_what_was_asked_after_my_decision_takes_nothing_of_my_time(
+        self, waiting: Waiting, page: Client, dana: User, marco: User
+    ) -> None:
+        approval = waiting()
+        page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+        mine = approval.decisions.get().decided_at
+        Approval.objects.filter(pk=approval.pk).update(created_at=mine - timedelta(seconds=100), paused_seconds=90)
+        Question.objects.create(approval=approval, asker=marco, asked_at=mine, answer_by=mine + timedelta(hours=1))
+
+        assert queue.my_day(dana) == (1, timedelta(seconds=100))
 
     def test_nothing_claimed_says_what_could_be(self, page: Client, waiting: Waiting) -> None:
         waiting()

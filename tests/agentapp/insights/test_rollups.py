@@ -15,7 +15,7 @@ from agentapp.insights.periods import Period
 from agentapp.models import CallFigures, ModelFigures, RequestFigures, RollUp, Span
 from approvals import decisions
 from approvals.escalation import Step
-from approvals.models import Approval, Decision
+from approvals.models import Approval, Decision, Question
 from tests.rows import a_moment_ago, a_request, a_verdict, decide, in_state, read, take, undo, within_transaction
 from tests.traffic import generate
 
@@ -122,6 +122,33 @@ def test_a_decision_that_is_taken_back_takes_the_end_away_that_another_made_in_a
     hours = reading.waiting_by_hour(found, reading.waiting(ALL_TEAMS, now).number)
     assert hours == {at: int(approval.created_at < at) for at in hours}
     assert set(found.by_person) == {str(marco.pk)}
+    again = kept()
+    back_fill()
+    assert kept() == again
+
+
+@pytest.mark.parametrize(
+    ("asked_after", "took"),
+    [(timedelta(hours=2), 3600), (timedelta(minutes=20), 1200)],
+    ids=["after the decision", "before the decision"],
+)
+def test_of_a_question_as_much_of_the_pause_is_a_persons_as_was_before_their_decision(
+    dana: User, marco: User, asked_after: timedelta, took: int
+) -> None:
+    approval = a_request(approvals_needed=2)
+    assert not isinstance(decide(approval, a_verdict(approval, dana)), str)
+    created_at = approval.created_at - 6 * HOUR
+    Approval.objects.filter(pk=approval.pk).update(created_at=created_at)
+    Decision.objects.update(decided_at=created_at + HOUR)
+    question = within_transaction(decisions.ask, approval.pk, marco, "Why?", 9 * HOUR)
+    Question.objects.filter(pk=question.pk).update(asked_at=created_at + asked_after)
+    catch_up()
+    assert within_transaction(decisions.answer, question.pk, "Because.")
+    assert read(approval).paused_seconds > 3 * 3600
+    catch_up()
+
+    row = RequestFigures.objects.get(span=Span.HOUR, by="person", team=ALL_TEAMS, key=str(dana.pk))
+    assert row.waits == {str(took): 1}
     again = kept()
     back_fill()
     assert kept() == again
