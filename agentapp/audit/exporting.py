@@ -8,7 +8,7 @@ import csv
 import io
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +49,8 @@ class Export:
     by: str
     veil: Callable[[Sequence[Event]], set[uuid.UUID]] | None = None
     """Which of some events this person may not see. Those stand in the file as such, so that no gap is silent."""
+    succession: Sequence[Mapping[str, str]] = ()
+    """The keys that lead to the one that signs it."""
 
 
 def note(user: User, asked: Query, kind: str) -> None:
@@ -72,7 +74,7 @@ def _on_record(term: Term, user: User) -> Term:
 
 def json_lines(export: Export) -> Iterator[bytes]:
     """One event a line, its text exactly as it was hashed, and the manifest last."""
-    manifest = Manifest(export.filter, export.by)
+    manifest = _manifest(export)
     for stretch in _stretches(export):
         lines = io.StringIO()
         for row in stretch:
@@ -87,7 +89,7 @@ def json_lines(export: Export) -> Iterator[bytes]:
 
 def zipped_csv(export: Export) -> Iterator[bytes]:
     """An archive of `events.csv`, and beside it `manifest.json` over its bytes."""
-    manifest, sink = Manifest(export.filter, export.by), _Sink()
+    manifest, sink = _manifest(export), _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(CSV_NAME, "w", force_zip64=True) as file:
             file.write(manifest.feed(_csv([COLUMNS])))
@@ -100,6 +102,10 @@ def zipped_csv(export: Export) -> Iterator[bytes]:
         archive.writestr(MANIFEST_NAME, manifest.finish())
         yield sink.taken()
     yield sink.taken()
+
+
+def _manifest(export: Export) -> Manifest:
+    return Manifest(export.filter, export.by, succession=export.succession)
 
 
 def _stretches(export: Export) -> Iterator[list[dict[str, Any]]]:

@@ -14,6 +14,7 @@ from agentapp.console.audit import address, allowed
 from agentapp.streaming import attachment
 from approvals import ledger
 from approvals.digest import storable
+from approvals.proof import keys
 
 _KINDS: dict[str, tuple[Callable[[exporting.Export], Iterator[bytes]], str, str]] = {
     "jsonl": (exporting.json_lines, "jsonl", "application/x-ndjson"),
@@ -41,5 +42,6 @@ def export(request: HttpRequest, kind: str) -> HttpResponseBase:
         said,
         ledger.actor_of(user),
         None if finding.sees_all(user) else lambda events: finding.hidden(user, events),
+        keys.succession(),
     )
     return attachment(request, write(wanted), f"audit-{now:%Y-%m-%d-%H%M}.{ending}", content_type)

@@ -43,10 +43,28 @@ def rotate(file: Path) -> PublicKey:
 def trusted(keys: Iterable[LedgerKey], known: Iterable[str]) -> dict[str, str]:
     """The public keys, by their ids, that are known and that those say follow them."""
     rows = {row.key_id: row for row in keys if _is_its_own(row)}
+    before = {row.key_id: one.key_id for row in rows.values() if (one := _before(row, rows)) is not None}
     found = {key_id for key_id in known if key_id in rows}
-    while more := {row.key_id for row in rows.values() if row.key_id not in found and _follows(row, rows, found)}:
+    while more := {key_id for key_id, one in before.items() if key_id not in found and one in found}:
         found |= more
     return {key_id: rows[key_id].public_key for key_id in found}
+
+
+def succession() -> list[dict[str, str]]:
+    """What leads to the key in use, the oldest first: each has signed that the next follows it. Empty: nothing does.
+
+    In what is signed with it, for whoever trusts an older one, and read so by the verifiers.
+    """
+    if signing_key.problem():
+        return []
+    rows = {row.key_id: row for row in LedgerKey.objects.all() if _is_its_own(row)}
+    found: list[LedgerKey] = []
+    row = rows.get(signing_key.public_key().key_id)
+    while row is not None and row not in found:
+        found.insert(0, row)
+        row = _before(row, rows)
+    told = [{"public_key": one.public_key, "statement": one.statement, "endorsement": one.endorsement} for one in found]
+    return told if len(told) > 1 else []
 
 
 def _is_its_own(row: LedgerKey) -> bool:
@@ -56,17 +74,17 @@ def _is_its_own(row: LedgerKey) -> bool:
         return False
 
 
-def _follows(row: LedgerKey, rows: dict[str, LedgerKey], found: set[str]) -> bool:
-    """Whether a key that is trusted says that this one follows it."""
+def _before(row: LedgerKey, rows: dict[str, LedgerKey]) -> LedgerKey | None:
+    """The key that has signed that this one follows it, if one has."""
     try:
         said = load(row.statement)
         before = rows.get(str(said["previous"]))
     except (ValueError, KeyError, TypeError):
-        return False
-    if before is None or before.key_id not in found:
-        return False
+        return None
     stated = (said.get("kind"), said.get("key_id"), said.get("public_key")) == (KIND, row.key_id, row.public_key)
-    return stated and holds(row.statement, row.endorsement, before.public_key)
+    if before is None or not stated or not holds(row.statement, row.endorsement, before.public_key):
+        return None
+    return before
 
 
 def _note(key: PublicKey, file: Path | None = None) -> LedgerKey:

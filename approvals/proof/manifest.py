@@ -19,12 +19,20 @@ VERSION = 1
 class Manifest:
     """Collects what the manifest of one export says while its bytes are written."""
 
-    def __init__(self, filter: Mapping[str, Any], by: str, keys: Sequence[Mapping[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        filter: Mapping[str, Any],
+        by: str,
+        keys: Sequence[Mapping[str, str]] = (),
+        succession: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         """`filter` is what was asked for, empty for all of it; `by` the actor, as the ledger names them.
 
-        Of a whole ledger also its keys, in their order: one that is known leads to those that have signed the rest.
+        Of a whole ledger also its keys, in their order: one that is known leads to those that have signed the rest. By
+        them a verifier knows a whole one; of a part there is the `succession` of keys to the one that signs it.
         """
-        self._filter, self._by, self._keys = dict(filter), by, list(keys)
+        self._filter, self._by = dict(filter), by
+        self._leading = {"keys": list(keys), "succession": list(succession)}
         self._sha256 = hashlib.sha256()
         self._count, self._first, self._last = 0, "", ""
 
@@ -55,7 +63,7 @@ class Manifest:
             "sha256": self._sha256.hexdigest(),
             "made_at": datetime.now(UTC).isoformat(),
             "by": self._by,
-            **({"keys": self._keys} if self._keys else {}),
+            **{name: rows for name, rows in self._leading.items() if rows},
         }
         try:
             return f"{signed(said)}\n"

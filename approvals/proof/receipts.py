@@ -11,11 +11,11 @@ from typing import Any
 from approvals import digest
 from approvals.detectors import clean
 from approvals.models import Approval, Decision, Event
-from approvals.proof import signing_key
+from approvals.proof import keys, signing_key
 from approvals.proof.manifest import signed
 
 KIND = "receipt"
-VERSION = 3
+VERSION = 4
 # What else is noted of a request, as claims and comments, has no end and decides nothing.
 _OF_ITS_DECISION = tuple(
     f"approval.{what}"
@@ -67,6 +67,7 @@ def receipt(approval: Approval) -> dict[str, Any]:
             .values_list("hash", flat=True)
         ),
         "made_at": _at(datetime.now(UTC)),
+        **({"succession": leading} if (leading := keys.succession()) else {}),
     }
     found: dict[str, Any] = digest.load(signed(said))
     return found

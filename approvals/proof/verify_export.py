@@ -68,7 +68,7 @@ def signed(text: str, signature: str, key: str) -> bool:
 
 def trusted(manifest: Json, known: list[str]) -> dict[str, str]:
     """Public keys by fingerprint: those known, and those that one of them says follow. None for what it says itself."""
-    rows, found = manifest.get("keys", []), set(known)
+    rows, found = manifest.get("keys") or manifest.get("succession", []), set(known)
     keys = {sha(b64decode(row["public_key"])).hex(): row["public_key"] for row in (*rows, manifest)}
     for row in rows:
         said = json.loads(row["statement"])

@@ -92,7 +92,8 @@ def check_receipt(receipt: Json, known: list[str]) -> str:
     rest = {name: value for name, value in receipt.items() if name != "signature"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     fingerprint = sha(b64decode(receipt["public_key"])).hex()
-    need(fingerprint in known, f"the receipt is signed with a key you do not trust: {fingerprint}")
+    follows = fingerprint in trusted(receipt.get("succession", []), known)
+    need(fingerprint in known or follows, f"the receipt is signed with a key you do not trust: {fingerprint}")
     need(receipt["kind"] == "receipt" and receipt["key_id"] == fingerprint, "it is no receipt")
     need(signed(text, receipt["signature"], receipt["public_key"]), "the signature of the receipt does not hold")
     return f"{receipt['reference']} was {receipt['decision']}, says the receipt of {receipt['made_at']}"

@@ -21,7 +21,7 @@ from agentapp.audit.exporting import COLUMNS, Export, json_lines, zipped_csv
 from approvals import ledger
 from approvals.digest import canonical, load, sha256
 from approvals.models import Event
-from approvals.proof import signing_key, verify_export, verify_proof
+from approvals.proof import keys, signing_key, verify_export, verify_proof
 from tests.approvals.proof.exports import said, said_elsewhere
 
 WIDE = "\uff1d1"
@@ -93,6 +93,19 @@ def test_no_cell_is_a_formula():
     cells = [cell for row in csv.reader(io.StringIO(content.decode(), newline="")) for cell in row]
     assert not [cell for cell in cells if cell.strip().startswith(("=", "+", "-", "@", WIDE[0]))]
     assert "'=1+1" in cells
+
+
+def test_what_was_found_holds_for_whoever_trusts_the_key_of_before(tmp_path, settings):
+    old = signing_key.public_key().key_id
+    keys.rotate(tmp_path / "new.key")
+    settings.LEDGER = dataclasses.replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "new.key")
+    export = dataclasses.replace(asked(happened("one", "two")), succession=keys.succession())
+    (tmp_path / "part.jsonl").write_bytes(b"".join(json_lines(export)))
+    assert said(tmp_path / "part.jsonl", old) == (0, 'OK: 2 events of a filtered export {"q": "risk:high"}\n')
+    table, manifest = unzipped(zipped_csv(export))
+    (tmp_path / "events.csv").write_bytes(table)
+    (tmp_path / "manifest.json").write_text(canonical(manifest))
+    assert said(tmp_path / "events.csv", old, "--manifest", str(tmp_path / "manifest.json"))[0] == 0
 
 
 def test_a_changed_byte_is_found():

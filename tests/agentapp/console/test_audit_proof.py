@@ -20,7 +20,8 @@ from agentapp.models import Tool
 from approvals import append_only, ledger
 from approvals.digest import sha256
 from approvals.models import Approval, ChainHead, Event, Verification
-from approvals.proof import checkpoints, signing_key, verifying
+from approvals.proof import checkpoints, keys, signing_key, verifying
+from tests.approvals.proof.exports import said, said_of_proof
 from tests.conftest import Clerk, call, calls, says
 
 PAY = calls(call("p", "pay", account="ana", amount=5), text="I pay.")
@@ -203,6 +204,18 @@ def test_an_export_of_the_trail_holds_elsewhere_and_a_changed_byte_does_not(mana
     assert found.returncode == 0, found.stdout + found.stderr
     at = content.index(b'"seq":')
     assert verified(tmp_path, content[:at] + b'"seq": ' + content[at + 6 :], "verify_export").returncode == 1
+
+
+def test_exports_and_receipts_hold_for_whoever_trusts_the_key_before_the_one_in_use(
+    manager, paid, tmp_path, settings
+) -> None:
+    old = signing_key.public_key().key_id
+    keys.rotate(tmp_path / "new.key")
+    settings.LEDGER = replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "new.key")
+    (tmp_path / "part").write_bytes(manager.post("/audit/export/jsonl/", {"q": "did:approved"}).getvalue())
+    assert said(tmp_path / "part", old)[0] == 0
+    (tmp_path / "receipt").write_bytes(manager.get(f"/audit/approvals/{paid.pk}/receipt.json").content)
+    assert said_of_proof(tmp_path / "receipt", old)[0] == 0
 
 
 @pytest.mark.parametrize("name", ["verify_export.py", "verify_proof.py"])

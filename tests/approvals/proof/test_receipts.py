@@ -9,7 +9,7 @@ from django.utils import timezone
 from approvals import approval_events, ledger
 from approvals.digest import canonical, sha256
 from approvals.models import Approval, Event
-from approvals.proof import receipts
+from approvals.proof import keys, receipts, signing_key
 from tests.approvals.proof.exports import PROOF, said_elsewhere, said_of_proof
 from tests.rows import a_request, a_verdict, decide, read, take, undo
 
@@ -47,6 +47,23 @@ def test_a_receipt_that_was_changed_does_not_hold(dana, folder, key, name):
     told = receipts.receipt(take(a_request(), dana))
     (folder / "receipt.json").write_text(canonical({**told, name: "other"}))
     assert said_of_proof(folder / "receipt.json", key.key_id)[0] == 1
+
+
+def test_a_receipt_leads_whoever_trusts_the_key_of_before_to_the_one_that_signed_it(dana, folder, key, settings):
+    done = take(a_request(), dana)
+    before = receipts.receipt(done)
+    keys.rotate(folder / "new.key")
+    settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "new.key")
+    new, file = signing_key.public_key().key_id, folder / "receipt.json"
+    told = receipts.receipt(done)
+    for receipt, known, code in ((told, key.key_id, 0), (told, new, 0), (before, key.key_id, 0), (before, new, 1)):
+        file.write_text(canonical(receipt))
+        assert said_of_proof(file, known)[0] == code
+    # Nobody is led anywhere by a key that has signed nothing, nor by what was changed.
+    first, second = told["succession"]
+    for succession in ([second], [first], [first, {**second, "endorsement": first["endorsement"]}]):
+        file.write_text(canonical({**told, "succession": succession}))
+        assert said_of_proof(file, key.key_id)[0] == 1
 
 
 def test_a_receipt_shows_no_argument(dana, key):

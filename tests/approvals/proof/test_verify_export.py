@@ -12,7 +12,7 @@ from django.db import connection
 
 from approvals import append_only, ledger
 from approvals.digest import canonical
-from approvals.models import Checkpoint, Event
+from approvals.models import Checkpoint, Event, LedgerKey
 from approvals.proof import anchors, checkpoints, inclusion, keys, signing_key
 from approvals.proof.manifest import Manifest
 from tests.approvals.proof.exports import EXPORT, PROOF, said, said_elsewhere, said_of_proof, written
@@ -241,6 +241,39 @@ def test_whoever_trusts_the_old_key_is_led_to_the_one_that_it_says_follows(past,
     # Who knows the new one alone trusts nothing of before, unless they say so.
     assert said(file, new.key_id)[0] == 1
     assert said(file, new.key_id, "--key", key.key_id)[0] == 0
+
+
+def test_no_part_is_taken_for_a_whole_ledger_after_another_key_has_followed(past, folder, key, settings):
+    keys.rotate(folder / "new.key")
+    settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "new.key")
+    event = Event.objects.filter(chain=RUNS[0]).earliest("seq")
+    for beside, code in (({}, 0), ({"tool": "buy"}, 1)):
+        manifest = Manifest({"tool": "pay"}, "user:5:dana", succession=keys.succession())
+        row = {"kind": "event", "body": event.body, "hash": event.hash, **beside}
+        text = manifest.feed(json.dumps(row).encode() + b"\n")
+        manifest.note(event.hash)
+        (folder / "part.jsonl").write_bytes(text + manifest.finish().encode())
+        found, told = said(folder / "part.jsonl", key.key_id)
+        assert (found, "1 events of a filtered export" in told) == (code, code == 0)
+
+
+def test_only_keys_that_follow_each_other_lead_to_the_one_in_use(folder, key, settings):
+    assert keys.succession() == []
+    keys.introduce()
+    assert keys.succession() == []
+    for name in ("second.key", "third.key"):
+        keys.rotate(folder / name)
+        settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / name)
+    third = signing_key.public_key()
+    assert [row["public_key"] for row in keys.succession()][0::2] == [key.value_b64, third.value_b64]
+    assert len(keys.succession()) == 3
+    # One that came by itself follows none, whatever stands in its row.
+    settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "mallory.key")
+    row = keys.introduce()
+    statement = row.statement.replace('"previous":""', f'"previous":"{key.key_id}"')
+    append_only.remove(connection)
+    LedgerKey.objects.filter(pk=row.pk).update(statement=statement, endorsement=row.signature)
+    assert keys.succession() == []
 
 
 def test_a_key_that_only_says_of_itself_that_it_follows_is_not_trusted_for_it(past, folder, key, settings):
