@@ -7,7 +7,7 @@ break: a chain whose parts do not agree is looked at again by itself.
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -146,12 +146,12 @@ class Walk:
 
     def _events(self, at: Cursor, rows: list[Row], leaves: list[Leaf]) -> None:
         """Check events that follow where one is in their chain, and grow the trees of what is covered."""
-        problem_of = _problem_on_postgresql if connection.vendor == "postgresql" else _problem_on_sqlite
+        read = _reader()
         ahead = deque(one for one in leaves if one.last > at.seq)
         tree = Tree(at.tree) if at.tree is not None else _caught_up(at, ahead)
         seq, previous = at.seq, at.hash
         for row in rows:
-            problem = problem_of(row, seq + 1, previous)
+            problem = _problem_of(row, read, seq + 1, previous)
             if problem:
                 self.broken = Break(row[0], row[1], problem)
                 break
@@ -220,10 +220,14 @@ def _event(row: Row) -> Event:
 
 def plain(row: Row) -> Row:
     """A row of events as it would come from PostgreSQL: its moment a text, its keys in hexadecimal digits."""
-    return _from_postgresql(row) if connection.vendor == "postgresql" else _from_sqlite(row)
+    return _reader()(row)
 
 
 # --- One event ---------------------------------------------------------------------------------
+
+
+def _reader() -> Callable[[Row], Row]:
+    return _from_postgresql if connection.vendor == "postgresql" else _from_sqlite
 
 
 def _from_sqlite(row: Row) -> Row:
@@ -235,15 +239,11 @@ def _from_postgresql(row: Row) -> Row:
     return (*row[:5], row[5].isoformat(), *row[6:])
 
 
-def _problem_on_sqlite(row: Row, expected_seq: int, previous: str) -> str:
+def _problem_of(row: Row, read: Callable[[Row], Row], expected_seq: int, previous: str) -> str:
     try:
-        return _problem(_from_sqlite(row), expected_seq, previous)
-    except (AttributeError, TypeError):  # SQLite keeps whatever is put into a column
+        return _problem(read(row), expected_seq, previous)
+    except (AttributeError, TypeError):  # SQLite keeps whatever is put into a column, and a text says anything
         return "its columns cannot be read"
-
-
-def _problem_on_postgresql(row: Row, expected_seq: int, previous: str) -> str:
-    return _problem(_from_postgresql(row), expected_seq, previous)
 
 
 def _problem(row: Row, expected_seq: int, previous: str) -> str:
@@ -266,7 +266,7 @@ def _problem(row: Row, expected_seq: int, previous: str) -> str:
     if said != (chain, seq, type_, actor, previous_hash, at):
         return "its columns do not match its text"
     # Events of before have no key in their text.
-    if "id" in body and body["id"].replace("-", "") != id_:
+    if "id" in body and str(body["id"]).replace("-", "") != id_:
         return "its key does not match its text"
     wanted = found_by(chain, actor, data)
     if columns == wanted:

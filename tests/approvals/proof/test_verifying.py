@@ -10,6 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from approvals import append_only, ledger, signatures, streaming
+from approvals.digest import canonical, load, sha256
 from approvals.models import Anchor, Checkpoint, Event, Verification
 from approvals.proof import anchors, chains, checkpoints, status, verifying
 from approvals.proof.chains import Scope
@@ -136,6 +137,28 @@ def test_a_break_is_kept_with_its_neighbours_and_stands_until_it_holds_again(pas
         f"The ledger is broken at {RUNS[3]}, event 2: its columns do not match its text."
     )
     assert status.standing().holds is False
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"id": 5}, "its key does not match its text"),
+        ({"id": None}, "its key does not match its text"),
+        ({"chain": ["x"]}, "its columns do not match its text"),
+        ({"data": 5}, ""),
+        ({"at": {}}, "its columns do not match its text"),
+    ],
+    ids=str,
+)
+def test_whatever_a_text_with_the_right_hash_says_a_check_names_it_and_ends(past, told, problem):
+    append_only.remove(connection)
+    event = Event.objects.get(chain=RUNS[0], seq=2)
+    text = canonical(load(event.body) | told)
+    Event.objects.filter(pk=event.pk).update(body=text, hash=sha256(text))
+    row = finished(verifying.start(None))
+    # What it may say is told by what follows.
+    seq, problem = (2, problem) if problem else (3, "it does not follow the event before it")
+    assert (row.state, row.broken["chain"], row.broken["seq"], row.broken["problem"]) == ("done", RUNS[0], seq, problem)
 
 
 def test_how_it_stands_costs_two_queries(past, django_assert_num_queries):
