@@ -53,6 +53,8 @@ STUCK = timedelta(minutes=10)
 RECENT = timedelta(hours=1)
 # No message is held back, and tried, for longer: for the longest quiet hours, or until mail comes together.
 KEPT_BACK = timedelta(days=3)
+# The whole ledger is looked at each day.
+UNLOOKED_LONG = 2 * verifying.EVERY
 CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 BROKER_ANSWERS_WITHIN_SECONDS = 1.0
 BROKER_NOTE_SECONDS = 10
@@ -140,50 +142,33 @@ def figures() -> dict[str, Any]:
     )
     broken = Breaker.objects.exclude(state=Breaker.State.CLOSED)
     verified = verifying.past().filter(state=Verification.State.DONE)
+    # Where none has ended yet, what counts is when the first was begun.
+    begun = Subquery(verifying.past().order_by("started_at").values("started_at")[:1])
     yet_to_come = Verification.objects.filter(started_at__gt=timezone.now() + checkpoints.CLOCKS_DIFFER)
     other_code = _of_other_code()
     unanchored = Anchor.objects.filter(failing_since__lte=now - anchors.FAILING_LONG)
-    row = (
-        ContentType.objects.order_by("pk")
-        .annotate(
-            now=now,
-            read_only=_is_read_only(),
-            swept_at=Subquery(Heartbeat.objects.filter(pk=SWEEP).values("at")),
-            intact=continuity.intact(),
-            held=Exists(KillSwitch.objects.filter(scope=KillSwitch.Scope.ALL, engaged_by__isnull=True)),
-            due_since=_due_since(),
-            untold=_number_of(notifications),
-            broken=_number_of(broken),
-            first_broken=Subquery(broken.order_by("opened_at").values("key")[:1]),
-            unsynced=_number_of(other_code),
-            first_unsynced=Subquery(other_code.order_by("name").values("name")[:1]),
-            deaf=_number_of(WebhookEndpoint.objects.filter(failing)),
-            ledger_broken=Subquery(verified.values("broken")[:1]),
-            ahead=Subquery(yet_to_come.order_by("-started_at").values("started_at")[:1]),
-            unanchored=Subquery(unanchored.order_by("failing_since").values("problem")[:1]),
-            signs=Exists(Checkpoint.objects.all()),
-        )
-        .values(
-            "now",
-            "read_only",
-            "swept_at",
-            "intact",
-            "held",
-            "due_since",
-            "untold",
-            "broken",
-            "first_broken",
-            "unsynced",
-            "first_unsynced",
-            "deaf",
-            "ledger_broken",
-            "ahead",
-            "unanchored",
-            "signs",
-        )[0]
-    )
+    asked: dict[str, Any] = {
+        "now": now,
+        "read_only": _is_read_only(),
+        "swept_at": Subquery(Heartbeat.objects.filter(pk=SWEEP).values("at")),
+        "intact": continuity.intact(),
+        "held": Exists(KillSwitch.objects.filter(scope=KillSwitch.Scope.ALL, engaged_by__isnull=True)),
+        "due_since": _due_since(),
+        "untold": _number_of(notifications),
+        "broken": _number_of(broken),
+        "first_broken": Subquery(broken.order_by("opened_at").values("key")[:1]),
+        "unsynced": _number_of(other_code),
+        "first_unsynced": Subquery(other_code.order_by("name").values("name")[:1]),
+        "deaf": _number_of(WebhookEndpoint.objects.filter(failing)),
+        "ledger_broken": Subquery(verified.values("broken")[:1]),
+        "ledger_looked_at": Coalesce(Subquery(verified.values("finished_at")[:1]), begun),
+        "ahead": Subquery(yet_to_come.order_by("-started_at").values("started_at")[:1]),
+        "unanchored": Subquery(unanchored.order_by("failing_since").values("problem")[:1]),
+        "signs": Exists(Checkpoint.objects.all()),
+    }
+    row: dict[str, Any] = ContentType.objects.order_by("pk").annotate(**asked).values(*asked)[0]
     heard(row["now"], asked_at)
-    return dict(row)
+    return row
 
 
 def _restored(row: dict[str, Any]) -> Problem | None:
@@ -304,6 +289,17 @@ def _ledger_broken(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _unlooked(row: dict[str, Any]) -> Problem | None:
+    if row["ledger_looked_at"] is None or row["now"] - row["ledger_looked_at"] < UNLOOKED_LONG:
+        return None
+    return Problem(
+        "ledger_not_checked",
+        f"No check of the whole ledger has ended for {_long(row['now'] - row['ledger_looked_at'])}.",
+        "What is approved and what runs is not decided by it, and goes on. Whether the record holds is not known: the "
+        "workers' logs say what keeps the check from ending.",
+    )
+
+
 def _ahead(row: dict[str, Any]) -> Problem | None:
     if row["ahead"] is None:
         return None
@@ -340,8 +336,8 @@ def _unsigned(row: dict[str, Any]) -> Problem | None:
 
 
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
-    _read_only, _restored, _ledger_broken, _ahead, _unswept, _late, _untold, _unsynced, _broken, _deaf, _unanchored,
-    _unsigned, _clocks,
+    _read_only, _restored, _ledger_broken, _unlooked, _ahead, _unswept, _late, _untold, _unsynced, _broken, _deaf,
+    _unanchored, _unsigned, _clocks,
 )  # fmt: skip
 
 

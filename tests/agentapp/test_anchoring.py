@@ -104,6 +104,23 @@ def test_a_ledger_that_does_not_hold_is_a_problem_until_it_does() -> None:
     assert health.look() == []
 
 
+def test_a_check_that_does_not_end_for_two_days_is_a_problem_until_one_does(django_assert_num_queries: Any) -> None:
+    tell()
+    row = verifying.start(None)
+    assert health.look() == []
+    Verification.objects.update(started_at=timezone.now() - timedelta(hours=49))
+    with django_assert_num_queries(1):
+        [problem] = health.look()
+    assert (problem.code, problem.fatal) == ("ledger_not_checked", False)
+    assert problem.message == "No check of the whole ledger has ended for 49 h."
+    tasks.verify_ledger(str(row.pk))
+    assert health.look() == []
+    # The next one is begun, and does not end either.
+    verifying.start(None)
+    Verification.objects.filter(pk=row.pk).update(finished_at=timezone.now() - timedelta(hours=49))
+    assert [problem.code for problem in health.look()] == ["ledger_not_checked"]
+
+
 def test_beat_has_it_signed_noted_and_looked_at(settings: Any, tmp_path: Any, outside: Receiver) -> None:
     settings.LEDGER = replace(settings.LEDGER, anchor_file=tmp_path / "checkpoints.jsonl")
     tell()
