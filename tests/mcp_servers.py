@@ -180,7 +180,8 @@ class Scripted:
                 self.answer((405, {}, b""))
 
             def do_DELETE(self) -> None:
-                self.answer((200, {}, b""))
+                scripted.asked.append("DELETE")
+                self.answer(scripted.at["DELETE"]({}) if "DELETE" in scripted.at else (200, {}, b""))
 
             def answer(self, found: Answer | None) -> None:
                 if found is None:  # break off

@@ -2,7 +2,7 @@
 
 A list of tools, and a call that changes nothing, is asked for once more when a connection is lost under it. Any other
 call has the tools listed first, so that a lost connection and a changed tool are found before anything is sent, and is
-sent once.
+sent once. Where one is given up, for its deadline or because it was told to stop, the next goes over a new connection.
 """
 
 import asyncio
@@ -92,14 +92,27 @@ async def _twice[T](
     """Do something over a connection, and over a new one if the first is lost under it and it may be done again."""
     connection = await _connected(loop, target)
     try:
-        return await work(connection)
+        return await _over(connection, work)
     except (NotAllowed, SentOn):
         raise
     except (Lost, Unreachable):
         if not again():
             raise
         connection.retire()
-    return await work(await _connected(loop, target))
+    return await _over(await _connected(loop, target), work)
+
+
+async def _over[T](connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+    """Do something over a connection. Where it is given up, nothing else begins over that: its server may hang."""
+    asking = asyncio.create_task(work(connection))
+    try:
+        await asyncio.wait([asking])
+    except asyncio.CancelledError:
+        connection.retire_soon()  # before that has ended: a server that hangs may not take the word of it
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        raise
+    return await asking
 
 
 async def _connected(loop: EventLoop, target: Target) -> Connection:

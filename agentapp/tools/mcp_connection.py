@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from agentapp import nudges
 from agentapp.tools import mcp_http, mcp_stdio
 from agentapp.tools.credentials import redacted
-from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, Trouble
+from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, PARTS_WITHIN, Trouble
 from agentapp.tools.mcp_target import Target
 
 type Mode = Literal["auto", "legacy"]
@@ -153,6 +153,12 @@ class Connection:
         if not self._uses:
             self._closing.set()
 
+    def retire_soon(self) -> None:
+        """Let nothing more begin over it, and close it once its server may have heard what was given up."""
+        self._retired = True
+        self._uses += 1
+        asyncio.get_running_loop().call_later(PARTS_WITHIN, self._leave)
+
     async def close(self) -> None:
         """Close it now, whoever uses it."""
         self._closing.set()
@@ -166,10 +172,13 @@ class Connection:
         try:
             yield
         finally:
-            self._uses -= 1
             self._touched = time.monotonic()
-            if self._retired and not self._uses:
-                self._closing.set()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._uses -= 1
+        if self._retired and not self._uses:
+            self._closing.set()
 
     async def list_tools(self) -> Listing:
         """The tools as the server lists them now. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""

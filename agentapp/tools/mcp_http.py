@@ -19,6 +19,8 @@ MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 # Each call has a deadline of its own; this ends what a server leaves open for nobody.
 READ_SECONDS = 3600.0
+# So long a server has to hear what is given up, and that nobody asks it any more.
+PARTS_WITHIN = 3.0
 # Said before anything is done, so that nothing was.
 _REFUSALS = {401: "it wants another credential", 403: "it forbids this", 429: "it has been asked too often"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -70,6 +72,17 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "DELETE":
+            return await self._answered(request)
+        try:
+            async with asyncio.timeout(PARTS_WITHIN):
+                response = await self._answered(request)
+                await response.aclose()  # nothing that is said then matters
+        except TimeoutError:
+            return _answer(Trouble.BROKEN_OFF, f"The server did not part within {PARTS_WITHIN:g} s.")
+        return httpx2.Response(response.status_code)
+
+    async def _answered(self, request: httpx2.Request) -> httpx2.Response:
         try:
             address = await asyncio.to_thread(self._outside.address_of, request.url)
         except OutboundRefused as error:

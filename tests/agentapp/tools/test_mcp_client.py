@@ -1,6 +1,7 @@
 """Connections to MCP servers: shared, lost, opened anew, and held to where they may lead."""
 
 import os
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,8 @@ from django.core.exceptions import ImproperlyConfigured
 from agentapp.deadline import within
 from agentapp.environment import env, read_commands
 from agentapp.models import Tool, ToolSource
-from agentapp.tools import mcp_client, mcp_connection, mcp_source, mcp_target
+from agentapp.reasons import Reason
+from agentapp.tools import mcp_client, mcp_connection, mcp_http, mcp_source, mcp_target
 from agentapp.tools.base import OutcomeUnknown, ToolError
 from agentapp.tools.mcp_source import CannotBeAsked
 from tests.mcp_servers import ECHO, Answer, Peer, Scripted, command, context, run, said
@@ -323,6 +325,56 @@ def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted) -> 
     scripted.at["tools/call"] = lambda request: never.wait(60) and None
     with pytest.raises(OutcomeUnknown, match="in time"):
         within(3, run, tool, {}, context(seconds=3))
+    never.set()
+
+
+def test_a_server_that_has_hung_once_is_asked_over_a_new_connection(scripted: Scripted) -> None:
+    never, tool = threading.Event(), scripted.tool()
+    run(tool, {})
+    scripted.at["tools/call"] = scripted.at["notifications/cancelled"] = lambda request: never.wait(60) and None
+    with pytest.raises(OutcomeUnknown, match="in time"):
+        within(1, run, tool, {}, context(seconds=1))
+    until(lambda: "notifications/cancelled" in scripted.asked, "the server to be told")
+    scripted.at.clear()
+    assert run(tool, {}).data == "done"
+    assert scripted.asked.count("initialize") == 2
+    never.set()
+
+
+def test_a_server_whose_list_was_not_waited_for_is_asked_over_a_new_connection(scripted: Scripted) -> None:
+    never = threading.Event()
+    scripted.at["tools/list"] = lambda request: never.wait(60) and None
+    with pytest.raises(CannotBeAsked, match="did not list its tools within"):
+        mcp_source.listed(scripted.source, 1)
+    scripted.at.clear()
+    assert mcp_source.listed(scripted.source, 30).tools
+    assert scripted.asked.count("initialize") == 2
+    never.set()
+
+
+def test_a_started_server_that_hangs_makes_way_for_a_new_one(started: Peer) -> None:
+    tool, before = started.tool("add", "read"), started.pid
+    os.kill(before, signal.SIGSTOP)
+    assert within(1, run, tool, {"a": 1, "b": 2}, context(seconds=1)).reason == Reason.TOOL_TIMEOUT
+    assert run(tool, {"a": 1, "b": 2}).data == {"sum": 3}
+    assert started.pid != before
+    until(lambda: not is_alive(before), "the server that hangs to end")
+
+
+def test_a_server_that_does_not_let_go_holds_up_no_end(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_http, "PARTS_WITHIN", 0.1)
+    never, greeted = threading.Event(), scripted.answer
+    scripted.at["DELETE"] = lambda request: never.wait(60) and None
+
+    def greet(request: dict[str, Any]) -> Answer | None:
+        del scripted.at["initialize"]
+        status, headers, body = greeted(request)
+        return status, {**headers, "Mcp-Session-Id": "one"}, body
+
+    scripted.at["initialize"] = greet
+    run(scripted.tool(), {})
+    mcp_client.close_all()
+    assert scripted.asked[-1] == "DELETE"
     never.set()
 
 
