@@ -177,7 +177,7 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         outcome.execution.cost += outcome.cost
         if outcome.raw is not None:
             outcome.execution.raw_result_text = kept(within(outcome.raw.data, without_secrets), MAX_RESULT_CHARS)
-            outcome.execution.control[TOOK_EFFECT] = outcome.raw.took_effect
+            outcome.execution.control |= {TOOK_EFFECT: outcome.raw.took_effect, **outcome.raw.doubt}
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         outcome.execution.failures += said_of(outcome.execution, outcome.failures)
     if call_statements.FINISH(rows) != len(rows):

@@ -14,6 +14,8 @@ MAX_TIMEOUT_SECONDS = 86_400
 
 # Why the result of a call that acted is none that was promised.
 ACTED = ("tool_result_invalid", "limit_reached")
+# In the control of a result that is an error: its tool does not say that nothing was done.
+MAY_HAVE_ACTED = "may_have_acted"
 
 ResultStatus = Literal["ok", "refused", "retryable_error", "fatal_error"]
 Trust = Literal["trusted_system", "untrusted_content"]
@@ -160,6 +162,11 @@ class ToolResult:
     def took_effect(self) -> bool:
         """Whether the tool did what it was asked for, or some of it: what it gave may not be as promised."""
         return self.status == "ok" or self.reason in ACTED
+
+    @property
+    def doubt(self) -> dict[str, Any]:
+        """Whether it may have had its effect though it failed, as `control` says it. Empty: the tool rules that out."""
+        return {MAY_HAVE_ACTED: True} if self.control.get(MAY_HAVE_ACTED) else {}
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,7 @@ def as_rules_see_it(
     always_ask: bool,
 ) -> policy.Call:
     run = situation.run
+    doubtful = repeating.is_doubtful(situation.steps, situation.earlier, tool, arguments)
     probes = tool.consequential and situation.configuration.breakers_of(tool)
     return policy.Call(
         tool=tool.name,
@@ -178,9 +179,11 @@ def as_rules_see_it(
         customer=run.customer,
         always_ask=always_ask
         or bool(probes)
+        or doubtful
         or proposes_plan(tool)  # a plan is a person's to approve, whatever the rules say
         or run.undoes_id is not None  # taking a call back is asked about whatever the rules allow
         or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
+        asks_because=repeating.DOUBTFUL if doubtful else "",
         secret=tuple(tool.secret_fields),
         now=moments.seen(runs.clock(run), settings.BUSINESS_HOURS),
         environment=settings.ENVIRONMENT,

@@ -10,8 +10,9 @@ from agentapp.executions import Proposal
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.transcript import StepRows
-from approvals.digest import sha256
+from approvals.digest import canonical, sha256
 
+DOUBTFUL = "The same call has failed in this run, and its tool does not say that nothing was done."
 NO_BUSINESS_KEY = "Two calls of this tool are the same act when they agree on: {}. Give these arguments."
 
 
@@ -47,6 +48,16 @@ def is_new(
     )
     if twice:
         raise CallRefused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
+
+
+def is_doubtful(steps: Sequence[StepRows], earlier: Earlier | None, tool: Tool, arguments: dict[str, Any]) -> bool:
+    """Whether exactly this act failed before in a tool that does not say that nothing was done."""
+    if not tool.consequential or tool.repeatable:
+        return False
+    before = earlier or Earlier()
+    made = [execution for rows in (*before.kept, *steps) for execution in rows.executions]
+    failed = [each for each in (*made, *before.done) if each.name == tool.name and each.may_have_acted]
+    return bool(failed) and any(sha256(canonical(arguments)) in _digests(each) for each in failed)
 
 
 def _counts_as_done(execution: ToolExecution) -> bool:

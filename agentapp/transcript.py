@@ -86,7 +86,8 @@ def load_done(run: Run) -> list[ToolExecution]:
     if run.branch != Run.Branch.FORK or run.is_mocked:
         return []
     acts = _family_of(_forked_from(run)).filter(consequential=True, idempotency_key__isnull=False)
-    return [act for act in acts.exclude(TAKEN_BACK).select_related("tool") if act.took_effect or act.is_in_doubt]
+    found = acts.exclude(TAKEN_BACK).select_related("tool")
+    return [act for act in found if act.took_effect or act.is_in_doubt or act.may_have_acted]
 
 
 def _forked_from(run: Run) -> list[Run]:

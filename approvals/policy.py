@@ -43,6 +43,8 @@ class Call:
     run: dict[str, Any] = field(default_factory=dict)
     customer: str = ""
     always_ask: bool = False
+    asks_because: str = ""
+    """What people read where no rule asks them, if it is not that the tool always asks."""
     secret: tuple[str, ...] = ()
     """Arguments whose values are nowhere shown."""
     now: dict[str, Any] = field(default_factory=dict)
@@ -229,7 +231,8 @@ def _without_a_rule(call: Call) -> Ruling:
     risk = DEFAULT_RISK.get(call.effect_class, Risk.HIGH)
     if call.effect_class == EffectClass.READ and not call.always_ask:
         return Ruling(verdict=Verdict.ALLOW, reason="Reads run freely.", risk=risk)
-    reason = "This tool always asks." if call.always_ask else "No rule allows this call, so a person decides."
+    always = call.asks_because or "This tool always asks."
+    reason = always if call.always_ask else "No rule allows this call, so a person decides."
     return Ruling(
         verdict=Verdict.ASK,
         reason=reason,

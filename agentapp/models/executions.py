@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 from django.db.models import Q
 
-from agentapp.messages import ACTED
+from agentapp.messages import ACTED, MAY_HAVE_ACTED
 from agentapp.models.runs import Run, Step
 from agentapp.models.tools import Tool
 from approvals.ids import uuid7
@@ -223,6 +223,11 @@ class ToolExecution(Noted, models.Model):
         if said is not None:
             return bool(said)
         return self.result_status == self.ResultStatus.OK or self.reason in ACTED
+
+    @property
+    def may_have_acted(self) -> bool:
+        """Whether it failed and its tool does not say that nothing was done: it is not done again unasked."""
+        return bool(self.control.get(MAY_HAVE_ACTED)) and not self.took_effect
 
     @property
     def was_left_unknown(self) -> bool:

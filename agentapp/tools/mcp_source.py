@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentapp import nudges
-from agentapp.messages import ToolResult
+from agentapp.messages import MAY_HAVE_ACTED, ToolResult
 from agentapp.reasons import Reason
 from agentapp.tools import mcp_target, outbound, schema
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
@@ -211,7 +211,7 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
         if isinstance(error, Late):
             return ToolResult("retryable_error", message=message, reason=Reason.TOOL_TIMEOUT)
         raise ToolError(message, retryable=True) from error
-    return _result(answer, target)
+    return _result(answer, target, row)
 
 
 def _target(row: Row) -> mcp_target.Target:
@@ -243,7 +243,7 @@ def _stop_if_told(context: ToolContext, wanted: "Call") -> None:
 # --- Its result -------------------------------------------------------------------------------
 
 
-def _result(answer: "types.CallToolResult", target: mcp_target.Target) -> ToolResult:
+def _result(answer: "types.CallToolResult", target: mcp_target.Target, row: Row) -> ToolResult:
     """The envelope. What is structured is preferred; of the rest every text is kept, and what is no text described."""
     blocks = [_block(block) for block in answer.content]
     texts = [block for block in blocks if isinstance(block, str)]
@@ -257,8 +257,10 @@ def _result(answer: "types.CallToolResult", target: mcp_target.Target) -> ToolRe
     if len(json.dumps(beside)) > MAX_METADATA_CHARS:
         beside = {"left_out": f"It is longer than {MAX_METADATA_CHARS} characters."}
     if answer.is_error:
-        message = "The tool says that it failed."
-        return ToolResult("fatal_error", data, message, Reason.TOOL_FAILURE, metadata=beside)
+        message, doubt = "The tool says that it failed.", {}
+        if row.consequential:  # servers say so of a payment whose answer was late, and of arguments they do not take
+            message, doubt = "The tool says that it failed, not that nothing was done.", {MAY_HAVE_ACTED: True}
+        return ToolResult("fatal_error", data, message, Reason.TOOL_FAILURE, metadata=beside, control=doubt)
     return ToolResult(data=data, metadata=beside)
 
 

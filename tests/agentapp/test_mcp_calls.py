@@ -1,5 +1,6 @@
 """Calls of an MCP server's tool that are not let out: nothing goes where it may not, and the run's record says so."""
 
+import dataclasses
 import ipaddress
 import socket
 from typing import Any
@@ -9,11 +10,14 @@ from django.contrib.auth.models import User
 
 from agentapp import attempts
 from agentapp.answers import answer
-from agentapp.models import Tool, ToolExecution, ToolSource
+from agentapp.messages import ToolResult
+from agentapp.models import Agent, Tool, ToolExecution, ToolSource
 from agentapp.refreshing import refresh
 from approvals import ledger
-from approvals.models import Event
+from approvals.models import Event, Rule
+from tests import clerk_hooks
 from tests.conftest import Clerk, call, calls, says
+from tests.grants import a_grant
 from tests.mcp_servers import Answer, Scripted, said
 
 
@@ -193,3 +197,72 @@ def test_a_write_that_is_sent_on_and_asked_again_with_its_key_keeps_the_refusal_
     assert clerk.execution(run, "a").result_status == "ok"
     assert len(refusals(run)) == 1
     assert scripted.asked.count("tools/call") == 2
+
+
+# --- What a server says failed ------------------------------------------------------------------
+
+
+@pytest.fixture
+def paid(scripted: Scripted) -> list[Any]:
+    """What a server did of which it says that it failed, as its library does whenever its code raises."""
+    found: list[Any] = []
+
+    def pay_and_fail(request: dict[str, Any]) -> Answer:
+        found.append(request["params"]["arguments"])
+        return said(request, {"content": [{"type": "text", "text": "ReadTimeout"}], "isError": True})
+
+    scripted.at["tools/call"] = pay_and_fail
+    return found
+
+
+@pytest.fixture
+def pay(echo: Tool) -> Tool:
+    """The clerk's only tool, which counts as a write that a rule allows."""
+    Tool.objects.filter(pk=echo.pk).update(effect_class="reversible")
+    Rule.objects.create(name="let it", verdict="allow", tool=echo.name)
+    return echo
+
+
+def test_a_write_that_its_server_says_failed_is_done_again_by_a_person_alone(
+    clerk: Clerk, pay: Tool, paid: list[Any], dana: User
+) -> None:
+    run = clerk.run(calls(call("a", "echo", text="100")), calls(call("b", "echo", text="100")), says("done"))
+    assert clerk.execution(run, "a").result_status == "fatal_error"
+    assert clerk.execution(run, "b").state == "waiting"
+    [asked] = clerk.open(run)
+    assert asked.reason == "The same call has failed in this run, and its tool does not say that nothing was done."
+    assert paid == [{"text": "100"}]
+    clerk.decide(asked, dana)
+    clerk.drive(run)
+    assert paid == [{"text": "100"}] * 2
+
+
+def test_a_grant_does_not_let_a_write_be_done_again_that_its_server_says_failed(
+    clerk: Clerk, pay: Tool, paid: list[Any], dana: User
+) -> None:
+    Rule.objects.all().delete()
+    a_grant(clerk, dana, "echo", {"text": "100"})
+    run = clerk.run(calls(call("a", "echo", text="100")), calls(call("b", "echo", text="100")), says("done"))
+    assert clerk.execution(run, "b").state == "waiting"
+    assert paid == [{"text": "100"}]
+
+
+def test_a_hook_that_makes_another_result_of_an_error_does_not_let_the_call_be_done_again(
+    clerk: Clerk, pay: Tool, paid: list[Any]
+) -> None:
+    clerk_hooks.forget()
+    Agent.objects.update(hooks=["tests.clerk_hooks.Spy"])
+    plain = ToolResult(status="fatal_error", reason="tool_failure", message="It did not work.")
+    clerk_hooks.DO["after_tool_use"] = lambda context: dataclasses.replace(context, result=plain)
+    run = clerk.run(calls(call("a", "echo", text="100")), calls(call("b", "echo", text="100")), says("done"))
+    assert clerk.execution(run, "a").message == "It did not work."
+    assert clerk.execution(run, "b").state == "waiting"
+    assert paid == [{"text": "100"}]
+
+
+def test_a_write_whose_arguments_are_put_right_runs_as_the_rules_have_it(
+    clerk: Clerk, pay: Tool, paid: list[Any]
+) -> None:
+    run = clerk.run(calls(call("a", "echo", text="one")), calls(call("b", "echo", text="1")), says("done"))
+    assert run.state == "succeeded"
+    assert paid == [{"text": "one"}, {"text": "1"}]

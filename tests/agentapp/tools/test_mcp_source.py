@@ -147,6 +147,13 @@ def test_a_tool_that_says_it_failed_is_an_error_with_its_words(peer: Peer) -> No
     assert result.data == "The account is closed."
 
 
+def test_a_write_that_its_tool_says_failed_may_have_acted_and_a_read_has_not(peer: Peer) -> None:
+    written, read = run(peer.tool("fail"), {}), run(peer.tool("fail", "read"), {})
+    assert (written.doubt, read.doubt) == ({"may_have_acted": True}, {})
+    assert "not that nothing was done" in written.message
+    assert read.message == "The tool says that it failed."
+
+
 def test_a_call_that_the_server_would_not_take_has_done_nothing(peer: Peer) -> None:
     with pytest.raises(ToolError, match=r"did not take the call\. There is no such account") as raised:
         run(peer.tool("reject"), {})
