@@ -211,8 +211,11 @@ class Connection:
         with self.used():
             call.begin()
             answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
-        if isinstance(answer, types.InputRequiredResult):
+        # A result that names another kind than it is fits as well: the kind that is named counts.
+        if answer.result_type == "input_required":
             raise Refused("It asks for something in between, which nobody gives it here.")
+        if not isinstance(answer, types.CallToolResult) or answer.result_type != "complete":
+            raise Lost("Its answer is of a kind that nobody reads here.")
         return answer
 
     async def _asked[T](self, request: Awaitable[T]) -> T:

@@ -14,7 +14,8 @@ from agentapp.tools import mcp_source
 from agentapp.tools.base import OutcomeUnknown, ToolError
 from agentapp.tools.context import Cancelled
 from agentapp.tools.mcp_connection import Call
-from tests.mcp_servers import Peer, command, context, run
+from tests.mcp_servers import ECHO, Peer, Scripted, command, context, run
+from tests.mcp_servers import said as answered
 from tests.processes import until
 
 # None of it depends on the tests' database.
@@ -183,6 +184,26 @@ def test_a_line_without_end_ends_the_connection_and_not_the_worker(started: Peer
 
 def test_lines_that_are_no_message_are_passed_over(started: Peer) -> None:
     assert run(started.tool("noise"), {}).data == "done"
+
+
+@pytest.mark.parametrize(
+    ("kind", "told", "words"),
+    [
+        ({"resultType": "input_required", "requestState": "s"}, ToolError, "did not take the call"),
+        ({"resultType": "task"}, OutcomeUnknown, "of a kind that nobody reads here"),
+    ],
+)
+def test_an_answer_that_looks_like_a_result_is_of_the_kind_that_it_names(
+    scripted: Scripted, kind: dict[str, Any], told: type[Exception], words: str
+) -> None:
+    kept = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    scripted.at["server/discover"] = lambda request: answered(request, {**found, **kept})
+    scripted.at["tools/list"] = lambda request: answered(request, {"tools": [ECHO], **kept})
+    scripted.at["tools/call"] = lambda request: answered(request, {"content": [], **kind})
+    with pytest.raises(told, match=words):
+        run(scripted.tool(), {})
+    assert scripted.asked.count("tools/call") == 1
 
 
 # --- What is sent -------------------------------------------------------------------------------
