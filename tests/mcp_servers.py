@@ -162,6 +162,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.at: dict[str, Callable[[dict[str, Any]], Answer | None]] = {}
+        self.greets_with: dict[str, str] = {}
         self.asked: list[str] = []
         self.headers: list[dict[str, str]] = []
         scripted = self
@@ -177,7 +178,7 @@ class Scripted:
 
             def do_GET(self) -> None:
                 scripted.asked.append("GET")
-                self.answer((405, {}, b""))
+                self.answer(scripted.at["GET"]({}) if "GET" in scripted.at else (405, {}, b""))
 
             def do_DELETE(self) -> None:
                 scripted.asked.append("DELETE")
@@ -215,7 +216,8 @@ class Scripted:
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                 "serverInfo": {"name": "scripted", "version": "1"},
             }  # fmt: skip
-        elif method == "tools/list":
+            return said(request, result, **self.greets_with)
+        if method == "tools/list":
             result = {"tools": [ECHO]}
         elif method == "tools/call":
             result = {"content": [{"type": "text", "text": "done"}]}

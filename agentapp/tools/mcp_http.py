@@ -6,6 +6,7 @@ fails on its way is answered here, in the protocol's own form, with a code that 
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from enum import IntEnum
 
@@ -21,6 +22,8 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 3600.0
 # So long a server has to hear what is given up, and that nobody asks it any more.
 PARTS_WITHIN = 3.0
+# Streams are asked for by the SDK, as soon after one another as a server says. So many at once, then one in so long.
+STREAMS_AT_ONCE, STREAMS_EVERY = 10, 1.0
 # Said before anything is done, so that nothing was.
 _REFUSALS = {401: "it wants another credential", 403: "it forbids this", 429: "it has been asked too often"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -69,9 +72,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._outside = outside
         # A connection is for one host: two names at one address do not share it.
         limits = httpx2.Limits(max_keepalive_connections=0)
+        self._stream_due = -math.inf
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            await self._in_turn()
         if request.method != "DELETE":
             return await self._answered(request)
         try:
@@ -81,6 +87,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         except TimeoutError:
             return _answer(Trouble.BROKEN_OFF, f"The server did not part within {PARTS_WITHIN:g} s.")
         return httpx2.Response(response.status_code)
+
+    async def _in_turn(self) -> None:
+        """Wait where streams are asked for all the time: everybody's connections live in one loop."""
+        now = asyncio.get_running_loop().time()
+        self._stream_due = max(self._stream_due, now - STREAMS_AT_ONCE * STREAMS_EVERY) + STREAMS_EVERY
+        if self._stream_due > now:
+            await asyncio.sleep(self._stream_due - now)
 
     async def _answered(self, request: httpx2.Request) -> httpx2.Response:
         try:

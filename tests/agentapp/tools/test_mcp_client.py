@@ -363,19 +363,28 @@ def test_a_started_server_that_hangs_makes_way_for_a_new_one(started: Peer) -> N
 
 def test_a_server_that_does_not_let_go_holds_up_no_end(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_http, "PARTS_WITHIN", 0.1)
-    never, greeted = threading.Event(), scripted.answer
+    never = threading.Event()
+    scripted.greets_with = {"Mcp-Session-Id": "one"}
     scripted.at["DELETE"] = lambda request: never.wait(60) and None
-
-    def greet(request: dict[str, Any]) -> Answer | None:
-        del scripted.at["initialize"]
-        status, headers, body = greeted(request)
-        return status, {**headers, "Mcp-Session-Id": "one"}, body
-
-    scripted.at["initialize"] = greet
     run(scripted.tool(), {})
     mcp_client.close_all()
     assert scripted.asked[-1] == "DELETE"
     never.set()
+
+
+def test_a_stream_that_ends_at_once_is_not_asked_for_all_the_time(
+    scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp_http, "STREAMS_AT_ONCE", 3)
+    monkeypatch.setattr(mcp_http, "STREAMS_EVERY", 3600.0)
+    scripted.greets_with = {"Mcp-Session-Id": "one"}
+    scripted.at["GET"] = lambda request: (200, {"Content-Type": "text/event-stream"}, b"retry: 0\n\n")
+    tool = scripted.tool("read")
+    run(tool, {})
+    until(lambda: scripted.asked.count("GET") >= 3, "the stream to be asked for")
+    for _ in range(50):
+        run(tool, {})
+    assert scripted.asked.count("GET") == 3
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list"])
