@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LISTS_WITHIN_SECONDS = 45.0
+# Of one server, with those that it lists no more: rows are kept, and it may name its tools otherwise each time.
+MAX_ROWS = 1000
+FULL = f"{{}} new tools. Of one server {MAX_ROWS:,} are kept, with those that it lists no more."
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Refreshed:
     waiting: list[str] = field(default_factory=list)
     """The tools whose contract waits for a person."""
     left_out: list[str] = field(default_factory=list)
+    full: str = ""
+    """That no more of its tools are taken."""
 
 
 class Outdated(Exception):
@@ -74,7 +79,7 @@ def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECOND
     except (contracts.NameTaken, contracts.NotHeld, IntegrityError) as error:
         log.warning("The tools of %s could not be written", source.name, exc_info=True)
         refreshed = Refreshed(problem=f"Its tools could not be written. {error}")
-    _note(source, refreshed.problem)
+    _note(source, refreshed)
     return refreshed
 
 
@@ -103,8 +108,12 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
         taken = set(Tool.objects.exclude(source=source).values_list("name", flat=True))
         names = {remote: row.name for remote, row in rows.items()}
         found = mcp_source.offered(source, listing.tools, names, taken)
+        new = [tool.name for tool in found.tools if tool.wire["tool"] not in rows]
+        too_many = set(new[max(MAX_ROWS - len(rows), 0) :])
         agreed, changes, waiting = [], [], []
         for tool in found.tools:
+            if tool.name in too_many:
+                continue
             known = rows.get(tool.wire["tool"])
             # As it is by now: an admin may have accepted what was waiting.
             row = contracts.held(Tool.objects.filter(pk=known.pk)) if known is not None else None
@@ -119,13 +128,16 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
         )
         source.details = storable_json(listing.details)
         changes.append(configuration.save(source, actor))
-    return Refreshed("", [change for change in changes if change], waiting, found.left_out)
+    full = FULL.format(len(too_many)) if too_many else ""
+    left_out = [*found.left_out, *filter(None, [full])]
+    return Refreshed("", [change for change in changes if change], waiting, left_out, full)
 
 
-def _note(source: ToolSource, problem: str) -> None:
+def _note(source: ToolSource, refreshed: Refreshed) -> None:
+    problem, full = refreshed.problem, refreshed.full and f"Left out: {refreshed.full}"
     failures = F("failures") + 1 if problem else 0
     now = timezone.now()
-    noted = {"ok": not problem, "problem": problem, "checked_at": now, "failures": failures}
+    noted = {"ok": not problem, "problem": problem or full, "checked_at": now, "failures": failures}
     if not problem:
         noted["seen_at"] = now
     SourceHealth.objects.update_or_create(

@@ -114,7 +114,7 @@ class McpSources:
         if found is None:
             return "Never asked" if source.kind == ToolSource.Kind.MCP else ""
         if found.ok:
-            return "Answers"
+            return f"Answers. {found.problem}" if found.problem else "Answers"
         return f"Fails: {found.problem[:160]} ({found.failures} in a row)"
 
     @admin.display(description="Asked", ordering="health__checked_at")

@@ -22,7 +22,7 @@ from agentapp.tools.mcp_target import Target
 
 type Mode = Literal["auto", "legacy"]
 
-MAX_PAGES, MAX_TOOLS = 50, 500
+MAX_PAGES, MAX_TOOLS, MAX_LISTING_BYTES = 50, 500, 8 * 1024 * 1024
 IDLE_SECONDS = 600.0
 # A server that says all the time that its tools have changed is believed so often.
 HEEDS_CHANGES_EVERY = 10.0
@@ -183,12 +183,15 @@ class Connection:
     async def list_tools(self) -> Listing:
         """The tools as the server lists them now. Raises Unreachable, NotAllowed, Refused, Lost, SentOn."""
         client, found, cursor = self._open_client(), list[types.Tool](), None
-        changes = self._changes
+        changes, size = self._changes, 0
         with self.used():
             for _ in range(MAX_PAGES):
                 page = await self._asked(client.list_tools(cursor=cursor))
+                size += len(page.model_dump_json())
+                if size > MAX_LISTING_BYTES:  # before more of it is read
+                    raise Refused(f"Its list of tools is longer than {MAX_LISTING_BYTES} bytes.")
                 found += map(self._without_secrets, page.tools)
-                if len(found) > MAX_TOOLS:  # before more of it is read
+                if len(found) > MAX_TOOLS:
                     raise Refused(f"It lists more than {MAX_TOOLS} tools.")
                 if page.next_cursor is None:
                     break

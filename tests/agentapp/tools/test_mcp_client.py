@@ -319,6 +319,19 @@ def test_a_list_without_end_is_given_up(scripted: Scripted) -> None:
         mcp_source.listed(scripted.source, 30)
 
 
+def test_a_list_that_is_too_long_on_all_its_pages_together_is_given_up(scripted: Scripted) -> None:
+    numbers = count(1)
+
+    def page(request: dict[str, Any]) -> Answer:
+        number = next(numbers)
+        return said(request, {"tools": [{**ECHO, "name": f"n{number}", "title": "x" * 3_000_000}], "nextCursor": "on"})
+
+    scripted.at["tools/list"] = page
+    with pytest.raises(CannotBeAsked, match="longer than 8388608 bytes"):
+        mcp_source.listed(scripted.source, 30)
+    assert scripted.asked.count("tools/list") == 3
+
+
 def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted) -> None:
     never, tool = threading.Event(), scripted.tool()
     run(tool, {})
