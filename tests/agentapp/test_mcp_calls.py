@@ -17,6 +17,7 @@ from approvals import ledger
 from approvals.models import Event, Rule
 from tests import clerk_hooks
 from tests.conftest import Clerk, call, calls, says
+from tests.forks import fork
 from tests.grants import a_grant
 from tests.mcp_servers import Answer, Scripted, said
 
@@ -266,3 +267,13 @@ def test_a_write_whose_arguments_are_put_right_runs_as_the_rules_have_it(
     run = clerk.run(calls(call("a", "echo", text="one")), calls(call("b", "echo", text="1")), says("done"))
     assert run.state == "succeeded"
     assert paid == [{"text": "one"}, {"text": "1"}]
+
+
+def test_a_fork_asks_about_a_write_that_its_server_said_failed(
+    clerk: Clerk, pay: Tool, paid: list[Any], sam: User
+) -> None:
+    run = clerk.run(calls(call("a", "echo", text="100")), says("done"))
+    forked = clerk.drive(fork(run, sam, 1))
+    [asked] = clerk.open(forked)
+    assert "does not say that nothing was done" in asked.reason
+    assert paid == [{"text": "100"}]
