@@ -12,6 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from agentapp.renewed import is_renewed
+
 
 @login_not_required
 def sign_in(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -34,7 +36,7 @@ def renewal(request: HttpRequest, *, holds_password: bool = False) -> HttpRespon
 
     What was posted is kept with their session until then, and goes on. A password typed for somebody is not kept.
     """
-    if not reauthentication.is_reauthentication_required(request, app=""):
+    if is_renewed(request):
         return None
     page, back = resolve_url("account_reauthenticate"), request.get_full_path()
     # What was posted before and left there is not what goes on now.

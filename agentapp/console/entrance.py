@@ -25,6 +25,7 @@ from django.shortcuts import render, resolve_url
 from django.utils.crypto import salted_hmac
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from agentapp.renewed import has_provider_alone, renew_last
 from approvals import ledger
 from approvals.digest import storable
 
@@ -35,6 +36,8 @@ SAID_KEPT = 300
 # Says that this browser was signed in, and since when: for the words on the sign-in page and for nothing else.
 SIGNED_IN_COOKIE = "signed_in_at"
 _REMEMBERED_SECONDS = 30 * 24 * 3600
+# In what is known of a way through a provider: it began in a session of the one whom it leads to.
+_RENEWS = "renews"
 _METHODS = {"webauthn": "passkey", "totp": "totp", "recovery_codes": "recovery_code"}
 
 
@@ -102,6 +105,13 @@ class AccountAdapter(DefaultAccountAdapter):
         locks = {} if renewing or minutes_locked(request, name) == 0 else {"locked": True}
         record_failure(name, "password", **({"renewing": True} if renewing else {}), **locks)
 
+    def pre_login(self, request: HttpRequest, user: Any, **kwargs: Any) -> HttpResponse | None:
+        through = (kwargs.get("signal_kwargs") or {}).get("sociallogin")
+        if through is not None and through.state.get(_RENEWS):
+            renew_last(request, user)
+        answer: HttpResponse | None = super().pre_login(request, user, **kwargs)
+        return answer
+
     def login(self, request: HttpRequest, user: Any) -> None:
         """One transaction: nobody is signed in without the event that says so."""
         by = methods(request, user)
@@ -160,9 +170,14 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
         return False
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
+        """Whose identity it is. To somebody who is signed in and has no other way to show it, that shows it anew."""
+        if not sociallogin.is_existing:
+            self._connect(request, sociallogin)
+        if request.user == sociallogin.user and has_provider_alone(sociallogin.user):
+            sociallogin.state[_RENEWS] = True
+
+    def _connect(self, request: HttpRequest, sociallogin: Any) -> None:
         """Tie a new identity to the one account that has its checked address, or say that there is none."""
-        if sociallogin.is_existing:
-            return
         provider = sociallogin.provider
         # Some providers say it as text, and "false" is a text as well.
         addresses = {each.email for each in sociallogin.email_addresses if each.verified in (True, "true")} - {""}

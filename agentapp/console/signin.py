@@ -126,6 +126,8 @@ def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse
     asked, posted = request.GET.copy(), request.POST.copy()
     for form in (asked, posted):
         form.pop("process", None)
+    if request.user.is_authenticated:  # who shows anew that it is them: not by what the provider still remembers
+        asked["auth_params"] = "prompt=login"
     request.GET, request.POST = asked, posted  # type: ignore[assignment]
     return _through_provider(openid.login, request, provider_id)
 

@@ -1,8 +1,8 @@
 """Who somebody is: name and address, and the team they are in, which administrators set."""
 
+from functools import partial
 from http import HTTPStatus
 
-from allauth.account.decorators import reauthentication_required
 from django import forms
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods
 from agentapp import account_changes
 from agentapp.console.settings.sections import PROFILE, page, saved
 from agentapp.console.shell import signed_in
+from agentapp.renewed import renewal_required
 from approvals import configuration, ledger
 
 
@@ -41,7 +42,7 @@ def _changes_address(request: HttpRequest) -> bool:
 
 # Links for a new password go to the address: whoever finds an open screen needs more than that to change it.
 @require_http_methods(["GET", "HEAD", "POST"])
-@reauthentication_required(enabled=_changes_address)  # type: ignore[untyped-decorator]
+@partial(renewal_required, when=_changes_address)
 def profile(request: HttpRequest) -> HttpResponse:
     # A copy: a form that is refused leaves the person in the page's frame as they are.
     user = User.objects.get(pk=signed_in(request).pk)

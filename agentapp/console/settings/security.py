@@ -28,6 +28,7 @@ from django.views.decorators.http import require_http_methods
 from agentapp import account_changes
 from agentapp.console.settings.sections import ALL, SECURITY, page, saved
 from agentapp.console.shell import signed_in
+from agentapp.renewed import renewal_required
 from approvals import ledger
 
 KINDS = {"totp": "totp", "webauthn": "passkey", "recovery_codes": "recovery_codes"}
@@ -157,9 +158,9 @@ class NewCodes(_Framed, recovery.GenerateRecoveryCodesView):
     template_name = "console/settings/codes_new.html"
 
 
-add_app = recorded(AddApp.as_view())
-remove_app = recorded(RemoveApp.as_view())
-add_passkey = recorded(AddPasskey.as_view())
-remove_passkey = recorded(RemovePasskey.as_view())
-codes = Codes.as_view()
-new_codes = recorded(NewCodes.as_view())
+add_app = renewal_required(recorded(AddApp.as_view()))
+remove_app = renewal_required(recorded(RemoveApp.as_view()))
+add_passkey = renewal_required(recorded(AddPasskey.as_view()))
+remove_passkey = renewal_required(recorded(RemovePasskey.as_view()))
+codes = renewal_required(Codes.as_view())
+new_codes = renewal_required(recorded(NewCodes.as_view()))

@@ -4,7 +4,6 @@ import uuid
 from datetime import timedelta
 from http import HTTPStatus
 
-from allauth.account.decorators import reauthentication_required
 from django import forms
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,6 +15,7 @@ from agentapp import auth
 from agentapp.console.settings.sections import TOKENS, page, saved
 from agentapp.console.shell import signed_in
 from agentapp.models import ApiToken
+from agentapp.renewed import renewal_required
 from approvals import ledger
 
 # What a person must be allowed to do for a token of theirs to do it; any of them is enough.
@@ -64,7 +64,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@reauthentication_required  # type: ignore[untyped-decorator]
+@renewal_required
 def issue(request: HttpRequest) -> HttpResponse:
     """Make a token and show it, this once. Whoever finds an open screen needs more than that for it."""
     user = signed_in(request)

@@ -28,6 +28,7 @@ def staff(client: Client, ada: User) -> Client:
 @pytest.fixture
 def root(client: Client) -> Client:
     client.force_login(User.objects.create_superuser("root"))
+    renew(client)
     return client
 
 

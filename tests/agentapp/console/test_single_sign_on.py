@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import requests
+from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
+from agentapp.models import ApiToken
 from approvals import ledger
 from approvals.models import Event
 from tests import openid_provider
@@ -210,3 +212,96 @@ def test_whoever_comes_back_from_the_provider_is_signed_in_and_nothing_else(
     assert client.get(f"{back.path}?{back.query}")["Location"] == "/"
     assert client.session["_auth_user_id"] == str(dana.pk)
     assert SocialAccount.objects.get().user == dana
+
+
+@pytest.fixture
+def through_provider(client: Client, provider: Provider, dana: User) -> Client:
+    """A browser of Dana's, who has her provider and nothing else; she came in long ago."""
+    dana.set_unusable_password()
+    dana.save()
+    sign_in(client)
+    session = client.session
+    [record] = session[AUTHENTICATION_METHODS_SESSION_KEY]
+    session[AUTHENTICATION_METHODS_SESSION_KEY] = [{**record, "at": record["at"] - 7 * 3600}]
+    session.save()
+    return client
+
+
+GUARDED = ["/settings/tokens/new/", "/settings/security/passkeys/", "/settings/security/app/"]
+TOKEN = {"name": "x", "scopes": ["runs:read"], "days": ""}
+
+
+@pytest.mark.parametrize("url", GUARDED)
+def test_whoever_has_a_provider_alone_shows_anew_through_it_who_they_are(
+    through_provider: Client, provider: Provider, url: str
+) -> None:
+    client = through_provider
+    asked = client.get(url)
+    assert unquote(asked["Location"]) == f"/reauthenticate/?next={url}"
+    page = client.get(asked["Location"])
+    assert "Continue with Corp" in page.content.decode()
+
+    assert sign_in(client, next=url)["Location"] == url
+
+    assert provider.asked[-1]["prompt"] == "login"
+    assert client.get(url).status_code == 200
+
+
+def test_a_token_is_made_after_that_and_not_before(through_provider: Client, provider: Provider) -> None:
+    client = through_provider
+    assert client.post("/settings/tokens/new/", TOKEN).status_code == 302
+    assert not ApiToken.objects.exists()
+
+    sign_in(client, next="/settings/tokens/new/")
+
+    assert 'id="secret"' in client.post("/settings/tokens/new/", TOKEN).content.decode()
+
+
+def test_an_address_is_not_changed_before_that_where_providers_were_switched_off(
+    through_provider: Client, settings: Any, dana: User
+) -> None:
+    settings.OIDC_PROVIDERS = []
+    answer = through_provider.post("/settings/", {"first_name": "D", "last_name": "S", "email": "me@evil.example"})
+
+    assert unquote(answer["Location"]) == "/reauthenticate/?next=/settings/"
+    dana.refresh_from_db()
+    assert dana.email == "dana@example.test"
+
+
+def test_in_the_admin_it_is_the_same(through_provider: Client, dana: User) -> None:
+    User.objects.update(is_staff=True, is_superuser=True)
+    url = "/admin/agentapp/apitoken/add/"
+    assert unquote(through_provider.get(url)["Location"]) == f"/reauthenticate/?next={url}"
+
+    assert sign_in(through_provider, next=url)["Location"] == url
+
+    assert through_provider.get(url).status_code == 200
+
+
+def test_signing_in_through_the_provider_renews_nothing(client: Client, provider: Provider, dana: User) -> None:
+    dana.set_unusable_password()
+    dana.save()
+    sign_in(client)
+
+    assert client.get("/settings/tokens/new/").status_code == 302
+
+
+def test_whoever_has_a_password_does_not_show_it_anew_through_the_provider(
+    client: Client, provider: Provider, dana: User
+) -> None:
+    sign_in(client)
+    sign_in(client, next="/settings/tokens/new/")
+
+    assert client.get("/settings/tokens/new/").status_code == 302
+
+
+def test_somebody_elses_identity_shows_nothing_of_whoever_is_signed_in(
+    client: Client, provider: Provider, dana: User
+) -> None:
+    User.objects.filter(pk=dana.pk).update(password="!")
+    client.force_login(User.objects.create_user("marco", "marco@example.test"))
+
+    sign_in(client)
+
+    assert client.session["_auth_user_id"] == str(dana.pk)
+    assert client.get("/settings/tokens/new/").status_code == 302
