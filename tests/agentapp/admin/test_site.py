@@ -12,7 +12,7 @@ from agentapp import tool_sync
 from agentapp.admin import menu
 from agentapp.models import Agent, Guideline, KillSwitch, Preferences, Route, Tool, ToolRelation, ToolSource
 from approvals.models import Channel, Rule
-from tests.admin_pages import address, configuration_events, save
+from tests.admin_pages import address, configuration_events, renew, save
 from tests.conftest import Clerk, call, calls, says
 from tests.rule_life import activate
 
@@ -27,6 +27,7 @@ def staff(client: Client, ada: User, settings: Any) -> Client:
     ada.is_superuser = True
     ada.save()
     client.force_login(ada)
+    renew(client)
     return client
 
 
