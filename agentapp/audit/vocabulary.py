@@ -89,6 +89,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("thought", "Took a step", "queued", ("step.recorded",)),
     Deed("read-decision", "Decision read from the text", "queued", ("step.decided",)),
     Deed("dropped-text", "Text that repeats a call dropped", "queued", ("step.content_dropped",)),
+    Deed("dropped-calls", "Calls beyond any limit dropped", "refused", ("step.calls_dropped",)),
     Deed("used-up", "Used up its rounds", "stopped", ("step.iterations_used_up",)),
     Deed("checked-reply", "Reply held against what is known", "queued", ("step.reply_checked",)),
     Deed(

@@ -71,6 +71,7 @@ _EVENTS: dict[str, str] = {
     "privacy.revealed": "Personal data shown",
     "step.recorded": "Model decided",
     "step.content_dropped": "Text that repeats a call dropped",
+    "step.calls_dropped": "Calls beyond any limit dropped",
     "step.hooks_ran": "Hooks behind the step ran",
     "step.decided": "Decision read from the text",
     "decision.extraction_failed": "No decision in the reply",

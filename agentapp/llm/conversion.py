@@ -17,13 +17,15 @@ from pydantic_ai.tools import ToolDefinition
 from agentapp.llm import schemas
 from agentapp.llm.contract import Request
 from agentapp.llm.settings import SENT
-from agentapp.messages import AssistantMessage, ChatMessage, Reply, ToolCall, ToolMessage, ToolSpec, Usage
+from agentapp.messages import AssistantMessage, ChatMessage, Note, Reply, ToolCall, ToolMessage, ToolSpec, Usage
 from approvals.digest import MalformedJSON, canonical, parse, storable
 
 ANTHROPIC_MAX_TOKENS = 20_000
 """Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
 
 MAX_CALL_ID = 200
+MAX_CALLS = 128
+"""Of a reply. A step's limit is lower, and what is beyond that is refused call by call; beyond this nobody looks."""
 _CENT_MILLIONTH = Decimal("0.00000001")
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 _NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -172,6 +174,7 @@ def _name(name: str, names: set[str]) -> str:
 
 def reply(response: wire.ModelResponse, request: Request) -> Reply:
     """What the model answered. Reasoning never becomes text."""
+    response, dropped = _with_fewer_calls(response)
     response = _normalised(response, {call_id for message in request.messages for call_id in _call_ids(message)})
     calls = tuple(
         ToolCall(id=part.tool_call_id, name=part.tool_name, arguments_text=_arguments_text(part.args))
@@ -186,7 +189,29 @@ def reply(response: wire.ModelResponse, request: Request) -> Reply:
         model=storable(response.model_name or request.model.partition(":")[2])[:120],
         finish_reason=response.finish_reason or "",
         provider_parts=_provider_parts(response),
+        notes=(Note("calls_dropped", {"kept": MAX_CALLS, "dropped": dropped}),) if dropped else (),
     )
+
+
+def _with_fewer_calls(response: wire.ModelResponse) -> tuple[wire.ModelResponse, int]:
+    """The response without the calls that nobody looks at, and how many these are."""
+    calls = [part for part in response.parts if isinstance(part, wire.ToolCallPart)]
+    beyond = {id(part) for part in calls[MAX_CALLS:]}
+    if not beyond:
+        return response, 0
+    parts = [part for part in response.parts if id(part) not in beyond]
+    return dataclasses.replace(response, parts=parts), len(beyond)
+
+
+def size_of(event: wire.ModelResponseStreamEvent) -> int:
+    """How long what a piece of a streamed reply adds is."""
+    if isinstance(event, wire.PartStartEvent):
+        added: Any = getattr(event.part, "content", None) or getattr(event.part, "args", None)
+    elif isinstance(event, wire.PartDeltaEvent):
+        added = getattr(event.delta, "content_delta", None) or getattr(event.delta, "args_delta", None)
+    else:
+        added = None
+    return len(added) if isinstance(added, str) else len(json.dumps(added)) if isinstance(added, dict) else 0
 
 
 def without_thoughts(text: str) -> str:

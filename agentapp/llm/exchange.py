@@ -12,7 +12,7 @@ from pydantic_ai.models import Model
 
 from agentapp import history
 from agentapp.event_loop import EventLoop, event_loop
-from agentapp.llm import conversion, failures, providers
+from agentapp.llm import bounded, conversion, failures, providers
 from agentapp.llm.contract import ModelError, Request
 from agentapp.messages import Reply
 
@@ -28,6 +28,7 @@ class _Heard:
 
     text: str = ""
     told: str = ""
+    size: int = 0
     asked_at: float = field(default_factory=time.monotonic)
     first_after: float | None = None
     """Seconds until the first of anything came: text, a thought or a call."""
@@ -92,6 +93,9 @@ async def _respond(model: Model, messages: list[ModelMessage], request: Request,
         async for event in stream:
             if heard.first_after is None:
                 heard.first_after = time.monotonic() - heard.asked_at
+            heard.size += conversion.size_of(event)
+            if heard.size > bounded.MAX_REPLY_BYTES:
+                raise bounded.ReplyTooLong
             if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
                 heard.text = "\n\n".join(filter(None, (heard.text, event.part.content)))
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic_ai import exceptions as problems
 
+from agentapp.llm.bounded import ReplyTooLong
 from agentapp.llm.contract import ModelError
 
 MAX_EXCERPT = 300
@@ -33,6 +34,8 @@ _BEARER = re.compile(r"(?i)\bbearer\s+[^\s\"']+|\b(?:sk|pk|rk)-[\w*.-]{8,}|\bAIz
 
 def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelError:
     """The ModelError that `error` amounts to. What the provider said is cut, cleaned and redacted."""
+    if _is_too_long(error):
+        return ModelError(f"{model}: the reply is too long.", code="invalid_reply")
     status = _status(error)
     code, retryable, sentence = _kind(error, status)
     details = sentence.format(model=model) + (f" ({status})" if status else "")
@@ -42,6 +45,17 @@ def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelEr
     return ModelError(
         f"{details}: {said}" if said else f"{details}.", retryable=retryable, retry_after=retry_after, code=code
     )
+
+
+def _is_too_long(error: BaseException | None) -> bool:
+    """Whether that is what is behind it: clients take whatever stops them from reading for a broken connection."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, ReplyTooLong):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def timed_out(model: str, seconds: float) -> ModelError:

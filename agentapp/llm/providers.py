@@ -82,6 +82,9 @@ def _variable(name: str) -> str:
         return ""  # as if it were not set: which is said where a key is needed
 
 
+# No request has longer: each has a deadline of its own.
+_SECONDS = 600.0
+
 # Trying again is recorded and decided by the loop, so the clients must not do it on their own.
 
 
@@ -90,7 +93,10 @@ def _openai(access: Access) -> "Model":
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    provider = OpenAIProvider(base_url=access.base_url, api_key=access.key)
+    from agentapp.llm import bounded
+
+    client = bounded.client(_SECONDS)
+    provider = OpenAIProvider(base_url=access.base_url, api_key=access.key, http_client=client)
     provider.client.max_retries = 0
     compatible = access.base_url != _OPENAI_URL and not access.model.startswith(_OPENAI_FAMILIES)
     # OpenAI's newer name of the limit is unknown to many servers that speak its language.
@@ -102,7 +108,10 @@ def _anthropic(access: Access) -> "Model":
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    provider = AnthropicProvider(base_url=access.base_url, api_key=access.key)
+    from agentapp.llm import bounded
+
+    client = bounded.client(_SECONDS)
+    provider = AnthropicProvider(base_url=access.base_url, api_key=access.key, http_client=client)
     provider.client.max_retries = 0
     return AnthropicModel(access.model, provider=provider)
 
@@ -111,7 +120,11 @@ def _google(access: Access) -> "Model":
     from pydantic_ai.models.google import GoogleModel
     from pydantic_ai.providers.google import GoogleProvider
 
-    return GoogleModel(access.model, provider=GoogleProvider(base_url=access.base_url, api_key=access.key))
+    from agentapp.llm import bounded
+
+    client = bounded.client(_SECONDS)
+    provider = GoogleProvider(base_url=access.base_url, api_key=access.key, http_client=client)
+    return GoogleModel(access.model, provider=provider)
 
 
 _OPENAI_URL = "https://api.openai.com/v1"

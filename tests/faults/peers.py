@@ -10,7 +10,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WRONGS = ("hang", "trickle", "cut", "garbage", "nonsense", "error")
+WRONGS = ("hang", "trickle", "cut", "garbage", "nonsense", "error", "huge")
+HUGE = b"x" * 9_000_000
 ITEM = {"name": "item", "in": "query", "required": True, "schema": {"type": "string"}}
 ANSWERS = {"responses": {"200": {"description": "Done.", "content": {"application/json": {"schema": {}}}}}}
 DOCUMENT: dict[str, Any] = {
@@ -59,6 +60,9 @@ class Peer:
                     self.wfile.write(b"\x00\xff" * 400 + b"\r\n\r\n")
                     return
                 content = b"<html>{]" if wrong == "nonsense" else content
+                if wrong == "huge":  # in the first text that is said, or in another field
+                    said = b'"content": "' if b'"content": "' in content else b'{"'
+                    content = content.replace(said, said + HUGE, 1)
                 self.send_response(500 if wrong == "error" else 200)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content) + 1000 * (wrong == "trickle")))

@@ -1,4 +1,4 @@
-"""Models and tools elsewhere hang, trickle, break off, answer with garbage, nonsense or an error, to a run's end."""
+"""Models and tools elsewhere hang, trickle, break off, answer with garbage, nonsense, errors or far too much."""
 
 import ipaddress
 import json

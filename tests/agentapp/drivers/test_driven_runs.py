@@ -306,6 +306,19 @@ def test_a_text_that_repeats_a_call_is_dropped_and_on_record(asking: Any, provid
     assert not sent[-2].get("content")
 
 
+def test_calls_without_end_are_refused_and_leave_no_rows(asking: Any, provider: ProviderServer) -> None:
+    many = [(f"c{number}", "look", {"what": str(number)}) for number in range(1000)]
+    provider.answer(Answer(DIALECT.reply("", many)), *native("Done."))
+    found = run(asking)
+    rows = ToolExecution.objects.filter(run=found)
+    assert rows.count() == 128
+    assert rows.filter(reason="call_limit_exceeded").count() == 96
+    assert "propose fewer" in json.dumps(provider.questions[1].body)
+    (noted,) = events(found, "step.calls_dropped")
+    assert noted.data == {"step": 1, "kept": 128, "dropped": 872}
+    assert found.state == Run.State.SUCCEEDED
+
+
 def test_a_text_beside_a_call_is_kept_in_the_history(asking: Any, provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Calling tool", LOOKS)), *native("Done."))
     found = run(asking)

@@ -1,12 +1,14 @@
 """Every way a reply can fail to come, what the loop is told, and what is never said."""
 
+import gzip
+import json
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agentapp.llm import ModelError, Request, complete
+from agentapp.llm import ModelError, Request, bounded, complete
 from agentapp.messages import UserMessage
 from tests.wire import DIALECTS, KEY, Answer, ProviderServer
 
@@ -16,9 +18,9 @@ def dialect(request: pytest.FixtureRequest) -> Any:
     return DIALECTS[request.param]
 
 
-def fails(model: str, timeout: float = 10) -> ModelError:
+def fails(model: str, timeout: float = 10, watch: Any = None) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        complete(Request(model, "", (UserMessage("Hi."),), timeout=timeout))
+        complete(Request(model, "", (UserMessage("Hi."),), timeout=timeout), watch)
     assert KEY not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
@@ -91,6 +93,36 @@ def test_a_reply_of_another_shape_is_no_reply(provider: ProviderServer, dialect:
     provider.answer(Answer(body))
     error = fails(dialect.model)
     assert (error.code, error.retryable) == ("invalid_reply", True)
+
+
+@pytest.mark.parametrize("watch", [None, lambda text: None], ids=["whole", "in pieces"])
+def test_a_reply_that_is_longer_than_anybody_reads_is_none_and_is_not_asked_for_again(
+    provider: ProviderServer, dialect: Any, watch: Any
+) -> None:
+    provider.answer(Answer(dialect.reply("x" * 9_000_000)), Answer(dialect.reply("Here.")))
+    error = fails(dialect.model, watch=watch)
+    assert (error.code, error.retryable) == ("invalid_reply", False)
+    assert str(error) == f"{dialect.model}: the reply is too long."
+    assert complete(Request(dialect.model, "", (UserMessage("Hi."),), timeout=10), watch).text == "Here."
+
+
+def test_pieces_without_end_are_no_reply(
+    provider: ProviderServer, dialect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is short, and together they say nothing."""
+    monkeypatch.setattr(bounded, "MAX_STREAM_BYTES", 20_000)
+    provider.answer(Answer(events=(b"\r\n" * 500,) * 60))
+    error = fails(dialect.model, watch=lambda text: None)
+    assert (error.code, error.retryable) == ("invalid_reply", False)
+
+
+def test_a_reply_that_comes_packed_is_not_unpacked(provider: ProviderServer, dialect: Any) -> None:
+    """A thousand times as long, it may be."""
+    packed = gzip.compress(json.dumps(dialect.reply("Hi.")).encode())
+    provider.answer(Answer(packed, headers={"Content-Encoding": "gzip"}))
+    error = fails(dialect.model)
+    assert (error.code, error.retryable) == ("invalid_reply", False)
+    assert provider.questions[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("ending", ["never", "drip"])
