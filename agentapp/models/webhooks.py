@@ -108,6 +108,7 @@ class WebhookProgress(models.Model):
     )
     read_until = models.DateTimeField(help_text="Every event before has its delivery.")
     failing_since = models.DateTimeField(null=True, help_text="The first failure since the last success.")
+    failed_at = models.DateTimeField(null=True, help_text="The last failure.")
     sending_until = models.DateTimeField(null=True, help_text="While a worker sends to it.")
     problem = models.CharField(max_length=500, blank=True, help_text="Why it was switched off by itself.")
 

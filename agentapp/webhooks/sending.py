@@ -42,6 +42,8 @@ NEXT_AFTER = (
 ATTEMPTS = len(NEXT_AFTER) + 1
 # An endpoint that takes nothing for so long is switched off.
 GIVEN_UP_AFTER = timedelta(days=5)
+# When nothing was sent for so long, nobody knows how it fared: the time counts anew.
+UNTRIED_FOR = 2 * max(NEXT_AFTER)
 ANSWERS_WITHIN_SECONDS = 10.0
 # No attempt is still under way after this.
 _AN_ATTEMPT_TAKES = timedelta(minutes=1)
@@ -149,6 +151,7 @@ def test(endpoint: WebhookEndpoint, user: User) -> WebhookDelivery:
         mine.update(status=error.status, error=_short(str(error)))
     else:
         mine.update(state=State.SENT, status=status, error="", sent_at=Now())
+        _fares_well(WebhookProgress.objects.filter(pk=endpoint.pk, problem=""))
     delivery.refresh_from_db()
     return delivery
 
@@ -176,9 +179,7 @@ def _send(delivery: WebhookDelivery) -> bool:
         mine.update(state=state, status=error.status, error=_short(str(error)))
         _note_failure(delivery.endpoint, error)
         return False
-    WebhookProgress.objects.filter(pk=delivery.endpoint_id).exclude(failing_since=None, problem="").update(
-        failing_since=None, problem=""
-    )
+    _fares_well(WebhookProgress.objects.filter(pk=delivery.endpoint_id))
     return bool(mine.update(state=State.SENT, status=status, error="", sent_at=Now()))
 
 
@@ -203,7 +204,8 @@ def _post(delivery: WebhookDelivery) -> int:
 
 def _note_failure(endpoint: WebhookEndpoint, error: Undelivered) -> None:
     progress = WebhookProgress.objects.filter(pk=endpoint.pk)
-    progress.filter(failing_since=None).update(failing_since=Now())
+    progress.filter(Q(failing_since=None) | Q(failed_at__lt=Now() - UNTRIED_FOR)).update(failing_since=Now())
+    progress.update(failed_at=Now())
     if error.status == _GONE:
         _switch_off(endpoint, "Its server answered 410: there is nobody for good.")
     elif progress.filter(failing_since__lte=Now() - GIVEN_UP_AFTER).exists():
@@ -225,8 +227,14 @@ def _switch_off(endpoint: WebhookEndpoint, why: str) -> None:
 
 
 def see_to(endpoint_id: uuid.UUID) -> None:
-    """A person has said whether it is to be on: why it switched itself off is no problem any more, nor counts on."""
-    WebhookProgress.objects.filter(pk=endpoint_id).exclude(problem="").update(problem="", failing_since=None)
+    """A person has said whether it is to be on: why it switched itself off is no problem any more, and no failure of
+    before counts on.
+    """
+    _fares_well(WebhookProgress.objects.filter(pk=endpoint_id))
+
+
+def _fares_well(progress: QuerySet[WebhookProgress]) -> None:
+    progress.exclude(failing_since=None, problem="").update(failing_since=None, problem="")
 
 
 def _short(text: str) -> str:

@@ -283,6 +283,54 @@ def test_an_endpoint_that_takes_nothing_for_five_days_is_switched_off(endpoint, 
     assert "5 days" in WebhookProgress.objects.get().problem
 
 
+@pytest.fixture
+def failing(endpoint, receiver):
+    """It failed once, six days ago; until then nothing was sent again."""
+    receiver.answers = [(500, {}, b""), (502, {}, b"")]
+    happens()
+    send()
+    WebhookDelivery.objects.update(state="failed")
+    long_ago = timezone.now() - timedelta(days=6)
+    WebhookProgress.objects.update(failing_since=long_ago, failed_at=timezone.now() - timedelta(hours=1))
+    return endpoint
+
+
+def is_on_after_a_glitch(endpoint):
+    happens()
+    assert send() == 0
+    endpoint.refresh_from_db()
+    return endpoint.active
+
+
+def test_what_fails_all_the_time_is_switched_off(failing):
+    assert not is_on_after_a_glitch(failing)
+
+
+def test_time_in_which_nothing_was_sent_is_no_failure(failing):
+    WebhookProgress.objects.update(failed_at=F("failed_at") - timedelta(days=2))
+    assert is_on_after_a_glitch(failing)
+    assert WebhookProgress.objects.get().failing_since > timezone.now() - timedelta(minutes=1)
+
+
+def test_a_test_that_arrives_says_that_it_fares_well(failing, receiver, ada):
+    receiver.answers = [(204, {}, b""), (502, {}, b"")]
+    assert webhooks.test(failing, ada).state == "sent"
+    assert is_on_after_a_glitch(failing)
+
+
+def test_saving_it_lets_no_failure_of_before_count_on(failing):
+    webhooks.see_to(failing.pk)
+    assert is_on_after_a_glitch(failing)
+
+
+def test_why_it_was_switched_off_stays_until_somebody_saves_it_whatever_a_test_says(endpoint, receiver, ada):
+    receiver.answers = [(410, {}, b"")]
+    happens()
+    send()
+    assert webhooks.test(endpoint, ada).state == "sent"
+    assert "410" in WebhookProgress.objects.get().problem
+
+
 def test_one_worker_at_a_time_sends_to_an_endpoint(endpoint, receiver):
     happens()
     webhooks.collect()
