@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -21,7 +22,7 @@ from django.utils import timezone
 
 from agentapp.models import Run, TraceProgress
 from agentapp.telemetry import content, reading
-from agentapp.telemetry.spans import Span
+from agentapp.telemetry.spans import Span, Taken
 from approvals import ledger
 from approvals.clock import Now
 
@@ -40,11 +41,15 @@ _TURNING_POINTS = frozenset(
 )
 
 type Send = Callable[[Sequence[Span]], bool]
-"""Sends spans; False: they did not arrive."""
+"""Sends spans; False: they did not arrive. Raises NotTaken: nor will they."""
 
 
 class CollectorAway(Exception):
     """What was sent did not arrive. It is sent again later."""
+
+
+class NotTaken(Exception):
+    """These spans are refused as they are, in words why: too large, or nothing that the collector reads."""
 
 
 def export_run(run_id: uuid.UUID, send: Send) -> bool:
@@ -69,18 +74,33 @@ def _export(run: Run, steps: int, send: Send) -> None:
     with_content = settings.OTEL_CONTENT
     hidden = content.hidden_of_family(run) if with_content else frozenset()
     now, progress = timezone.now(), TraceProgress.objects.filter(pk=run.pk)
+
+    def tell(make: Callable[[bool], list[Span]]) -> None:
+        """What is not taken is left out: it must not keep everything else from being told."""
+        why = ""
+        for with_content in (True, False) if settings.OTEL_CONTENT else (False,):
+            try:
+                return _send(send, make(with_content))
+            except NotTaken as refused:
+                why = str(refused)
+        log.warning("The collector does not take spans of %s (%s). They are left out.", run.pk, why)
+        return None
+
     while taken := reading.steps_behind(run, steps, with_content=with_content):
         over = [one for one in taken if run.is_final or not one.is_open]
-        made = (reading.of_step(run, one, now, hidden, with_content=with_content) for one in over)
-        _send(send, [span for spans in made for span in spans])
+        tell(partial(_of_steps, run, over, now, hidden))
         if over:
             steps = over[-1].step.number
             progress.update(steps=steps, claimed_until=Now() + timedelta(seconds=CLAIM_SECONDS))
         if len(over) < len(taken):
             return
     if run.is_final:
-        _send(send, [reading.root(run, now, hidden, with_content=with_content)])
+        tell(lambda full: [reading.root(run, now, hidden, with_content=full)])
         progress.update(is_complete=True)
+
+
+def _of_steps(run: Run, over: list[Taken], now: datetime, hidden: frozenset[str], with_content: bool) -> list[Span]:
+    return [span for one in over for span in reading.of_step(run, one, now, hidden, with_content=with_content)]
 
 
 def _send(send: Send, spans: Sequence[Span]) -> None:
@@ -177,7 +197,9 @@ class Exporting:
                         self.mark(run_id)
                 except (CollectorAway, DatabaseError) as failure:
                     with self._changing:
-                        self._marked = {**dict.fromkeys(marked[number:]), **self._marked}
+                        # Last is where one goes that may be the only one not to arrive.
+                        rest = [*marked[number + 1 :], *(each for each in self._marked if each != run_id), run_id]
+                        self._marked = dict.fromkeys(rest)
                     self._say_away(failure)
                     return False
                 except Exception:
@@ -222,10 +244,15 @@ def collector() -> Send:
 
     # A collector's key, which may be mounted as a file like every other secret. None: the library reads its variables.
     headers = parse_env_headers(settings.OTLP_SECRET_HEADERS, liberal=True) if settings.OTLP_SECRET_HEADERS else None
-    exporter = OTLPSpanExporter(endpoint=settings.OTLP_TRACES_URL, headers=headers)
+    session = otlp.session()
+    exporter = OTLPSpanExporter(endpoint=settings.OTLP_TRACES_URL, headers=headers, session=session)
 
     def send(spans: Sequence[Span]) -> bool:
-        return exporter.export([otlp.readable(span) for span in spans]) is SpanExportResult.SUCCESS
+        if exporter.export([otlp.readable(span) for span in spans]) is SpanExportResult.SUCCESS:
+            return True
+        if why := session.refusal() if session is not None else "":
+            raise NotTaken(why)
+        return False
 
     return send
 

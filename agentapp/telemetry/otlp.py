@@ -4,11 +4,13 @@ this module is imported when the first span leaves.
 
 import base64
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 
+import requests
 from django.conf import settings
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -23,6 +25,40 @@ _SCOPE = InstrumentationScope("countersign")
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 # Bytes in the encoded message; the JSON of OTLP has them in hexadecimal, that of protobuf in base 64.
 _IDS = ("traceId", "spanId", "parentSpanId")
+
+
+# What is wrong with a message, and not with who sends it, when, or where to.
+_NOT_TAKEN = frozenset({400, 413, 422})
+_GIVES_SESSIONS = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+                   "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER")  # fmt: skip
+
+
+class Session(requests.Session):
+    """What messages go through. The exporter says only that one did not arrive, and not whether it was refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._status: int | None = None
+        self._tried = False
+
+    def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
+        self._status, self._tried = None, True
+        response = super().send(request, **kwargs)
+        self._status = response.status_code
+        return response
+
+    def refusal(self) -> str:
+        """Why the last message will never be taken as it is; empty where it may be."""
+        status, tried = self._status, self._tried
+        self._status, self._tried = None, False
+        if not tried:
+            return "it could not be put together, or is too large to send"
+        return f"it answered {status}" if status in _NOT_TAKEN else ""
+
+
+def session() -> Session | None:
+    """None where the environment names who gives the exporter its sessions."""
+    return None if any(os.environ.get(name) for name in _GIVES_SESSIONS) else Session()
 
 
 @cache

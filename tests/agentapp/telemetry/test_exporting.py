@@ -80,7 +80,7 @@ def test_a_collector_whose_key_is_a_file_is_sent_the_key(clerk, collector, setti
 
 
 def test_a_collector_that_is_away_harms_no_run_and_is_told_when_it_is_back(clerk, collector, begun, caplog):
-    collector.answers += [(400, {}, b"no")] * 2
+    collector.answers += [(500, {}, b"no")] * 2
     run = clerk.run(LOOK, says("done"))
     assert run.state == "succeeded"
     until(lambda: is_told(run), "the run to be told")
@@ -88,6 +88,62 @@ def test_a_collector_that_is_away_harms_no_run_and_is_told_when_it_is_back(clerk
     said = [record.getMessage() for record in caplog.records if record.name == exporting.__name__]
     assert len([line for line in said if "not exported" in line]) == 1
     until(lambda: "Traces are exported again." in caplog.text, "the good news")
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_run_that_the_collector_refuses_keeps_no_other_from_being_told(clerk, collector, begun, caplog, status):
+    collector.answers += [(status, {}, b"too large")]
+    collector.gate = threading.Event()
+    refused = clerk.run(LOOK, says("big"))
+    until(lambda: collector.received, "the first batch")
+    others = [clerk.run(LOOK, says("small")) for _ in range(3)]
+    collector.gate.set()
+    until(lambda: all(is_told(run) for run in (refused, *others)), "every run to be told")
+    said = [record.getMessage() for record in caplog.records if record.name == exporting.__name__]
+    assert said == [f"The collector does not take spans of {refused.pk} (it answered {status}). They are left out."]
+
+
+def test_what_is_refused_with_content_is_sent_without(clerk, collector, begun, settings, caplog):
+    settings.OTEL_CONTENT = True
+    collector.answers += [(413, {}, b"too large")]
+    run = clerk.run(LOOK, says("a very long answer"))
+    until(lambda: is_told(run), "the run to be told")
+    assert b"a very long answer" in collector.received[0].body
+    assert b"a very long answer" not in collector.received[1].body
+    assert "left out" not in caplog.text
+
+
+def test_what_is_too_large_to_be_sent_at_all_keeps_no_other_from_being_told(clerk, collector, monkeypatch, caplog):
+    monkeypatch.setattr("opentelemetry.exporter.otlp.proto.http.trace_exporter._DEFAULT_MAX_REQUEST_SIZE", 600)
+    monkeypatch.setattr(exporting, "GATHER_SECONDS", 0.01)
+    process = exporting.begin()
+    run = clerk.run(LOOK, says("big"))
+    until(lambda: is_told(run), "the run to be told")
+    exporting.end(process)
+    assert "too large to send" in caplog.text
+
+
+def test_a_run_that_alone_does_not_arrive_is_tried_after_the_others(clerk, collector, begun):
+    """Perhaps the collector is away, and perhaps it is this run."""
+    bad: list[str] = []
+    taken = collector._take
+
+    def take(handler, body):
+        if any(bytes.fromhex(each) in body for each in bad):
+            collector.answers.insert(0, (500, {}, b"no"))
+        taken(handler, body)
+
+    collector._take = take
+    collector.gate = threading.Event()
+    first = clerk.run(LOOK, says("one"))
+    until(lambda: collector.received, "the first batch")
+    failing, others = clerk.run(LOOK, says("two")), [clerk.run(LOOK, says("three")) for _ in range(3)]
+    bad.append(failing.trace_id)
+    collector.gate.set()
+    until(lambda: all(is_told(run) for run in (first, *others)), "the others to be told")
+    assert not is_told(failing)
+    bad.clear()
+    until(lambda: is_told(failing), "the last to be told")
 
 
 def test_a_collector_that_does_not_answer_keeps_no_worker_waiting(clerk, collector, begun):
