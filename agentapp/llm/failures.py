@@ -35,7 +35,7 @@ _BEARER = re.compile(r"(?i)\bbearer\s+[^\s\"']+|\b(?:sk|pk|rk)-[\w*.-]{8,}|\bAIz
 def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelError:
     """The ModelError that `error` amounts to. What the provider said is cut, cleaned and redacted."""
     if _is_too_long(error):
-        return ModelError(f"{model}: the reply is too long.", code="invalid_reply")
+        return ModelError(f"{model}: the model's reply is too long.", code="invalid_reply")
     status = _status(error)
     code, retryable, sentence = _kind(error, status)
     details = sentence.format(model=model) + (f" ({status})" if status else "")

@@ -102,7 +102,7 @@ def test_a_reply_that_is_longer_than_anybody_reads_is_none_and_is_not_asked_for_
     provider.answer(Answer(dialect.reply("x" * 9_000_000)), Answer(dialect.reply("Here.")))
     error = fails(dialect.model, watch=watch)
     assert (error.code, error.retryable) == ("invalid_reply", False)
-    assert str(error) == f"{dialect.model}: the reply is too long."
+    assert str(error) == f"{dialect.model}: the model's reply is too long."
     assert complete(Request(dialect.model, "", (UserMessage("Hi."),), timeout=10), watch).text == "Here."
 
 
