@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0044_who_wrote_it'),
+        ('agentapp', '0045_where_it_failed'),
     ]
 
     operations = [
