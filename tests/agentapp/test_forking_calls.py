@@ -1,11 +1,12 @@
 """A run is forked at one of its calls: it is proposed anew with other arguments, and asks like any other."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-from agentapp import actions
+from agentapp import actions, contracts
 from agentapp.compilers import compile_messages, load_earlier
 from agentapp.messages import AssistantMessage, ToolMessage, UserMessage
 from agentapp.models import Run, Tool, ToolExecution
@@ -123,11 +124,15 @@ def test_a_secret_argument_is_asked_for_anew(clerk, vault, sam):
     assert ToolExecution.objects.get(run=forked).args == {"name": "right", "pin": "0815-secret"}
 
 
-def test_a_tool_that_changed_since_is_asked_about_as_it_is_now(clerk, paid, sam):
-    Tool.objects.filter(name="pay").update(version="b" * 64, description="Pays in another way.")
+def test_a_tool_that_changed_since_is_asked_about_as_it_is_now(clerk, paid, sam, offer, monkeypatch):
+    before = Tool.objects.get(name="pay").version
+    changed = replace(clerk_tools.pay, description="Pays in another way.")
+    monkeypatch.setattr(clerk_tools, "pay", changed)
+    offer()  # its code is read anew, as by a process that has just begun
+    Tool.objects.filter(name="pay").update(**contracts.contract_columns(changed))
     forked = clerk.drive(fork(paid, sam, 2, call=0, arguments={"account": "ana", "amount": 7}))
     (asked,) = clerk.open(forked)
-    assert asked.tool_version == "b" * 64
+    assert asked.tool_version == changed.version != before
     Tool.objects.filter(name="pay").update(enabled=False)
     with pytest.raises(actions.Refused) as refused:
         fork(paid, sam, 2, call=0, arguments={"account": "ana", "amount": 8})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.template.loader import render_to_string
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
@@ -378,7 +378,7 @@ class TestChips:
     ],
 )  # fmt: skip
 def test_the_strip_says_how_the_chain_stands(standing: Standing, words: list[str]) -> None:
-    strip = render_to_string("console/_audit_chain.html", {"standing": standing})
+    strip = render_to_string("console/_audit_chain.html", {"standing": standing}, RequestFactory().get("/audit/"))
 
     assert [word for word in words if word not in strip] == []
 
