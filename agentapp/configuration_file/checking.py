@@ -68,7 +68,10 @@ def shaped(section: str, path: str, raw: Any, known: Known) -> Shaped | list[Pro
     entry, problems = _tried(shape, path, given, known)
     kept, found = given, problems
     while entry is None:
-        kept = _without(kept, [problem.place for problem in found])
+        smaller = _without(kept, [problem.place for problem in found])
+        if smaller == kept:
+            return problems
+        kept = smaller
         entry, found = _tried(shape, path, kept, known)
     return Shaped(path, given, entry, problems)
 
@@ -84,11 +87,12 @@ def _tried(
 
 def _without(given: dict[Any, Any], places: Collection[tuple[Any, ...]]) -> dict[Any, Any]:
     """The same without what stands there, or without the list that it stands in."""
-    heads = {place[0] for place in places if len(place) == 1}
+    heads = {str(place[0]) for place in places if len(place) == 1}
     kept = {}
     for key, value in given.items():
-        inner = [place[1:] for place in places if len(place) > 1 and place[0] == key]
-        if key in heads or (inner and not isinstance(value, dict)):
+        names = {str(key), repr(key)}  # a key that is no text is named by the latter
+        inner = [place[1:] for place in places if len(place) > 1 and str(place[0]) in names]
+        if names & heads or (inner and not isinstance(value, dict)):
             continue
         kept[key] = _without(value, inner) if inner else value
     return kept

@@ -422,6 +422,12 @@ def test_everything_wrong_is_named_at_once_and_nothing_is_written() -> None:
     assert paths == ["rules.pay-small", "rules.pay-large.condition", "channels.desk.kind"]
 
 
+@pytest.mark.parametrize("key", ["1.5", "null", "2024-01-01", "true", "7"])
+@pytest.mark.parametrize("where", ["guidelines: {%s: {}}", "routes: {%s: {}}", "%s: 2", "routes: {r: {%s: 1}}"])
+def test_a_key_that_is_no_text_is_refused_wherever_it_stands(where: str, key: str) -> None:
+    assert refused(f"agents: {{a: {{{where % key}}}}}")
+
+
 EVERY_KIND = """
 groups: {g: {permissions: [fly.high], wings: 2}}
 tools:
