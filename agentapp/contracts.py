@@ -6,6 +6,7 @@ the old one are set aside: their runs ask again.
 
 import dataclasses
 from collections.abc import Collection, Iterable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -176,7 +177,7 @@ def first_safety_columns(tool: base.Tool) -> dict[str, Any]:
         "idempotency": tool.idempotency,
         "repeatable": tool.repeatable,
         "additional_arguments": tool.additional_arguments,
-        "cost_per_call": tool.cost,
+        "cost_per_call": Decimal(str(tool.cost)),
         "result_max_kb": tool.result_max_kb,
         "stop_on_failure": tool.stop_on_failure,
         "trust": tool.trust,

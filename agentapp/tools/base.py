@@ -110,7 +110,8 @@ class Tool:
         for option, most in _AT_MOST.items():
             given = getattr(self, option)
             if type(given) is not int or not 1 <= given <= most:
-                raise ValueError(f"The tool {self.name!r} has a {option} that is not between 1 and {most}: {given!r}.")
+                wrong = f"has a {option} that is no whole number between 1 and {most}: {given!r}."
+                raise ValueError(f"The tool {self.name!r} {wrong}")
 
     @property
     def hidden(self) -> frozenset[str]:

@@ -98,7 +98,7 @@ def _of_kinds(tool: Declared) -> Iterator[str]:
     for field in fields(tool):  # type: ignore[arg-type]
         value = getattr(tool, field.name)
         if field.name in _NAMES:
-            if not isinstance(value, (tuple, list)) or not all(isinstance(name, str) for name in value):
+            if not isinstance(value, (tuple, list, set, frozenset)) or not all(isinstance(name, str) for name in value):
                 yield f"has {field.name}={value!r}, which is not a tuple of names, as in ('pin',)."
         elif wrong := _misfit(field.type, value):
             yield f"has {field.name}={value!r}, which is not {wrong}."
@@ -166,7 +166,7 @@ def _of_results(function: Callable[..., Any]) -> Fields:
     """The fields of what a function says that it returns."""
     try:
         returns = inspect.get_annotations(function, eval_str=True)["return"]
-        return fields_of(TypeAdapter(returns).json_schema(mode="serialization"))
+        return fields_of(TypeAdapter(returns).json_schema(mode="serialization", by_alias=False))
     except Exception:  # it says nothing, or nothing that has a schema
         return Fields(frozenset(), others=True)
 

@@ -52,7 +52,7 @@ def test_an_option_that_there_is_not_is_an_error_at_definition():
 @pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": 86_401}, {"max_attempts": 0}, {"result_max_kb": 2**31}])
 def test_a_number_that_no_row_of_a_tool_can_hold_is_an_error_at_definition(wrong: dict[str, int]):
     [(option, _)] = wrong.items()
-    with pytest.raises(ValueError, match=f"'do' has a {option} that is not between 1 and"):
+    with pytest.raises(ValueError, match=f"'do' has a {option} that is no whole number between 1 and"):
         tool("do", description="Do.", **wrong)(lambda: None)  # type: ignore[call-overload]
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, TypedDict
 
 import pytest
+from pydantic import BaseModel, Field
 
 from agentapp.tools import declared
 from agentapp.tools.base import EffectLine, Tool, tool
@@ -42,8 +43,8 @@ def defined(**options: Any) -> Tool:
         ({"overlap": "never"}, "'send' has overlap='never'"),
         ({"response": "all"}, "'send' has response='all'"),
         ({"additional_arguments": "keep"}, "'send' has additional_arguments='keep'"),
-        ({"max_attempts": "3"}, "'send' has a max_attempts that is not between 1 and 32767: '3'"),
-        ({"timeout": True}, "'send' has a timeout that is not between"),
+        ({"max_attempts": "3"}, "'send' has a max_attempts that is no whole number between 1 and 32767: '3'"),
+        ({"timeout": True}, "'send' has a timeout that is no whole number between"),
         ({"repeatable": "no"}, "'send' has repeatable='no', which is not true or false"),
         ({"cost": "1.0"}, "'send' has cost='1.0', which is not a number"),
         ({"owner": 7}, "'send' has owner=7, which is not a text"),
@@ -99,6 +100,19 @@ def test_what_is_named_may_stand_at_any_depth_in_results_and_in_what_is_looked_u
     schema = {"type": "object", "properties": {"pin": {"type": "string"}}}
     assert defined(secret=["pin"], output_schema=schema).secret == ["pin"]
     assert define(pii=("anything",)).pii == ("anything",), "an object may have any field"
+
+
+def test_a_mark_is_held_against_results_by_the_names_they_are_kept_under() -> None:
+    class Found(BaseModel):
+        email: str = Field(serialization_alias="eMail")
+
+    def find(number: int) -> Found:
+        """Find somebody."""
+        return Found(email="ana@example.test")
+
+    assert tool(pii={"email"})(find).pii == {"email"}
+    with pytest.raises(ValueError, match="marks 'eMail' as personal"):
+        tool(pii=("eMail",))(find)
 
 
 def test_a_function_beside_a_tool_may_have_parameters_of_its_own_with_defaults() -> None:
