@@ -107,7 +107,7 @@ def delete(instance: models.Model, actor: str) -> list[Change]:
     """
     with ledger.transaction():
         # Whoever makes something name the row meanwhile waits for this, and then there is no such row to name.
-        hold(instance)
+        list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
         if isinstance(instance, Group) and (rows := naming(instance)):
             raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
         changes = [
