@@ -29,7 +29,7 @@ Scope = Breaker.Scope
 # One tool that fails must not take the others of its source with it.
 _SOURCE_FACTOR = 2
 # How many parts of an error tell of what kind it is, in front of what a tool or a provider has said.
-_PARTS_OF_KIND = {Scope.TOOL: 1, Scope.SOURCE: 2, Scope.MODEL: 2, Scope.AGENT: 1}
+_PARTS_OF_KIND = {Scope.TOOL: 1, Scope.SOURCE: 2, Scope.MODEL: 2}
 # Results that say nothing about how well the thing called is.
 _NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED, Reason.LIMIT_REACHED}
 
@@ -183,7 +183,7 @@ def erase_said(run: Run) -> None:
     What failed in a run that nobody knows any more loses its words as well.
     """
     theirs = Breaker.objects.filter(Q(last_run=run.pk) | Q(last_run__isnull=True)).exclude(last_error="")
-    said = theirs.exclude(last_error__endswith=f": {ERASED}")
+    said = theirs.exclude(scope=Scope.AGENT).exclude(last_error__endswith=f": {ERASED}")
     for row in said.select_for_update().order_by("scope", "key"):
         parts = row.last_error.split(": ", most := _PARTS_OF_KIND[Scope(row.scope)])
         if len(parts) > most:

@@ -187,6 +187,7 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
     unknown = lost.exists()
     if not run.is_final or unknown:
         _refuse_active(Preview({}, [run.reference]))
+    breakers.erase_said(run)  # first: whoever ends a run locks them before its conversation
     counts = {
         "runs": 1,
         "calls": executions.erase(run),
@@ -194,7 +195,6 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
         "messages": conversations.erase_said([run]),
     }
     guidance_rows.erase(run)
-    breakers.erase_said(run)
     drafts.discard(run)
     tried = suites.runs_of_cases_made_of([run.pk])
     suites.forget([run.pk])

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from agentapp import conversations, erasing, runs
+from agentapp import breakers, conversations, erasing, runs
 from agentapp.evals import results
 from agentapp.models import Conversation, EvalResult, EvalRun, Message, Run, ToolExecution
 from agentapp.refused import Refused
@@ -147,7 +147,10 @@ def _take_due(run_id: uuid.UUID, due: QuerySet[Run], before: datetime) -> dict[s
     with ledger.transaction():
         runs.lock_parent(run_id)
         run = runs.lock(run_id)
-        if run is not None and run.conversation is not None:
+        if run is None or not due.filter(pk=run_id).exists():
+            return {}
+        breakers.erase_said(run)  # first: whoever ends a run locks them before its conversation
+        if run.conversation is not None:
             conversations.lock(run.conversation)
         return _take_one(run_id, before) if due.filter(pk=run_id).exists() else {}
 
