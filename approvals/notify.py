@@ -88,8 +88,7 @@ def _disturbing(known: Mapping[int, Manners], now: datetime) -> Q:
     differing = {user_id for user_id, deputy in deputies.items() if (user_id in quiet) != (deputy.pk in resting)}
     if not differing:
         return Q(user__in=quiet)
-    theirs = Notification.objects.filter(due(), user__in=differing).select_related("approval", "channel", "user")
-    held = [row.pk for row in theirs if sending.reader_for(row).pk in quiet | resting]
+    held = sending.read_by(quiet | resting, Notification.objects.filter(due(), user__in=differing), deputies)
     return Q(user__in=quiet - differing) | Q(pk__in=held)
 
 

@@ -1,9 +1,12 @@
 """One notification on its way: what it says, to whom, and whether it is still for them. Each raises ChannelError."""
 
+import uuid
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateformat import format as written
@@ -23,6 +26,11 @@ type Words = tuple[str, str]
 CHANNEL: Words = ("chat_subject", "chat")
 PERSON: Words = ("person_subject", "person_chat")
 BECAME: Words = ("became_subject", "became_chat")
+# What it takes to know who reads a notification.
+_OF_READERS = (
+    "kind", "user_id", "channel_id", "approval__kind", "approval__tool", "approval__risk",
+    "approval__excluded", "approval__starter_id", "approval__starter_excluded",
+)  # fmt: skip
 
 
 def send(notification: Notification) -> str:
@@ -86,6 +94,28 @@ def reader_of(user: User, approval: Approval, channel: Channel | None = None) ->
     if deputy is None or may_decide(deputy, approval) is not None:
         return user
     return deputy if channel is None or _manners_of(deputy).chat_name else user
+
+
+def read_by(readers: Collection[int], away: QuerySet[Notification], deputies: Mapping[int, User]) -> list[uuid.UUID]:
+    """Of what is for people who are away, the keys of what one of these people reads; as `reader_for`, of many at once.
+
+    Four queries, and more only for a deputy who would decide by a right that is lent to them.
+    """
+    ways = manners({deputy.pk for deputy in deputies.values()})
+    memberships = User.groups.through.objects.filter(user__in=ways).values_list("user_id", "group_id")
+    members = {(user_id, group_id) for user_id, group_id in memberships}
+    read = away.select_related("approval").prefetch_related("approval__groups").only(*_OF_READERS)
+    found = []
+    for row in read:
+        assert row.user_id is not None
+        deputy = deputies[row.user_id]
+        is_member = any((deputy.pk, group.pk) in members for group in row.approval.groups.all())
+        can_be_told = row.channel_id is None or ways[deputy.pk].chat_name
+        stays = row.kind == Kind.MENTIONED or not can_be_told
+        reads = row.user_id if stays or may_decide(deputy, row.approval, is_member) is not None else deputy.pk
+        if reads in readers:
+            found.append(row.pk)
+    return found
 
 
 def send_test(user: User) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.core import mail
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import actions, preferences, sweep
@@ -318,6 +320,22 @@ def test_quiet_hours_of_who_is_away_hold_back_nothing_that_their_deputy_reads(
     assert Notification.objects.get(approval=theirs).state == "sent"
     assert Notification.objects.get(approval=own).state == "queued", "Marco may not decide about it, so Dana reads it"
     assert [message.to for message in mail.outbox] == [["marco@example.test"]]
+
+
+def test_who_reads_what_is_asked_of_the_database_once_for_all(
+    dana: User, marco: User, django_assert_max_num_queries: Any
+) -> None:
+    wants(dana, Kind.WAITING)
+    wants(marco, quiet=ALWAYS)
+    away(dana, marco)
+    asked()
+    with CaptureQueriesContext(connection) as for_one:
+        assert notify.ways_due() == []
+    for _ in range(5):
+        asked()
+
+    with django_assert_max_num_queries(len(for_one)):
+        assert notify.ways_due() == []
 
 
 # --- Failed, handed, due soon --------------------------------------------------------------------
