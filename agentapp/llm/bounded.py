@@ -10,8 +10,12 @@ MAX_STREAM_BYTES = 8 * MAX_REPLY_BYTES
 """Of a reply in pieces, each of which comes wrapped; what is in them is measured by who reads them."""
 
 
-class ReplyTooLong(Exception):
-    """A reply is longer than anybody reads."""
+TOO_LONG = "the model's reply is too long"
+PACKED = "the provider answers packed, though it is asked not to"
+
+
+class Unread(Exception):
+    """A reply that nobody reads, and why, as the end of a sentence about the model."""
 
 
 def client(timeout: float) -> httpx2.AsyncClient:
@@ -27,21 +31,25 @@ async def _bound(response: httpx2.Response) -> None:
     events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     packed = response.headers.get("content-encoding", "identity").lower() != "identity"
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _Bounded(response.stream, 0 if packed else MAX_STREAM_BYTES if events else MAX_REPLY_BYTES)
+    limit, why = (0, PACKED) if packed else (MAX_STREAM_BYTES if events else MAX_REPLY_BYTES, TOO_LONG)
+    # Of an error the status says enough.
+    response.stream = _Bounded(response.stream, limit, "" if response.is_error else why)
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """At most so many bytes. What is packed though it was asked not to be is not read at all."""
+    """At most so many bytes. `why` nobody reads more; empty: it ends there."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, limit: int) -> None:
-        self._inner, self._limit = inner, limit
+    def __init__(self, inner: httpx2.AsyncByteStream, limit: int, why: str) -> None:
+        self._inner, self._limit, self._why = inner, limit, why
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
         async for part in self._inner:
             size += len(part)
             if size > self._limit:
-                raise ReplyTooLong
+                if self._why:
+                    raise Unread(self._why)
+                return
             yield part
 
     async def aclose(self) -> None:

@@ -95,7 +95,7 @@ async def _respond(model: Model, messages: list[ModelMessage], request: Request,
                 heard.first_after = time.monotonic() - heard.asked_at
             heard.size += conversion.size_of(event)
             if heard.size > bounded.MAX_REPLY_BYTES:
-                raise bounded.ReplyTooLong
+                raise bounded.Unread(bounded.TOO_LONG)
             if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
                 heard.text = "\n\n".join(filter(None, (heard.text, event.part.content)))
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):

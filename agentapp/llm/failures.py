@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_ai import exceptions as problems
 
-from agentapp.llm.bounded import ReplyTooLong
+from agentapp.llm.bounded import Unread
 from agentapp.llm.contract import ModelError
 
 MAX_EXCERPT = 300
@@ -34,8 +34,9 @@ _BEARER = re.compile(r"(?i)\bbearer\s+[^\s\"']+|\b(?:sk|pk|rk)-[\w*.-]{8,}|\bAIz
 
 def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelError:
     """The ModelError that `error` amounts to. What the provider said is cut, cleaned and redacted."""
-    if _is_too_long(error):
-        return ModelError(f"{model}: the model's reply is too long.", code="invalid_reply")
+    unread = _unread(error)
+    if unread is not None:
+        return ModelError(f"{model}: {unread}.", code="invalid_reply")
     status = _status(error)
     code, retryable, sentence = _kind(error, status)
     details = sentence.format(model=model) + (f" ({status})" if status else "")
@@ -47,15 +48,15 @@ def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelEr
     )
 
 
-def _is_too_long(error: BaseException | None) -> bool:
-    """Whether that is what is behind it: clients take whatever stops them from reading for a broken connection."""
+def _unread(error: BaseException | None) -> Unread | None:
+    """What is behind it, if that: clients take whatever stops them from reading for a broken connection."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
-        if isinstance(error, ReplyTooLong):
-            return True
+        if isinstance(error, Unread):
+            return error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def timed_out(model: str, seconds: float) -> ModelError:

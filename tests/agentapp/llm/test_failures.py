@@ -122,7 +122,15 @@ def test_a_reply_that_comes_packed_is_not_unpacked(provider: ProviderServer, dia
     provider.answer(Answer(packed, headers={"Content-Encoding": "gzip"}))
     error = fails(dialect.model)
     assert (error.code, error.retryable) == ("invalid_reply", False)
+    assert "the provider answers packed, though it is asked not to" in str(error)
     assert provider.questions[0].headers["accept-encoding"] == "identity"
+
+
+def test_of_an_error_that_comes_packed_the_status_decides(provider: ProviderServer, dialect: Any) -> None:
+    packed = gzip.compress(b'{"error": {"message": "Come back later."}}')
+    provider.answer(Answer(packed, status=503, headers={"Content-Encoding": "gzip"}))
+    error = fails(dialect.model)
+    assert (error.retryable, "503" in str(error)) == (True, True)
 
 
 @pytest.mark.parametrize("ending", ["never", "drip"])
