@@ -8,6 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
+from django.test.utils import CaptureQueriesContext
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
@@ -49,6 +50,14 @@ def test_one_that_is_not_given_its_table_is_undone_and_says_what_to_do(held: Non
     assert "pg_stat_activity" in str(given_up.value)
     assert MIGRATION in applied() == done
     assert lock_timeout() == usual
+
+
+def test_behind_a_pgbouncer_it_sets_nothing_that_would_be_somebody_elses(settings: Any) -> None:
+    settings.MIGRATION_LOCK_SECONDS = 7
+    settings.DATABASE_LISTENED_TO = {"host": "127.0.0.1"}
+    with CaptureQueriesContext(connection) as asked:
+        call_command("migrate", "agentapp", verbosity=0)
+    assert not any("lock_timeout" in query["sql"] for query in asked)
 
 
 def test_one_that_is_given_its_table_leaves_the_connection_as_it_was(settings: Any) -> None:
