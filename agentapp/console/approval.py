@@ -144,7 +144,7 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         return redirect(reverse("focus_one", args=[approval_id]) + again)
     if place == "batch":
         return redirect("batch_done")
-    if place != "inbox":
+    if place != "inbox" or again:  # what was changed is typed where it can be changed further
         return redirect(reverse("approval", args=[approval_id]) + again)
     return redirect(inbox.back(request.POST, approval_id))
 
@@ -173,6 +173,8 @@ def _taken_back(found: Approval, user: User, decision_id: str) -> card.Draft | N
     """What somebody had changed when they decided, as their draft, where they have taken that decision back."""
     edit = next((d for d in found.decisions.all() if str(d.pk) == decision_id and _is_own_edit(d, user)), None)
     if edit is None or edit.undone_at is None or not edit.arguments_text or found.state not in Approval.UNDECIDED:
+        return None
+    if found.final_arguments_text:  # somebody has changed it since
         return None
     arguments = parse(edit.arguments_text)
     return card.Draft(uuid.uuid4(), found.version, card.current_digest(found), arguments=arguments)

@@ -132,6 +132,8 @@ def _differently(approval: Approval, checked: Checked, edited: bool) -> Sequence
         )
     if edited and approval.preview_text:
         said.append("The dry run of the call as it was by then is not shown: that of the last change alone is kept.")
+    if approval.why_unseen:
+        said.append("What it rests on could not be looked up. Requests say so since this release; older ones did not.")
     if approval.secret_fields:
         said.append("Masked values are masked here too, whoever had looked at them.")
     tool = getattr(getattr(approval, "execution", None), "tool", None)

@@ -116,6 +116,10 @@ def too_much(picked: Sequence[Approval]) -> str:
         return f"{len(picked)} are selected: {MOST} at most."
     if any(row.is_plan for row in picked):
         return "A plan is read call by call: decide it by itself."
+    blind = sum(bool(row.why_unseen) for row in picked)
+    if blind:
+        verb, them = ("rests", "it by itself") if blind == 1 else ("rest", "them one by one")
+        return f"{blind} {verb} on what could not be looked up: decide {them}."
     final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
     if final:
         return f"{final} cannot be taken back: decide {'it by itself' if final == 1 else 'them one by one'}."

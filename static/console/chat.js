@@ -50,13 +50,13 @@
   const about = ({ form, dataset }) => JSON.stringify([form.action, form.version.value, form.action_digest.value, dataset.arms]);
   const label = (button) => button.querySelector("[data-label]");
   function note() {
-    const [button] = document.querySelectorAll(".asked .is-armed");
+    const [button] = document.querySelectorAll(".asked [data-arms][value=confirm]");
     armed = button && { button, about: about(button), words: label(button).textContent };
   }
   function keep() {
     const button = armed?.button;
     if (!button?.isConnected || !button.dataset.arms || about(button) !== armed.about) return;
-    button.classList.add("is-armed");
+    button.value = "confirm";
     label(button).textContent = armed.words;
   }
 

@@ -163,7 +163,7 @@ def test_what_is_armed_stays_so_while_the_conversation_goes_on_and_not_when_it_h
     page.clock.install()
     page.clock.pause_at(timezone.now() + timedelta(seconds=5))
     page.get_by_role("button", name="Approve $5.00").click()
-    armed = page.locator(".asked .is-armed")
+    armed = page.locator(".asked [data-arms][value='confirm']")
     words = armed.text_content()
     assert words
 
@@ -193,11 +193,11 @@ def test_what_was_armed_goes_back_to_its_own_words_after_a_refresh_too(
     actions.start_run(actions.NewRun("clerk", "Are you there?", conversation="ticket-7"), sam)
     page.clock.run_for(1000)
     expect(page.get_by_text("Are you there?")).to_be_visible()
-    expect(page.locator(".asked .is-armed")).to_have_count(1)
+    expect(page.locator(".asked [data-arms][value='confirm']")).to_have_count(1)
 
     page.clock.run_for(6000)
 
-    expect(page.locator(".asked .is-armed")).to_have_count(0)
+    expect(page.locator(".asked [data-arms][value='confirm']")).to_have_count(0)
     expect(page.get_by_role("button", name="Approve $5.00")).to_be_visible()
 
 

@@ -15,6 +15,7 @@ from agentapp import actions
 from agentapp.console import batch
 from agentapp.models import Tool, ToolExecution
 from approvals.models import Approval, Decision
+from approvals.snapshots import unseen
 
 from .conftest import REFUND, make_tool, posted
 
@@ -92,6 +93,7 @@ class TestWhatMayNotBe:
             ({"risk": "high"}, "1 is high risk: decide it by itself."),
             ({"risk": "critical"}, "1 is critical risk: decide it by itself."),
             ({"effect_class": "irreversible"}, "1 cannot be taken back: decide it by itself."),
+            ({"snapshot_text": unseen("away")}, "1 rests on what could not be looked up: decide it by itself."),
             ({"tool": "issue_credit"}, "They are calls of 2 tools: select those of one."),
         ],
     )

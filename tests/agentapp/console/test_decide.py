@@ -172,7 +172,7 @@ class TestUndo:
         assert approval.state == Approval.State.PENDING
         assert Run.objects.get(pk=approval.run_id).wake_at is None
 
-    @pytest.mark.parametrize("next", ["", "focus"])
+    @pytest.mark.parametrize("next", ["", "focus", "inbox"])
     def test_what_was_changed_comes_back_as_what_is_typed_to_whoever_undoes_it(
         self, page: Client, waiting: Waiting, marco: User, next: str
     ) -> None:
@@ -199,6 +199,23 @@ class TestUndo:
         assert parse(approval.final_arguments_text) == {**REFUND, "amount": 184.5}
         # What is decided, or waits no longer, is shown as it stands.
         assert "change by you" not in page.get(undone["Location"]).content.decode()
+
+    def test_what_was_changed_is_not_laid_over_what_somebody_else_has_changed_since(
+        self, page: Client, waiting: Waiting, marco: User
+    ) -> None:
+        approval = waiting(risk="high")
+        form = {**FORM, "shown": ["arg.amount", "arg.reason", "arg.notify"], "arg.amount": "184,50"}
+        decide(page, approval, **form)
+        undone = page.post(f"/approvals/{approval.pk}/undo/")
+        approval.refresh_from_db()
+        fields = {"version": approval.version, "action_digest": approval.action_digest, "arg.amount": "99"}
+        decide(signed_in(marco), approval, **{**form, **fields})
+
+        html = page.get(undone["Location"]).content.decode()
+
+        approval.refresh_from_db()
+        assert (approval.state, parse(approval.final_arguments_text)["amount"]) == ("pending", 99)
+        assert "184.50" not in html.partition('id="decide"')[2].partition("</form>")[0]
 
     def test_once_the_worker_has_it_undo_says_so(self, page: Client, waiting: Waiting) -> None:
         approval = waiting(hold_seconds=0)
