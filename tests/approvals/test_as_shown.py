@@ -10,7 +10,7 @@ from django.test import Client
 from agentapp.models import Agent, Route
 from approvals import as_shown, rule_versions
 from approvals.models import Rule
-from tests.admin_pages import address, configuration_events, errors_of, save, shown_in
+from tests.admin_pages import address, configuration_events, errors_of, renew, save, shown_in
 from tests.agentapp.console.conftest import make_agent, make_tool
 
 pytestmark = pytest.mark.django_db
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def staff(client: Client, ada: User) -> Client:
     client.force_login(ada)
+    renew(client)
     return client
 
 
@@ -26,6 +27,7 @@ def staff(client: Client, ada: User) -> Client:
 def other(ada: User) -> Client:
     client = Client()
     client.force_login(ada)
+    renew(client)
     return client
 
 

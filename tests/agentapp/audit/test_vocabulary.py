@@ -27,6 +27,7 @@ BEFORE = {
     "agentapp/attempts.py": "tool_call.",
     "agentapp/tools/outbound.py": "",
     "agentapp/drivers/": "step.",
+    "agentapp/llm/": "step.",
     "agentapp/guidance/": "step.",
 }
 # Types that are put together when they are recorded: all that can come of it.
