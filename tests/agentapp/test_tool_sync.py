@@ -323,6 +323,13 @@ def lend(**options: Any) -> base.Tool:
     return lend_out
 
 
+@pytest.mark.parametrize(("cost", "kept"), [(0.01, "0.01"), (1, "1"), (Decimal("0.000002"), "0.000002")])
+def test_what_a_call_costs_is_kept_as_it_is_said(changing_module: Any, cost: Any, kept: str) -> None:
+    changing_module(lend=lend(cost=cost))
+    sync()
+    assert Tool.objects.get().cost_per_call == Decimal(kept)
+
+
 def test_a_tool_that_is_taken_back_by_one_that_there_is_not_is_refused(changing_module: Any) -> None:
     changing_module(lend=lend(undo=lambda amount: {"amount": amount}, undone_by="take_bak"))
     with pytest.raises(ImproperlyConfigured, match="'lend' is undone_by 'take_bak', which is no tool"):

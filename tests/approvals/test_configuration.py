@@ -11,7 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from agentapp.models import Agent, ApiToken, Route, Tool, ToolSource
 from approvals import configuration, ledger
-from approvals.models import Event, Rule
+from approvals.models import Approval, Event, Rule
+from tests.rows import a_request
 
 pytestmark = pytest.mark.django_db
 
@@ -163,3 +164,37 @@ def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_del
     assert not other.is_alive()
     stored.refresh_from_db()
     assert (len(said), stored.verdict) == (1, "deny")  # not asking everybody
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_request_never_comes_to_be_for_a_group_that_is_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker names it by the rules of before, without looking: it waits, and then there is no such group."""
+    legal = Group.objects.create(name="Legal")
+    approval = a_request()
+    naming, said = configuration.naming, list[IntegrityError]()
+
+    def name_it() -> None:
+        try:
+            Approval.groups.through.objects.create(approval=approval, group_id=legal.pk)
+        except IntegrityError as error:
+            said.append(error)
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=name_it)
+
+    def looked(group: Group) -> list[models.Model]:
+        found = naming(group)
+        other.start()
+        other.join(2)  # it waits for this deletion; if it does not, it is done by now
+        return found
+
+    monkeypatch.setattr(configuration, "naming", looked)
+    configuration.delete(legal, "user:bob")
+    other.join(20)
+    assert not other.is_alive()
+    assert len(said) == 1
+    assert not approval.groups.exists()
