@@ -1,6 +1,7 @@
 """Every change of configuration is one event that says what was there before and after."""
 
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -130,6 +131,33 @@ def test_describing_a_group_costs_the_same_for_any_number_of_permissions(roles: 
     assert len(few) == len(many)
 
 
+def deleted_while(monkeypatch: pytest.MonkeyPatch, group: Group, write: Callable[[], object]) -> list[IntegrityError]:
+    """Delete a group while somebody else writes something that names it. Returns what the database said to them."""
+    naming, said = configuration.naming, list[IntegrityError]()
+
+    def name_it() -> None:
+        try:
+            write()
+        except IntegrityError as error:
+            said.append(error)
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=name_it)
+
+    def looked(group: Group) -> list[models.Model]:
+        found = naming(group)
+        other.start()
+        other.join(2)  # it waits for this deletion; if it does not, it is done by now
+        return found
+
+    monkeypatch.setattr(configuration, "naming", looked)
+    configuration.delete(group, "user:bob")
+    other.join(20)
+    assert not other.is_alive()
+    return said
+
+
 @pytest.mark.postgresql  # SQLite lets one writer in at a time
 @pytest.mark.django_db(transaction=True)
 def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_deleted(
@@ -137,64 +165,25 @@ def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_del
 ) -> None:
     legal = Group.objects.create(name="Legal")
     stored = Rule.objects.create(name="pays", tool="pay", verdict="deny")
-    naming, said = configuration.naming, list[IntegrityError]()
     read_before = Group.objects.get(name="Legal")
 
     def name_it() -> None:
         changed = Rule.objects.get(pk=stored.pk)
         changed.verdict = "ask"
-        try:
-            configuration.save(changed, "user:ada", {"groups": [read_before]})
-        except IntegrityError as error:
-            said.append(error)
-        finally:
-            connection.close()
+        configuration.save(changed, "user:ada", {"groups": [read_before]})
 
-    other = threading.Thread(target=name_it)
-
-    def looked(group: Group) -> list[models.Model]:
-        found = naming(group)
-        other.start()
-        other.join(2)  # it waits for this deletion; if it does not, it is done by now
-        return found
-
-    monkeypatch.setattr(configuration, "naming", looked)
-    configuration.delete(legal, "user:bob")
-    other.join(20)
-    assert not other.is_alive()
+    said = deleted_while(monkeypatch, legal, name_it)
     stored.refresh_from_db()
     assert (len(said), stored.verdict) == (1, "deny")  # not asking everybody
 
 
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
-def test_a_request_never_comes_to_be_for_a_group_that_is_deleted_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_request_never_comes_to_be_for_a_group_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker names it by the rules of before, without looking: it waits, and then there is no such group."""
-    legal = Group.objects.create(name="Legal")
-    approval = a_request()
-    naming, said = configuration.naming, list[IntegrityError]()
+    legal, approval = Group.objects.create(name="Legal"), a_request()
+    links = Approval.groups.through.objects
 
-    def name_it() -> None:
-        try:
-            Approval.groups.through.objects.create(approval=approval, group_id=legal.pk)
-        except IntegrityError as error:
-            said.append(error)
-        finally:
-            connection.close()
-
-    other = threading.Thread(target=name_it)
-
-    def looked(group: Group) -> list[models.Model]:
-        found = naming(group)
-        other.start()
-        other.join(2)  # it waits for this deletion; if it does not, it is done by now
-        return found
-
-    monkeypatch.setattr(configuration, "naming", looked)
-    configuration.delete(legal, "user:bob")
-    other.join(20)
-    assert not other.is_alive()
+    said = deleted_while(monkeypatch, legal, lambda: links.create(approval=approval, group_id=legal.pk))
     assert len(said) == 1
     assert not approval.groups.exists()
