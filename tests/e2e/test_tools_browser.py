@@ -14,6 +14,7 @@ from agentapp.breakers import Thing
 from agentapp.models import Route, Run, Tool
 from approvals import configuration, ledger
 from approvals.models import Rule
+from tests import clerk_tools
 from tests.clerk_tools import EFFECTS
 from tests.conftest import Clerk, call, calls, says
 from tests.e2e.conftest import rested, violations
@@ -112,6 +113,7 @@ def test_a_tool_is_found_opened_and_tried_by_keys_alone(
 def test_for_real_it_leads_to_the_run_that_proposes_the_call(
     browse: Browse, complaints: list[str], sam: User, known: Clerk
 ) -> None:
+    Tool.objects.filter(name="pay").update(version=clerk_tools.pay.version)  # which is run here
     page = browse(sam, "/tools/pay/try/")
     page.get_by_label("Account").fill("northwind-77")
     page.get_by_label("Amount").fill("500")
