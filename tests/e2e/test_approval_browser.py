@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from agentapp import actions
 from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Question
+from approvals.snapshots import unseen
 from tests.agentapp.console.conftest import make_waiting
 from tests.e2e.conftest import live, violations
 
@@ -50,6 +51,7 @@ def test_every_state_is_accessible_and_stays_in_its_width(
     )
     actions.ask_agent(asked.pk, "Is there a photo?", marco)
     critical = make_waiting(sam, risk="critical", approvals_needed=2)
+    blind = make_waiting(sam, snapshot_text=unseen("ConnectionError: the order system does not answer"))
     width, height = size
     page = browse(dana, "/reauthenticate/", width, height, color_scheme=scheme)
     paths = {
@@ -57,6 +59,7 @@ def test_every_state_is_accessible_and_stays_in_its_width(
         "asked": f"/approvals/{asked.pk}/",
         "ask": f"/approvals/{plain.pk}/?do=ask",
         "critical": f"/approvals/{critical.pk}/?do=approve",
+        "unseen": f"/approvals/{blind.pk}/",
         "reauthenticate": "/reauthenticate/",
     }
     wrong = {}
