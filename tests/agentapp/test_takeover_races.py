@@ -137,19 +137,19 @@ def test_what_an_agent_below_does_is_handed_back_with_the_run_that_asked_and_nob
 def test_a_person_and_their_customer_who_write_at_the_same_moment_do_not_lock_each_other_out(clerk, sam, monkeypatch):
     run = clerk.run(PAY, says("done"), conversation="ticket-7")
     actions.take_over_run(run.pk, sam)
-    holds_run, holds_conversation, add = threading.Event(), threading.Event(), conversations.add
+    holds_run, holds_conversation, write = threading.Event(), threading.Event(), conversations.write
 
-    def person_or_customer(conversation, run, role, *arguments, **more):
-        if role == Message.Role.USER:
-            conversations.lock(conversation)
+    def person_or_customer(message, *arguments):
+        if message.author is None:
+            conversations.lock(message.conversation)
             holds_conversation.set()
             assert holds_run.wait(20)
         else:
             holds_run.set()
             assert holds_conversation.wait(20)
-        return add(conversation, run, role, *arguments, **more)
+        return write(message, *arguments)
 
-    monkeypatch.setattr(conversations, "add", person_or_customer)
+    monkeypatch.setattr(conversations, "write", person_or_customer)
     new = NewRun("clerk", "Are you there?", conversation="ticket-7")
     results = race(lambda: actions.write_message(run.pk, "I am.", sam), lambda: actions.start_run(new, clerk.starter))
     assert not [result for result in results if isinstance(result, Exception)]
