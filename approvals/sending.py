@@ -91,9 +91,13 @@ def reader_for(notification: Notification) -> User:
 def reader_of(user: User, approval: Approval, channel: Channel | None = None) -> User:
     """The person themself, or while they are away their deputy, if that one may decide about it and can be reached."""
     deputy = absences.standing_in([user.pk]).get(user.pk)
-    if deputy is None or may_decide(deputy, approval) is not None:
+    if deputy is None:
         return user
-    return deputy if channel is None or _manners_of(deputy).chat_name else user
+    return deputy if _reads_instead(deputy, approval, channel is None or _manners_of(deputy).chat_name) else user
+
+
+def _reads_instead(deputy: User, approval: Approval, can_be_told: object, is_member: bool | None = None) -> bool:
+    return bool(can_be_told) and may_decide(deputy, approval, is_member) is None
 
 
 def read_by(readers: Collection[int], away: QuerySet[Notification], deputies: Mapping[int, User]) -> list[uuid.UUID]:
@@ -111,9 +115,8 @@ def read_by(readers: Collection[int], away: QuerySet[Notification], deputies: Ma
         deputy = deputies[row.user_id]
         is_member = any((deputy.pk, group.pk) in members for group in row.approval.groups.all())
         can_be_told = row.channel_id is None or ways[deputy.pk].chat_name
-        stays = row.kind == Kind.MENTIONED or not can_be_told
-        reads = row.user_id if stays or may_decide(deputy, row.approval, is_member) is not None else deputy.pk
-        if reads in readers:
+        is_theirs = row.kind != Kind.MENTIONED and _reads_instead(deputy, row.approval, can_be_told, is_member)
+        if (deputy.pk if is_theirs else row.user_id) in readers:
             found.append(row.pk)
     return found
 
