@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ OPTIONS = argparse.ArgumentParser()
 OPTIONS.add_argument("folder", type=Path)
 OPTIONS.add_argument("--port", type=int)
 OPTIONS.add_argument("--old", action="store_true")
+OPTIONS.add_argument("--lingers", action="store_true", help="say nothing more once the input ends, and stay")
 GIVEN = OPTIONS.parse_args()
 FOLDER: Path = GIVEN.folder
 PAGE = 7
@@ -244,3 +246,8 @@ if __name__ == "__main__":
         uvicorn.run(Old(server().streamable_http_app()), host="127.0.0.1", port=GIVEN.port, log_level="warning")
     else:
         asyncio.run(on_standard_streams())
+    if GIVEN.lingers:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.close(1)
+        os.closerange(3, 256)  # the copies of it
+        signal.pause()

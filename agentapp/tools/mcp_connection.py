@@ -116,7 +116,7 @@ class Connection:
         self._client: Client | None = None
         self._listing: Listing | None = None
         self._changes = 0
-        self._ready, self._closing = asyncio.Event(), asyncio.Event()
+        self._ready, self._closing, self._let_go = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._problem: Unreachable | None = None
         self._why_ended = ""
         self._uses, self._touched = 0, time.monotonic()
@@ -160,10 +160,9 @@ class Connection:
         asyncio.get_running_loop().call_later(PARTS_WITHIN, self._leave)
 
     async def close(self) -> None:
-        """Close it now, whoever uses it."""
+        """Close it now, whoever uses it. Its server, where one was started, has ended then."""
         self._closing.set()
-        while not self.closed:
-            await asyncio.sleep(0.01)
+        await self._let_go.wait()
 
     @contextmanager
     def used(self) -> Iterator[None]:
@@ -279,6 +278,7 @@ class Connection:
         finally:
             self.closed = True
             self._ready.set()
+            self._let_go.set()
 
     async def _transport(self, stack: AsyncExitStack) -> Any:
         if self.target.command is not None:

@@ -125,8 +125,13 @@ async def _stop(process: Process) -> None:
     assert process.stdin is not None
     with suppress(*_GONE):
         await process.stdin.aclose()
+    await _has_gone(process)
+    await terminate_posix_process_tree(process, STOPS_WITHIN)
+    await _has_gone(process)
+
+
+async def _has_gone(process: Process) -> None:
+    """Wait for it to be gone, within GOES_WITHIN. Not by `wait`: that waits for all who hold its output open."""
     with anyio.move_on_after(GOES_WITHIN):
-        # Not `wait`, which also waits for whoever else holds its output open.
         while process.returncode is None:
             await anyio.sleep(0.01)
-    await terminate_posix_process_tree(process, STOPS_WITHIN)

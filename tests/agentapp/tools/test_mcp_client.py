@@ -205,6 +205,14 @@ def test_closing_everything_ends_the_servers_that_were_started(started: Peer) ->
     assert not is_alive(pid)
 
 
+def test_a_server_that_has_said_its_last_and_stays_is_ended_all_the_same(started: Peer, settings: Any) -> None:
+    settings.MCP_COMMANDS["peer"] = command(started.folder, "--lingers")
+    started.tool("note")
+    pid = started.pid
+    mcp_client.close_all()
+    assert not is_alive(pid)
+
+
 # --- Held to where it may lead ------------------------------------------------------------------
 
 
