@@ -6,6 +6,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, QueryDict
 
 from agentapp import auth, trace
+from agentapp.audit import vocabulary
 from agentapp.compilers import said_before
 from agentapp.console import costs, inspector
 from agentapp.console.find import Found, Place, find
@@ -14,6 +15,7 @@ from agentapp.models import Message, Run
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
 from approvals import ledger
+from approvals.models import Event
 
 STEPS_PER_PAGE = 200
 EVENTS_PER_PAGE = 200
@@ -114,12 +116,18 @@ def _events(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
     after = _number(request, "after") or 0
     held, broken, events = ledger.read(chain, range(after + 1, after + EVENTS_PER_PAGE + 2))
     return {
-        "events": [(event, trace.said(event)) for event in events[:EVENTS_PER_PAGE]],
+        "events": [(event, *_said(event)) for event in events[:EVENTS_PER_PAGE]],
         "later": events[EVENTS_PER_PAGE - 1].seq if len(events) > EVENTS_PER_PAGE else None,
         "earlier": max(0, after - EVENTS_PER_PAGE) if after else None,
         "held": held,
         "broken": broken,
     }
+
+
+def _said(event: Event) -> tuple[str, dict[str, Any] | None]:
+    """What an event says was done, and its particulars: None where it says nothing that can be read."""
+    data = trace.said(event)
+    return vocabulary.said(vocabulary.deed_of(event.type, event.body), event.type, data or {}), data
 
 
 VIEWS: dict[str, Callable[[HttpRequest, Run, Timeline], dict[str, Any]]] = {

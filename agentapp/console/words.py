@@ -1,4 +1,4 @@
-"""The words of the run pages: why a run ended, what let a call run, what an event says. No HTML."""
+"""The words of the run pages: why a run ended, and what let a call run or kept it from it. No HTML."""
 
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason, StopReason
@@ -7,7 +7,6 @@ _STOPPED: dict[str, str] = {
     StopReason.COMPLETED: "The agent finished.",
     StopReason.ERROR: "The run failed.",
     StopReason.STOP_REQUESTED: "The run was stopped.",
-    StopReason.BLOCKED_BY_HOOK: "A hook blocked a call, and that ends the runs of this agent.",
     StopReason.USER_REQUESTED: "A person cancelled the run.",
     StopReason.STEPS_LIMIT: "The agent used all the steps or calls it may take.",
     StopReason.TOKEN_LIMIT: "The run used all its tokens.",
@@ -36,11 +35,8 @@ _REASONS: dict[str, str] = {
     Reason.BLOCKED_BY_HOOK: "a hook blocked it",
     Reason.CALL_LIMIT_EXCEEDED: "too many calls",
     Reason.MISSING_IDEMPOTENCY_KEY: "nothing says which act it is",
-    Reason.BLOCKED_BY_HOOK: "a hook blocked it",
     Reason.BUDGET_EXHAUSTED: "it would pass the budget",
     Reason.CIRCUIT_OPEN: "the tool keeps failing, and is switched off for a while",
-    Reason.DECISION_EXTRACTION: "no decision could be read from the reply",
-    Reason.DECISION_VALIDATION: "the decision was not valid",
     Reason.DUPLICATE_CALL: "the same call stands earlier in the step",
     Reason.PLAN_REFUSED: "not all of its calls can be planned",
     Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
@@ -57,46 +53,6 @@ _REASONS: dict[str, str] = {
     Reason.CANCELLED: "it was cancelled before it ran",
     Reason.DECISION_EXTRACTION: "the reply holds no decision",
     Reason.DECISION_VALIDATION: "the decision cannot be followed",
-}
-_EVENTS: dict[str, str] = {
-    "run.queued": "Run started",
-    "run.claimed": "Taken by a worker",
-    "run.released": "Back in the queue",
-    "run.waiting": "Run waits",
-    "run.cancel_requested": "Cancel asked for",
-    "run.paused": "Run paused",
-    "run.resumed": "Run resumed",
-    "run.pause_requested": "Pause asked for",
-    "run.budget_raised": "Budget raised",
-    "privacy.revealed": "Personal data shown",
-    "step.recorded": "Model decided",
-    "step.content_dropped": "Text that repeats a call dropped",
-    "step.calls_dropped": "Calls beyond any limit dropped",
-    "step.hooks_ran": "Hooks behind the step ran",
-    "step.decided": "Decision read from the text",
-    "decision.extraction_failed": "No decision in the reply",
-    "decision.validation_failed": "Decision could not be followed",
-    "tool_call.proposed": "Call proposed",
-    "tool_call.started": "Call started",
-    "tool_call.completed": "Call completed",
-    "tool_call.blocked": "Call blocked by a hook",
-    "tool_call.changed_by_hook": "Call changed by a hook",
-    "tool_call.attempt_failed": "Attempt failed",
-    "tool_call.outcome_unknown": "Outcome unknown",
-    "tool_call.outcome_resolved": "Outcome found out",
-    "tool_call.set_aside": "Call set aside, asks again",
-    "tool_call.reopened": "Call tried again",
-    "tool_call.compared": "Outcome held against the dry run",
-    "tool_call.undo_asked": "Undo asked for",
-    "tool_call.late_answer": "Tool answered late",
-    "outbound.refused": "Request not let out",
-    "subagent.spawned": "Agent asked",
-    "subagent.completed": "Agent answered",
-    "hook.contract_violated": "A hook changed what it may not",
-    "approval.requested": "Approval asked for",
-    "approval.changed": "Approval counted",
-    "approval.undone": "Decision undone",
-    "approval.used": "Approval used",
 }
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -126,13 +82,6 @@ def allowed_by(execution: ToolExecution) -> str:
     if kind == "plan":
         return f"The plan {name}"
     return "Reads run freely" if kind == "read" else execution.allowed_by
-
-
-def event(type: str) -> str:
-    if type in _EVENTS:
-        return _EVENTS[type]
-    subject, _, what = type.partition(".")
-    return f"{subject.replace('_', ' ').capitalize()} {what.replace('_', ' ')}"
 
 
 def scale(seconds: float) -> str:

@@ -41,12 +41,6 @@ def about(seconds: float) -> str:
 
 
 @register.filter
-def event_words(type: str) -> str:
-    """What an event of the ledger says happened, in words."""
-    return words.event(type)
-
-
-@register.filter
 def fill(kind: str) -> str:
     """The class that fills a bar of this kind."""
     return {"failed": "f-bad", "people": "f-hatch", "idle": "f-gray"}.get(kind, f"f-{kind}")

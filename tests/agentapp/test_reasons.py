@@ -23,3 +23,8 @@ def test_every_reason_is_given_somewhere(reason: Reason | StopReason) -> None:
 def test_every_reason_has_words() -> None:
     assert set(words._REASONS) == set(Reason)
     assert set(words._STOPPED) == set(StopReason)
+
+
+def test_no_reason_has_words_twice_of_which_the_first_would_be_lost() -> None:
+    named = re.findall(r"^ +((?:Stop)?Reason\.\w+):", (PRODUCT / "console" / "words.py").read_text(), re.MULTILINE)
+    assert len(named) == len(Reason) + len(StopReason)

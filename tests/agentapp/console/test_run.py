@@ -258,7 +258,7 @@ def test_events_are_listed_in_order_with_their_hashes(mias: Client, sam: User, d
     events = Event.objects.filter(chain=ledger.run_chain(run.id)).order_by("seq")
     assert f"Chain intact: {events.count()} events" in page
     assert [event.hash in page for event in events] == [True] * len(events)
-    assert "Run started" in page
+    assert "Started run" in page  # in the words of the audit trail
     assert f'Events <span class="n">{events.count()}</span>' in page
 
 

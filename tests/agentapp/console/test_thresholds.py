@@ -44,6 +44,17 @@ def test_a_rejection_that_is_not_enough_is_seen_by_the_others(approval: Approval
     assert "rejected it; more people are needed to end it" in html(marco, approval)
 
 
+def test_a_run_s_events_do_not_call_a_rejection_that_is_not_enough_an_approval(
+    approval: Approval, dana: User, mia: User
+) -> None:
+    take(approval, dana, "reject")
+    client = Client()
+    client.force_login(mia)
+    page = client.get(f"/runs/{approval.run_id}/?view=events").content.decode()
+    row = page[page.rindex("<tr", 0, page.index(">approval.changed<")) :]
+    assert '<b class="med">Rejected</b>' in row[: row.index("</tr>")]
+
+
 def test_the_inbox_does_not_call_a_rejection_that_is_not_enough_an_approval(approval: Approval, dana: User) -> None:
     take(approval, dana, "reject")
     client = Client()
