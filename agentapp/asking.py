@@ -26,7 +26,7 @@ def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
         raise Refused("not_found", "There is no such request.")
     with ledger.transaction():
         run = runs.lock(approval.run_id)
-        words = comments.without_secrets(approval, storable(text))
+        words = comments.without_secrets_of(approval, storable(text))
         asked = decisions.ask(approval_id, user, words, timedelta(seconds=settings.QUESTION_SECONDS))
         if isinstance(asked, Question) and run is not None:
             runs.wake(run, runs.clock(run))
@@ -49,7 +49,7 @@ def answer_question(question_id: uuid.UUID, text: str, user: User) -> Question:
         raise Refused("message_required", "Write the answer.", "text")
     with ledger.transaction():
         runs.lock(run.pk)
-        answered = decisions.answer(question_id, comments.without_secrets(question.approval, storable(text)), user)
+        answered = decisions.answer(question_id, comments.without_secrets_of(question.approval, storable(text)), user)
     if not answered:
         raise Refused("already_answered", "This has been answered already.")
     question.refresh_from_db()

@@ -41,7 +41,7 @@ from agentapp.other_code import OtherCode
 from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import admit_agent, decide
-from agentapp.secrecy import without_secrets
+from agentapp.secrecy import naming_no_secret_argument
 from agentapp.state import RunState
 from agentapp.transcript import StepRows
 from approvals import ledger
@@ -253,7 +253,8 @@ def _take_step(state: RunState) -> bool:
         raise
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
-    reply = without_secrets(replace(reply, tool_calls=tuple(guarded.calls)), state.steps, state.configuration.tools)
+    reply = replace(reply, tool_calls=tuple(guarded.calls))
+    reply = naming_no_secret_argument(reply, state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
     situation = Situation(state.run, state.configuration, callable_now, state.steps, state.earlier)
     proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))

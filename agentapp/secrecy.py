@@ -14,7 +14,7 @@ from agentapp.transcript import StepRows
 from approvals.masking import blotted, blotted_within, masked, secrets_in
 
 
-def without_secrets(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
+def naming_no_secret_argument(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
     """A reply whose words name no secret argument of its own calls, nor of those the run has made before.
 
     What a reply says without calling anything is an answer, and stays what it is.

@@ -138,10 +138,10 @@ def load_steps(run: Run, tools: Iterable[Tool] = ()) -> list[StepRows]:
     return _lines([run], _STEPS.rows(run=run.pk), calls, tools)[run.pk]
 
 
-def load_lines(runs: Collection[Run], tools: Iterable[Tool] = ()) -> dict[uuid.UUID, list[StepRows]]:
+def load_lines(runs: Collection[Run]) -> dict[uuid.UUID, list[StepRows]]:
     """All steps of some runs with their calls, by run. Two queries, however many."""
     keys = [run.pk for run in runs]
-    return _lines(runs, _steps(run__in=keys), _calls(run__in=keys), tools)
+    return _lines(runs, _steps(run__in=keys), _calls(run__in=keys), ())
 
 
 def _steps(**of: Any) -> QuerySet[Step]:

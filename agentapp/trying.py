@@ -133,7 +133,7 @@ def rehearse(trial: Trial, user: User, *, looks: bool) -> Rehearsal:
     return _asked(situation, tool, arguments, ruling, user, words)
 
 
-def try_tool(trial: Trial, user: User, request_key: uuid.UUID, via: str = "") -> Run:
+def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
     """Propose the call in a run of its own; rules and people decide whether it runs. Once for each key."""
     if not may_try(user):
         raise Refused("forbidden", "Trying a tool for real needs the right to start runs, and to try tools.")
@@ -150,7 +150,7 @@ def try_tool(trial: Trial, user: User, request_key: uuid.UUID, via: str = "") ->
         return earlier
     try:
         with ledger.transaction():
-            run = runs.create(_start(trial, user, str(request_key), wanted), via)
+            run = runs.create(_start(trial, user, str(request_key), wanted))
             transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
             return run
     except IntegrityError:

@@ -15,7 +15,7 @@ from django.db.models import Count, Q, Window
 
 from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
-from approvals.detectors import without_secrets as shapeless
+from approvals.detectors import without_secrets
 from approvals.digest import MalformedJSON, parse, storable
 from approvals.masking import blotted, secret_texts
 from approvals.models import Approval, Comment
@@ -53,7 +53,7 @@ class Said:
 
 def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     """Keep what somebody says about a request, and tell those they mention who may see it."""
-    words = without_secrets(approval, storable(text).replace("\r\n", "\n").strip())
+    words = without_secrets_of(approval, storable(text).replace("\r\n", "\n").strip())
     if not words:
         return Refusal("message_required", "Write something first.")
     if len(words) > MAX_CHARS:
@@ -100,7 +100,7 @@ def mentioned(text: str) -> list[str]:
     return list(dict.fromkeys(_NAMED.findall(text)))[:MAX_MENTIONS]
 
 
-def without_secrets(approval: Approval, text: str) -> str:
+def without_secrets_of(approval: Approval, text: str) -> str:
     """The text without the values of the request's secret arguments, as it was proposed and as it will run."""
     secrets: set[str] = set()
     for arguments in {approval.arguments_text, approval.final_arguments_text} - {""}:
@@ -108,7 +108,7 @@ def without_secrets(approval: Approval, text: str) -> str:
             secrets |= secret_texts(parse(arguments), approval.secret_fields)
         except MalformedJSON:
             continue
-    return shapeless(blotted(text, secrets))
+    return without_secrets(blotted(text, secrets))
 
 
 def erase(approval_ids: Sequence[uuid.UUID]) -> None:

@@ -13,7 +13,7 @@ from django.db.models import Max, OuterRef, QuerySet, Subquery
 
 from approvals import approval_events, ledger
 from approvals.clock import Now
-from approvals.comments import without_secrets
+from approvals.comments import without_secrets_of
 from approvals.digest import storable
 from approvals.models import Approval, Decision, Event, Judgement
 from approvals.sealed import ERASED, GONE, sealed
@@ -32,7 +32,7 @@ def add(decision: Decision, mark: str, reason: str, judge: User) -> Judgement | 
         return refusal
     if mark not in Judgement.Mark.values:
         return Refusal("invalid", "Say whether it was good, wrong or harmful.")
-    words = without_secrets(approval, storable(reason).replace("\r\n", "\n").strip())
+    words = without_secrets_of(approval, storable(reason).replace("\r\n", "\n").strip())
     if not words:
         return Refusal("message_required", "Say why: whoever decides next reads it.")
     if len(words) > MAX_CHARS:

@@ -93,7 +93,7 @@ def is_party(user: User, approval: Approval) -> bool:
 
 
 def decides_themself(user: User, approval: Approval, is_member: bool | None = None) -> bool:
-    """Whether this person may decide about this request by their own right. `is_member`: as `refusal` has it."""
+    """Whether this person may decide about this request by their own right. `is_member`: as `may_decide` has it."""
     return isinstance(right_of(user, approval, is_member, is_lent=False), Right)
 
 

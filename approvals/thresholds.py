@@ -151,11 +151,9 @@ class Count:
         """Whether this person's decision counts for anything."""
         return any(t.counts(reviewer, self.about) for rule in self.terms.rules for t in rule)
 
-    def rejections_needed(self, reviewer: Reviewer | None = None) -> int:
-        """How many rejections end it; of a person's, by the threshold for which they count that needs the fewest."""
-        every = [t for rule in self.terms.rules for t in rule]
-        own = [t for t in every if reviewer is None or t.counts(reviewer, self.about)]
-        return min((t.deny for t in own or every), default=1)
+    def rejections_needed(self) -> int:
+        """How many rejections end it, by the threshold that needs the fewest."""
+        return min((threshold.deny for rule in self.terms.rules for threshold in rule), default=1)
 
     def next_for(self, reviewer: Reviewer | None = None) -> tuple[int, int]:
         """How many have approved of how many, for the threshold that this person's approval takes furthest.

@@ -38,6 +38,8 @@ class Standing:
     anchor: str = ""
     not_anchored: str = ""
     """Why no checkpoint is signed. Empty: one is, when it is due."""
+    noted_outside: bool = False
+    """Whether a place outside of the database knows the last checkpoint."""
     # Where the first break is, in a sentence; the event itself, where there is one; and what stands beside it.
     sentence: str = ""
     event: uuid.UUID | None = None
@@ -56,7 +58,12 @@ def now(viewer: User | None = None) -> Standing:
     Three queries at most, but where it is broken, and none of them counts millions of rows.
     """
     known = status.standing()
-    told = Standing(anchored_at=known.anchored_at, anchor=known.anchored, not_anchored=known.not_anchored)
+    told = Standing(
+        anchored_at=known.anchored_at,
+        anchor=known.anchored,
+        not_anchored=known.not_anchored,
+        noted_outside=known.noted_outside,
+    )
     if known.running is not None:
         total = max(known.running.events_total, known.running.events)
         return replace(told, state=VERIFYING, events=total, done=known.running.events)

@@ -49,7 +49,6 @@ class Record:
     changed: list[Line] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
     evidence: list[tuple[int, str]] = field(default_factory=list)
-    has_request: bool = False
     # Of a call: what it does, and who or what let it run.
     call: str = ""
     let_by: str = ""
@@ -84,7 +83,6 @@ def of(event: Event, viewer: User) -> Record:
         changed=list(_changed(event, data, approval, decision)),
         facts=list(_facts(data, kept))[:MOST_FACTS],
         evidence=[(int(one.get("n", 0)), str(one.get("title", ""))) for one in approval.evidence] if approval else [],
-        has_request=approval is not None,
         call=cards.title_of(execution) if execution else "",
         let_by=_let_by(execution) if execution else "",
     )

@@ -19,8 +19,8 @@ from agentapp.audit import standing
 from agentapp.models import Tool
 from approvals import append_only, ledger
 from approvals.digest import sha256
-from approvals.models import Approval, ChainHead, Event, Verification
-from approvals.proof import checkpoints, keys, signing_key, verifying
+from approvals.models import Anchor, Approval, ChainHead, Event, Verification
+from approvals.proof import anchors, checkpoints, keys, signing_key, verifying
 from tests.approvals.proof.exports import said, said_of_proof
 from tests.conftest import Clerk, call, calls, says
 
@@ -298,6 +298,15 @@ def test_a_run_whose_chain_was_taken_away_whole_is_missed(manager, clerk) -> Non
     row = checked()
     assert (row.holds, row.broken and row.broken["chain"]) == (False, ledger.run_chain(run.pk))
     assert "its chain is missing" in shown(manager)
+
+
+def test_the_page_says_whether_a_place_outside_knows_the_last_checkpoint(manager, paid, settings, tmp_path) -> None:
+    settings.LEDGER = replace(settings.LEDGER, anchor_file=tmp_path / "noted.jsonl")
+    assert checkpoints.make_due()
+    Anchor.objects.all().delete()
+    assert "The last one is not noted outside of the database yet." in shown(manager)
+    assert anchors.write_file()
+    assert "The last one is noted outside of the database as well." in shown(manager)
 
 
 def test_where_no_key_is_known_nothing_is_called_anchored(manager, paid, settings, tmp_path) -> None:
