@@ -271,7 +271,8 @@ def planned_as(
 def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution) -> tuple[str, str]:
     """The arguments of a call that is proposed instead of one that waits, and why they cannot be: one of them is empty.
 
-    It is asked about whatever the rules allow, and counts as the call that it replaces.
+    It is asked about whatever the rules allow, and counts as the call that it replaces: budget and limits have let that
+    through, and are looked at once more before it runs, as whether who started the run may still act.
     """
     try:
         arguments = well_formed(call)
