@@ -4,6 +4,8 @@ A breaker is closed until so many failures in a row, then open; when it has cool
 database's clock, one call is let through to probe: it closes the breaker or opens it again.
 Breakers are rows, so every worker sees the same one. While nothing fails none is read or written:
 `runs.with_configuration` says at no cost whether any needs a look.
+
+A transaction that locks breakers and a conversation as well locks the breakers first.
 """
 
 from collections.abc import Iterable, Sequence

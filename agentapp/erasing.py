@@ -187,7 +187,7 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
     unknown = lost.exists()
     if not run.is_final or unknown:
         _refuse_active(Preview({}, [run.reference]))
-    breakers.erase_said(run)  # first: whoever ends a run locks them before its conversation
+    breakers.erase_said(run)  # first: they are locked before a conversation wherever both are
     counts = {
         "runs": 1,
         "calls": executions.erase(run),

@@ -137,10 +137,10 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     with ledger.transaction():
         run = state.locked()
         executions.finish(outcomes)
-        steering.heed(run, reads)
-        budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         noted = [(read, results[key].result) for key, read in distinct.items() if key in results]
         breakers.note_calls(run, [(read.tool, result, read) for read, result in noted if read.tool is not None])
+        steering.heed(run, reads)
+        budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -315,10 +315,10 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
+            breakers.note_calls(run, [(tool, last, execution)])  # first: they are locked before a conversation
             steering.heed(run, [execution])
             plan_use.take_up(run, execution)
             budgets.pay(run, outcome.cost)
-            breakers.note_calls(run, [(tool, last, execution)])
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except executions.Overtaken:  # by the answer of the attempt that this one repeats

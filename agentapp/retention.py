@@ -149,7 +149,7 @@ def _take_due(run_id: uuid.UUID, due: QuerySet[Run], before: datetime) -> dict[s
         run = runs.lock(run_id)
         if run is None or not due.filter(pk=run_id).exists():
             return {}
-        breakers.erase_said(run)  # first: whoever ends a run locks them before its conversation
+        breakers.erase_said(run)  # first: they are locked before a conversation wherever both are
         if run.conversation is not None:
             conversations.lock(run.conversation)
         return _take_one(run_id, before) if due.filter(pk=run_id).exists() else {}

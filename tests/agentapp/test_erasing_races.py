@@ -2,17 +2,25 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import Model
+from django.utils import timezone
 
 from agentapp import actions, conversations, erasing, evaluating, forking, retention
 from agentapp.evals import recording, suites
-from agentapp.models import Conversation, Erasure
+from agentapp.messages import ToolResult
+from agentapp.models import Breaker, Conversation, Erasure, Run
 from agentapp.refused import Refused
+from agentapp.tools.base import ToolError, tool
 from approvals import ledger
-from tests.agentapp.test_erasing import NAME, ended, kept
+from tests.agentapp.test_erasing import NAME, ended, kept, last_errors
+from tests.conftest import call, calls, says
+from tests.races import race
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -107,4 +115,84 @@ def test_a_fork_of_a_fork_that_was_not_there_when_its_erasure_began_has_nothing_
     second.join(20)
     assert Erasure.objects.get().done_at is not None
     assert Conversation.objects.count() == 3
+    assert NAME not in kept()
+
+
+def _answer(about: str) -> ToolResult:
+    if about:
+        raise ToolError(f"No line to {about}.")
+    return ToolResult(data="It rings.", control={"session_mode": "manual"})
+
+
+@tool(effect="read", max_attempts=1)
+def reach(about: str = "") -> ToolResult:
+    """Fail about somebody, or let a person speak next."""
+    return _answer(about)
+
+
+@tool(effect="reversible", max_attempts=1)
+def ring(about: str = "") -> ToolResult:
+    """As `reach`, and something comes of it."""
+    return _answer(about)
+
+
+class Crossing:
+    """Of two that lock rows of the same tables, each has locked those of one before either goes on to another.
+
+    Where both begin with the same table the second cannot, and the first goes on alone after a while.
+    """
+
+    def __init__(self, *models: type[Model]) -> None:
+        self._locks = [f'FROM "{model._meta.db_table}"' for model in models]
+        self._met, self._both = threading.local(), threading.Barrier(2, timeout=2)
+
+    def __call__(self, execute, sql, params, many, context):
+        found = execute(sql, params, many, context)
+        if "FOR UPDATE" in sql and any(lock in sql for lock in self._locks) and not hasattr(self._met, "once"):
+            self._met.once = True
+            with suppress(threading.BrokenBarrierError):
+                self._both.wait()
+        return found
+
+    def during(self, act: Callable[[], Any]) -> Callable[[], Any]:
+        def crossing() -> Any:
+            with connection.execute_wrapper(self):
+                return act()
+
+        return crossing
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("by", ["a person", "retention"])
+@pytest.mark.parametrize("name", ["reach", "ring"], ids=["read", "write"])
+def test_a_call_that_wants_a_person_to_speak_is_kept_while_a_failure_of_its_tool_is_erased_there(
+    clerk, offer, dana, ada, settings, name, by
+):
+    """What both change, the breakers of the tool and the conversation, they lock in one order."""
+    offer(reach, ring)
+    settings.RETENTION_DAYS = {"content": 30}
+    talk = {"conversation": "ticket-1"}
+    failed = clerk.run(calls(call("a", name, about=NAME)), says("There is no line."), **talk)
+    calling = clerk.start(calls(call("a", name)), says("Somebody comes."), **talk)
+    if name == "ring":
+        clerk.decide(*clerk.open(failed), dana)
+        clerk.drive(failed)
+        clerk.drive(calling)
+        clerk.decide(*clerk.open(calling), dana)
+    long_ago = timezone.now() - timedelta(days=31)
+    Run.objects.filter(pk=failed.pk).update(finished_at=long_ago)
+    failed.messages.update(created_at=long_ago)
+    assert NAME in last_errors()["tool"]
+
+    def erase() -> object:
+        if by == "retention":
+            return retention.apply()
+        return erasing.erase("run", str(failed.pk), "Ticket 12", ada, ledger.actor_of(ada))
+
+    crossing = Crossing(Breaker, Conversation)
+    came = race(crossing.during(erase), crossing.during(lambda: clerk.drive(calling)))
+    assert not [error for error in came if isinstance(error, Exception)]
+    calling.refresh_from_db()
+    assert (calling.state, clerk.execution(calling, "a").result_status) == ("succeeded", "ok")
+    assert Conversation.objects.get().person_wanted == Conversation.Wants.AGENT
     assert NAME not in kept()
