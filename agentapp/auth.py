@@ -18,10 +18,10 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
-from django.utils import timezone
 
 from agentapp.models import ApiToken, Conversation, Message, Run
-from approvals import entitlement, ledger
+from approvals import clock, entitlement, ledger
+from approvals.clock import Now
 from approvals.models import Approval, Event, Grant
 from approvals.standing import decides_themself
 
@@ -91,6 +91,7 @@ def issue_token(
             decides="approvals:decide" in scopes,
             prefix=secret[:10],
             digest=_digest(secret),
+            created_at=Now(),
             expires_at=expires_at,
         )
         data = {"token": str(token.pk), "name": name, "scopes": token.scopes, "user": user.get_username()}
@@ -112,7 +113,7 @@ def check_scopes(scopes: list[str]) -> None:
 def revoke_token(token: ApiToken, actor: str) -> bool:
     """End a token at once. False: it was revoked before."""
     with ledger.transaction():
-        changed = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=timezone.now())
+        changed = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=Now())
         if changed:
             ledger.record(ledger.CONFIGURATION, "token.revoked", {"token": str(token.pk), "name": token.name}, actor)
     return bool(changed)
@@ -125,7 +126,7 @@ def rotate_token(token: ApiToken, actor: str, overlap: timedelta) -> tuple[ApiTo
     one counts as its maker. Raises TokenRefused.
     """
     with ledger.transaction():
-        old, now = ApiToken.objects.select_for_update().select_related("user").get(pk=token.pk), timezone.now()
+        old, now = ApiToken.objects.select_for_update().select_related("user").get(pk=token.pk), clock.asked()
         if old.revoked_at or (old.expires_at and old.expires_at <= now) or not old.user.is_active:
             raise TokenRefused("This token has ended, so there is nothing to take its place.")
         lasts = now + (old.expires_at - old.created_at) if old.expires_at else None
@@ -139,9 +140,12 @@ def rotate_token(token: ApiToken, actor: str, overlap: timedelta) -> tuple[ApiTo
 
 def authenticate(secret: str) -> ApiToken | None:
     """The live token behind a secret, or None. Its person must still be active."""
-    now = timezone.now()
-    token = ApiToken.objects.select_related("user").filter(digest=_digest(secret)).first()
-    if token is None or token.revoked_at or not token.user.is_active or (token.expires_at and token.expires_at <= now):
+    tokens = ApiToken.objects.annotate(database_now=Now()).select_related("user")
+    token = tokens.filter(digest=_digest(secret)).first()
+    if token is None or token.revoked_at or not token.user.is_active:
+        return None
+    now: datetime = token.database_now
+    if token.expires_at and token.expires_at <= now:
         return None
     if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
         with suppress(DatabaseError):  # one that takes no changes can be read all the same

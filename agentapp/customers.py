@@ -8,12 +8,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.utils import timezone
 
 from agentapp import auth, conversations, customer_links, deciding, starting
 from agentapp.models import Agent, ApiToken, Conversation, CustomerLink, Run
 from agentapp.refused import Refused
-from approvals import decisions, ledger
+from approvals import clock, decisions, ledger
 from approvals.digest import storable
 from approvals.models import Approval, ApprovalKind, DecisionType
 
@@ -118,7 +117,7 @@ def make_link(access: Access, hours: int) -> CustomerLink:
     """A link for the customer. What is said through it begins runs in the name of whoever makes it."""
     if not 1 <= hours <= MAX_LINK_HOURS:
         raise Refused("invalid", f"A link is good for 1 to {MAX_LINK_HOURS} hours.", "hours")
-    expires_at = timezone.now() + timedelta(hours=hours)
+    expires_at = clock.asked() + timedelta(hours=hours)
     actor = ledger.actor_of(access.user, access.via)
     return customer_links.make(access.conversation, access.user, expires_at, actor, access.token)
 

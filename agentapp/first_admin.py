@@ -9,7 +9,6 @@ import secrets
 from datetime import timedelta
 
 from django.contrib.auth.models import Group, User
-from django.utils import timezone
 
 from agentapp.models import SetupToken
 from agentapp.refused import Refused
@@ -29,7 +28,7 @@ def issue_token() -> str:
     """Make a token, and every earlier one worthless. It is shown to whoever runs the server, and stored nowhere."""
     token = secrets.token_urlsafe(32)
     SetupToken.objects.update_or_create(
-        pk=SetupToken.ONLY, defaults={"digest": _digest(token), "expires_at": timezone.now() + VALID_FOR}
+        pk=SetupToken.ONLY, defaults={"digest": _digest(token), "expires_at": Now() + VALID_FOR}
     )
     return token
 

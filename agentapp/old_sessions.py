@@ -9,7 +9,8 @@ from allauth.usersessions.models import UserSession
 from django.contrib.sessions.models import Session
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
-from django.utils import timezone
+
+from approvals.clock import Now
 
 # One statement deletes no more, and one pass makes no more of them than this; the next goes on.
 BATCH = 1000
@@ -43,7 +44,7 @@ def forget() -> int:
 
 
 def _forget_some() -> int:
-    over = Session.objects.filter(expire_date__lt=timezone.now())
+    over = Session.objects.filter(expire_date__lt=Now())
     keys = list(over.order_by("expire_date").values_list("pk", flat=True)[:BATCH])
     # Asked again: one that was used meanwhile goes on.
     return over.filter(pk__in=keys).delete()[0]
@@ -51,7 +52,7 @@ def _forget_some() -> int:
 
 def _unlist_some() -> int:
     session = Session.objects.filter(pk=OuterRef("session_key"))
-    alone = UserSession.objects.filter(~Exists(session), last_seen_at__lt=timezone.now() - _SETTLES)
+    alone = UserSession.objects.filter(~Exists(session), last_seen_at__lt=Now() - _SETTLES)
     keys = list(alone.order_by("pk").values_list("pk", flat=True)[:BATCH])
     deleted: int = UserSession.objects.filter(pk__in=keys).delete()[0]
     return deleted

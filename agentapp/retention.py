@@ -13,15 +13,13 @@ from datetime import datetime, timedelta
 
 from celery import shared_task
 from django.conf import settings
-from django.contrib.contenttypes.models import ContentType
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from agentapp import breakers, conversations, erasing, runs
 from agentapp.evals import results
 from agentapp.models import Conversation, EvalResult, EvalRun, Message, Run, ToolExecution
 from agentapp.refused import Refused
-from approvals import ledger, notify
-from approvals.clock import Now
+from approvals import clock, ledger, notify
 from approvals.models import Approval
 from approvals.sealed import ERASED
 
@@ -51,7 +49,8 @@ def preview() -> list[Due]:
     kept = {kind: days for kind, days in settings.RETENTION_DAYS.items() if days}
     if not kept:
         return []
-    now, found = _now(), []
+    # One that runs ahead here would take everything away.
+    now, found = clock.asked(), []
     for kind, days in kept.items():
         before = now - timedelta(days=days)
         found.append(Due(kind, days, before, _counts(kind, before)))
@@ -84,14 +83,6 @@ def apply_due() -> None:
         except Refused:
             continue  # a run of theirs has begun to work meanwhile; the next time
     apply()
-
-
-def _now() -> datetime:
-    """By the database's clock, of which the times are that it is held against: one that runs ahead here would take
-    everything away. The table it is asked of is never empty.
-    """
-    now: datetime = ContentType.objects.order_by("pk").values_list(Now(), flat=True)[:1].get()
-    return now
 
 
 def _take_away(before: datetime) -> dict[str, int]:

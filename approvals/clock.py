@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import FloatField, Func
 from django.db.models.functions import Now as DjangoNow
@@ -22,6 +23,15 @@ _off = timedelta(0)
 def now() -> datetime:
     """What the time is by the database's clock, as far as this process has heard of it: without asking."""
     return datetime.now(UTC) + _off
+
+
+def asked() -> datetime:
+    """What the time is by the database's clock, which is asked."""
+    postgresql = connection.vendor == "postgresql"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT STATEMENT_TIMESTAMP()" if postgresql else "SELECT STRFTIME('%Y-%m-%dT%H:%M:%fZ', 'NOW')")
+        moment = cursor.fetchone()[0]
+    return moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
 
 
 def heard(moment: datetime, asked_at: float) -> None:

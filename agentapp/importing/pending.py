@@ -10,13 +10,13 @@ from typing import Any
 
 from celery import shared_task
 from django.contrib.auth.models import User
-from django.utils import timezone
 
 from agentapp.importing import planning, writing
 from agentapp.importing.planning import Choice, Given, Plan, Proposed
 from agentapp.importing.writing import Imported
 from agentapp.models import PendingImport
 from agentapp.refused import Refused
+from approvals.clock import Now
 
 LASTS = timedelta(hours=2)
 # Of what has changed in one part of a contract, as much is shown on either side.
@@ -30,6 +30,7 @@ def keep(given: Given, user: User) -> PendingImport:
     forget()
     return PendingImport.objects.create(
         user=user,
+        created_at=Now(),
         text=text,
         name=planned.source.name,
         location=planned.source.location,
@@ -45,12 +46,12 @@ def keep(given: Given, user: User) -> PendingImport:
 @shared_task
 def forget() -> None:
     """Throw away what nobody has finished."""
-    PendingImport.objects.filter(created_at__lt=timezone.now() - LASTS).delete()
+    PendingImport.objects.filter(created_at__lt=Now() - LASTS).delete()
 
 
 def find(key: uuid.UUID, user: User) -> PendingImport | None:
     """Somebody's own, for as long as it lasts; its text is not fetched with it."""
-    own = PendingImport.objects.filter(user=user, created_at__gte=timezone.now() - LASTS)
+    own = PendingImport.objects.filter(user=user, created_at__gte=Now() - LASTS)
     return own.defer("text").filter(pk=key).first()
 
 

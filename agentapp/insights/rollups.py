@@ -13,11 +13,11 @@ from typing import Any
 from django.db import models, transaction
 from django.db.models import Min
 from django.db.models.functions import TruncHour
-from django.utils import timezone
 
 from agentapp.insights.adding import merged
 from agentapp.insights.counting import HOUR, count, hour_of
 from agentapp.models import CallFigures, ModelFigures, ModelUse, RequestFigures, RollUp, Span, Step, ToolExecution
+from approvals import clock
 from approvals.models import Approval, Decision, Event
 
 DAY = timedelta(days=1)
@@ -44,8 +44,8 @@ _COUNTS = {
 
 def catch_up(now: datetime | None = None, most: timedelta = MOST_AT_ONCE) -> RollUp | None:
     """Add up the hours that are over and have no figures yet, and those that have changed. None: somebody is at it."""
-    # The clock of this machine: what it may differ from the database's is less than what is looked at twice.
-    now = now or timezone.now()
+    # By the clock of this machine, hours could be over that are yet to come, and have their figures for good.
+    now = now or clock.asked()
     with transaction.atomic():
         state = _state(now)
         if state is None:
@@ -69,7 +69,7 @@ def back_fill(since: datetime | None = None, now: datetime | None = None) -> Rol
     Before the first row nothing is computed, whatever is asked: of a year that was typed wrong it would take days, in
     which there are no figures.
     """
-    now = now or timezone.now()
+    now = now or clock.asked()
     with transaction.atomic():
         state = RollUp.objects.select_for_update().first() or RollUp(until=hour_of(now), looked_at=now)
         first = hour_of(_first() or now)

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from agentapp.models.tools import Tool
+from approvals import clock
 from approvals.ids import uuid7
 
 
@@ -191,7 +192,7 @@ class ApiToken(models.Model):
     decides = models.BooleanField(default=False, editable=False)
     prefix = models.CharField(max_length=12, editable=False)
     digest = models.CharField(max_length=64, unique=True, editable=False)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=clock.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)

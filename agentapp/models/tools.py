@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from agentapp.messages import MAX_TIMEOUT_SECONDS
+from approvals import clock
 from approvals.ids import uuid7
 from approvals.models import EffectClass
 
@@ -220,7 +221,7 @@ class PendingImport(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=clock.now, editable=False)
     text = models.TextField()
     name = models.SlugField(max_length=80)
     location = models.CharField(max_length=500)

@@ -64,9 +64,9 @@ def _untold(endpoint: WebhookEndpoint, since: datetime) -> Iterator[list[Event]]
 
 def _queue(endpoint: WebhookEndpoint, events: list[Event]) -> int:
     """Another worker may do the same at the same time: an event that it was faster with is passed over."""
-    now = timezone.now()
+    made = {"next_at": Now(), "created_at": Now()}
     deliveries = [
-        WebhookDelivery(endpoint=endpoint, event_id=event.pk, type=event.type, body=body, next_at=Now(), created_at=now)
+        WebhookDelivery(endpoint=endpoint, event_id=event.pk, type=event.type, body=body, **made)
         for event, body in zip(events, payloads.of(events), strict=True)
     ]
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)

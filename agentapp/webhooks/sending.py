@@ -12,13 +12,12 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
 from agentapp.models import WebhookDelivery, WebhookEndpoint, WebhookProgress
 from agentapp.models.webhooks import TEST_EVENT
 from agentapp.tools import credentials, outbound
 from agentapp.webhooks import payloads, signing
-from approvals import configuration, ledger, outgoing
+from approvals import clock, configuration, ledger, outgoing
 from approvals.clock import Now
 from approvals.digest import storable
 from approvals.ids import uuid7
@@ -119,7 +118,7 @@ def give_up() -> int:
 
 def forget_old() -> int:
     """Delete deliveries that ended long ago. Returns how many. The ledger keeps what happened."""
-    old = WebhookDelivery.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).exclude(state=State.QUEUED)
+    old = WebhookDelivery.objects.filter(created_at__lt=Now() - KEPT_FOR).exclude(state=State.QUEUED)
     return old.delete()[0]
 
 
@@ -137,10 +136,9 @@ def redeliver(delivery_id: uuid.UUID, user: User) -> bool:
 
 def test(endpoint: WebhookEndpoint, user: User) -> WebhookDelivery:
     """Send a test now, also to one that is not active, and only once. Returns what came of it."""
-    now = timezone.now()
     delivery = WebhookDelivery.objects.create(
-        endpoint=endpoint, event_id=uuid7(), type=TEST_EVENT, body=payloads.for_test(endpoint.name, now),
-        state=State.FAILED, error="It is not known what came of it.", attempts=1, created_at=now,
+        endpoint=endpoint, event_id=uuid7(), type=TEST_EVENT, body=payloads.for_test(endpoint.name, clock.now()),
+        state=State.FAILED, error="It is not known what came of it.", attempts=1, created_at=Now(),
     )  # fmt: skip
     with ledger.transaction():
         ledger.record(ledger.CONFIGURATION, "webhook.tested", {"endpoint": endpoint.name}, ledger.actor_of(user))

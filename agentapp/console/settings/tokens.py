@@ -16,7 +16,7 @@ from agentapp.console.settings.sections import TOKENS, page, saved
 from agentapp.console.shell import signed_in
 from agentapp.models import ApiToken
 from agentapp.renewed import renewal_required
-from approvals import ledger
+from approvals import clock, ledger
 
 # What a person must be allowed to do for a token of theirs to do it; any of them is enough.
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -74,7 +74,7 @@ def issue(request: HttpRequest) -> HttpResponse:
     if not form.is_valid():
         return page(request, TOKENS, _context(user, form), HTTPStatus.UNPROCESSABLE_ENTITY)
     days = form.cleaned_data["days"]
-    ends = timezone.now() + timedelta(days=int(days)) if days else None
+    ends = clock.asked() + timedelta(days=int(days)) if days else None
     made = form.cleaned_data
     token, secret = auth.issue_token(user, made["name"], made["scopes"], ledger.actor_of(user), ends)
     return page(request, TOKENS, _context(user, TokenForm(user)) | {"made": token, "secret": secret})

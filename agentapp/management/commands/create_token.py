@@ -3,10 +3,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
 
 from agentapp import auth
-from approvals import ledger
+from approvals import clock, ledger
 
 MAX_DAYS = 3650
 
@@ -34,7 +33,7 @@ class Command(BaseCommand):
         days = options["expires_days"]
         if days is not None and not 0 < days <= MAX_DAYS:
             raise CommandError(f"--expires-days is between 1 and {MAX_DAYS}.")
-        expires_at = timezone.now() + timedelta(days=days) if days else None
+        expires_at = clock.asked() + timedelta(days=days) if days else None
         try:
             token, secret = auth.issue_token(user, name, options["scope"], ledger.SYSTEM, expires_at)
         except auth.TokenRefused as error:
