@@ -7,6 +7,7 @@ from django.db.models import Q
 from agentapp.models.agents import Agent, ApiToken
 from approvals.ids import uuid7
 from approvals.models.noted import Noted
+from approvals.sealed import ERASED
 
 
 class Conversation(models.Model):
@@ -115,6 +116,10 @@ class Message(Noted, models.Model):
 
     class Meta:
         ordering = ["conversation", "seq"]
+        indexes = [
+            # Of old messages nearly all are erased where they are kept no longer than is said.
+            models.Index(fields=["created_at"], condition=~Q(content=ERASED), name="message_kept"),
+        ]
         constraints = [models.UniqueConstraint(fields=["conversation", "seq"], name="message_one_per_place")]
 
     def __str__(self) -> str:

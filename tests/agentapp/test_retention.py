@@ -3,6 +3,7 @@
 import datetime
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from agentapp import actions, conversations, retention
@@ -122,3 +123,22 @@ def test_what_was_said_long_ago_on_an_erased_run_stays_while_a_person_goes_on_wi
     actions.write_message(run.pk, "Dear Ana.", ada)
     assert retention.apply() == {}
     assert retention.preview()[0].is_nothing
+
+
+@pytest.mark.postgresql
+def test_what_was_said_after_an_erasure_is_looked_for_among_what_is_not_erased(clerk):
+    run = ended_long_ago(clerk)
+    Run.objects.update(erased_at=timezone.now(), erased_by="retention")
+    columns = "conversation_id, role, created_at"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO agentapp_message (id, run_id, seq, content, {columns})"
+            f" SELECT gen_random_uuid(), run_id, 100 + number, %s, {columns}"
+            " FROM agentapp_message, generate_series(1, 20000) number WHERE run_id = %s AND seq = 1",
+            [ERASED, run.pk],
+        )
+        cursor.execute("ANALYZE agentapp_message")
+    late = retention._said_since(timezone.now() - datetime.timedelta(days=30))
+    assert late.count() == 2
+    for found in (late, Run.objects.filter(pk__in=late.values("run"))):
+        assert "message_kept" in found.explain()
