@@ -12,12 +12,13 @@ from approvals.standing import Refusal
 
 
 def post_comment(approval_id: uuid.UUID, text: str, user: User) -> comments.Posted:
-    """Say something to everybody who may see a request, whatever has become of it."""
+    """Say something to everybody who may see a request, whatever has become of it, unless it is erased."""
     approval: Approval | None = auth.visible_approvals(user).filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")
     with ledger.transaction():
         runs.lock(approval.run_id)
+        approval.refresh_from_db(fields=["erased_at"])
         posted = comments.post(approval, user, text)
     if isinstance(posted, Refusal):
         raise Refused(posted.code, posted.message, "text", approval)

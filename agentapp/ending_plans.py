@@ -21,6 +21,7 @@ def end_plan(approval_id: uuid.UUID, why: str, user: User) -> Approval:
         raise Refused("message_required", "Say why: the reason stays on record.", "reason")
     with ledger.transaction():
         runs.lock(approval.run_id)  # a call under way waits, or is seen
+        approval.refresh_from_db(fields=["erased_at"])
         ended = plans.end_one(approval, why.strip(), ledger.actor_of(user))
     if not ended:
         raise Refused("nothing_left", "Nothing is left of this plan.")

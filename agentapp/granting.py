@@ -160,7 +160,7 @@ def make_grant(approval_id: uuid.UUID, new: NewGrant, user: User) -> Grant:
 
 def revoke_grant(grant_id: uuid.UUID, why: str, user: User) -> Grant:
     """Take a grant back at once. A call that has begun ends as it will."""
-    grant = Grant.objects.filter(pk=grant_id).first()
+    grant = Grant.objects.select_related("approval").filter(pk=grant_id).first()
     if grant is None:
         raise Refused("not_found", "There is no such grant.")
     if not auth.may_revoke_grant(user, grant):
@@ -168,6 +168,7 @@ def revoke_grant(grant_id: uuid.UUID, why: str, user: User) -> Grant:
     if not why.strip():
         raise Refused("message_required", "Say why: the reason stays on record.", "reason")
     with ledger.transaction():
+        runs.lock(grant.approval.run_id)
         done = grants.revoke(grant_id, user, why.strip())
     if not done:
         raise Refused("already_revoked", "Somebody has revoked this grant already.")

@@ -52,7 +52,11 @@ class Said:
 
 
 def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
-    """Keep what somebody says about a request, and tell those they mention who may see it."""
+    """Keep what somebody says about a request, and tell those they mention who may see it. Of one whose words were
+    taken away nobody says anything: nobody would take that away.
+    """
+    if approval.erased_at is not None:
+        return Refusal("erased", "What was asked is erased, so nothing more is said of it.")
     words = without_secrets_of(approval, storable(text).replace("\r\n", "\n").strip())
     if not words:
         return Refusal("message_required", "Write something first.")

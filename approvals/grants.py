@@ -86,6 +86,8 @@ def may_make(user: User, approval: Approval) -> Refusal | None:
         return Refusal("not_grantable", "Whoever approves this shows who they are each time, so no grant answers.")
     if approval.state not in _STATES:
         return Refusal("not_grantable", "This request came to nothing, so nothing like it is allowed ahead.")
+    if approval.erased_at is not None:
+        return Refusal("not_grantable", "What was asked is erased, so nothing like it is allowed ahead.")
     return None
 
 
@@ -124,8 +126,12 @@ def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:
 
 
 def revoke(grant_id: uuid.UUID, user: User, why: str) -> bool:
-    """End a grant at once. False: it was revoked before."""
-    words = storable(why)[:MAX_REASON]
+    """End a grant at once. False: it was revoked before. The caller holds the lock on the row of its request's run.
+
+    Where what it was made from is erased, it is not kept why: nobody would take that away.
+    """
+    is_erased = Approval.objects.filter(grants=grant_id, erased_at__isnull=False).exists()
+    words = ERASED if is_erased else storable(why)[:MAX_REASON]
     changed = Grant.objects.filter(pk=grant_id, revoked_at__isnull=True).update(
         revoked_at=Now(), revoked_by=user, revoked_why=words
     )

@@ -64,6 +64,8 @@ def barred(decision: Decision, user: User) -> Refusal | None:
         return Refusal("invalid", "No person decided this.")
     if decision.undone_at is not None:
         return Refusal("taken_back", "This decision was taken back, so it did nothing.")
+    if decision.approval.erased_at is not None:
+        return Refusal("erased", "What was decided is erased, so nobody can say any more whether it was good.")
     return None
 
 

@@ -90,7 +90,11 @@ def end(run_ids: Sequence[uuid.UUID], why: str, actor: str = ledger.SYSTEM) -> i
 
 
 def end_one(approval: Approval, why: str, actor: str) -> int:
-    """End what is left of one plan. Returns how many calls that were; none: it had been used up or ended before."""
+    """End what is left of one plan. Returns how many calls that were; none: it had been used up or ended before, or is
+    erased, and why it was ended would be kept.
+    """
+    if approval.erased_at is not None:
+        return 0
     return _end(left_of([approval.run_id]).filter(approval=approval), why, actor)
 
 
