@@ -74,6 +74,27 @@ def test_a_digit_chooses_the_range(browse: Browse, mia: User) -> None:
         expect(page.locator(".segment [aria-current=true]")).to_have_text(words)
 
 
+@pytest.mark.parametrize("width", [390, 320])
+def test_on_a_phone_what_the_menus_hold_stays_on_the_screen(
+    browse: Browse, mia: User, traffic: None, width: int
+) -> None:
+    page = browse(mia, "/insights/?range=custom&from=2026-11-10&to=2026-11-01", width, 844)
+    for menu in page.locator(".insights-bar details.menu").all():
+        if menu.get_attribute("open") is None:
+            menu.locator("summary").click()
+        box = menu.locator(".menu-list").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        menu.locator("summary").click()
+
+
+def test_why_a_range_was_not_taken_is_said_in_the_colour_of_what_is_wrong(browse: Browse, mia: User) -> None:
+    page = browse(mia, "/insights/?range=custom&from=2026-11-10&to=2026-11-01")
+    wrong = page.locator(".callout.bad .icon").first.evaluate("icon => getComputedStyle(icon).color")
+    expect(page.locator("#range-e")).to_have_css("color", wrong)
+
+
 def test_figures_come_again_by_themselves_and_not_in_a_hidden_tab(browse: Browse, mia: User) -> None:
     page = browse(mia, "/insights/")
     asked: list[str] = []

@@ -57,6 +57,27 @@ def test_the_frame_is_accessible_at_every_width(
     assert [text for text in complaints if "404" not in text] == []
 
 
+# Where the words of each tab stand.
+WORDS_OF_TABS = """() => [...document.querySelectorAll(".tabbar > a, .tabbar > details > summary")].map((tab) => {
+  const range = document.createRange();
+  range.selectNode([...tab.childNodes].find((node) => node.nodeType === 3 && node.data.trim()));
+  return range.getBoundingClientRect().top;
+})"""
+
+
+def test_on_a_phone_the_words_of_the_tabs_stand_on_one_line(browse: Browse, sam: User, ada: User) -> None:
+    make_waiting(sam)
+    page = browse(ada, "/runs/", 390, 844)
+    expect(page.locator(".tabbar [data-waiting]")).to_be_visible()
+    assert len(set(page.evaluate(WORDS_OF_TABS))) == 1
+
+
+def test_on_a_phone_a_short_page_has_one_ground_down_to_the_tabs(browse: Browse, ada: User) -> None:
+    page = browse(ada, "/nowhere/", 390, 844)
+    panel = page.locator("main").evaluate("panel => getComputedStyle(panel).backgroundColor")
+    expect(page.locator("body")).to_have_css("background-color", panel)
+
+
 def test_the_palette_goes_where_the_arrows_lead(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam, title="Refund the kettle")
     page = live(browse(dana, "/runs/"))
