@@ -1,6 +1,6 @@
 """What was said afterwards of decisions, whether their reader may say something too, and the cases made for them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,14 @@ from agentapp import auth, evaluating
 from agentapp.console.evals import VIEW_RIGHT
 from agentapp.models import EvalCase, Run
 from approvals import judgements
-from approvals.models import Decision, Judgement
+from approvals.models import Decision, DecisionType, Judgement
 
+DID: Mapping[str, str] = {
+    DecisionType.APPROVE: "approved",
+    DecisionType.EDIT: "approved with changes",
+    DecisionType.REJECT: "rejected",
+    DecisionType.RESPOND: "responded in the tool’s place",
+}
 HUES = {Judgement.Mark.GOOD: "ok", Judgement.Mark.WRONG: "wait", Judgement.Mark.HARMFUL: "bad"}
 
 
@@ -24,6 +30,11 @@ class Judged:
     may_judge: bool = False
     case: EvalCase | None = None
     may_make_case: bool = False
+
+    @property
+    def did(self) -> str:
+        """As in a sentence that begins with who decided."""
+        return DID[self.decision.type]
 
     @property
     def last(self) -> Judgement | None:

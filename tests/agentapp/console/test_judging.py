@@ -1,5 +1,6 @@
 """Decisions that are judged afterwards: by whom, where it is seen, and the cases of evals that are made of them."""
 
+import re
 from typing import Any
 
 import pytest
@@ -124,6 +125,18 @@ def test_the_request_shows_it_to_whoever_may_see_the_request_with_what_it_replac
     assert f"{mia.get_full_name() or mia.username} judged a decision harmful" in shown
     assert "Judge it otherwise" not in shown
     assert "Judge it otherwise" in page(client, mia, f"/approvals/{decision.approval_id}/side/")
+
+
+@pytest.mark.parametrize(("type", "words"), [("approve", "approved"), ("reject", "rejected")])
+def test_before_anybody_has_judged_a_decision_its_page_says_so_and_what_was_decided(
+    clerk, dana, mia, client, type, words
+):
+    decision = decided(clerk, dana, type, message="No.")
+    shown = page(client, mia, f"/approvals/{decision.approval_id}/").split('id="judged"')[1].split("</section>")[0]
+    said = " ".join(re.sub(r"<[^>]+>", " ", shown.split("</p>")[0]).split())
+    assert re.search(rf"{decision.who} {words}, [^.]+\. Not judged yet\.$", said), said
+    judge(client, mia, decision, "good")
+    assert "Not judged yet" not in page(client, mia, f"/approvals/{decision.approval_id}/")
 
 
 def test_the_audit_trail_shows_it_and_is_asked_by_what_counts(clerk, dana, mia, client):
