@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agentapp import auth
+from agentapp.console.fields import label_of
 from agentapp.models import ToolExecution
 from approvals import lens, planned
 from approvals.digest import canonical
@@ -98,7 +99,8 @@ def _line(
     over: bool,
     hidden: Collection[str],
 ) -> Line:
-    shown = (_texts(masked(call.arguments, hidden)), _texts(masked(call.snapshot, hidden)))
+    given = [(label_of(name, {}), text) for name, text in _texts(masked(call.arguments, hidden))]
+    shown = (given, _texts(masked(call.snapshot, hidden)))
     if row is None:
         return Line(number, call, *shown)
     if row.used_by is not None:

@@ -91,7 +91,7 @@ def recommend_products(
         EffectLine("A return is opened", "For order {order_id}", "box"),
         EffectLine("1 person is told", "{snapshot.email}", "mail"),
     ),
-    button="Take back",
+    button="return of order {order_id}",
     snapshot=lookups.return_state,
     idempotency="key",
     locked=("order_id",),
@@ -130,7 +130,9 @@ def open_return(
     return {"return": ticket.number, "order_id": order_id, "label_sent_to": ticket.customer.email}
 
 
-@tool(owner="Support", effect="reversible", trust="trusted_system", title="Let a person take over", button="Hand over")
+@tool(
+    owner="Support", effect="reversible", trust="trusted_system", title="Let a person take over", button="handing over"
+)
 def call_a_person(
     about: Annotated[str, Field(min_length=3, max_length=200, title="About")], context: ToolContext
 ) -> ToolResult:

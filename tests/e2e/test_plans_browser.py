@@ -65,6 +65,7 @@ def test_a_plan_is_read_call_by_call_and_approved_as_a_whole(browse: Browse, mar
     lines = page.get_by_role("list", name="The calls of the plan, in their order").get_by_role("listitem")
     expect(lines).to_have_count(3)
     expect(lines.nth(0)).to_contain_text("The agent will refund $5.00 to Ann (ann).")
+    expect(lines.nth(0).locator("dt").filter(has_text="Amount")).to_have_text("Amount")
     expect(page.get_by_role("button", name="End the plan")).to_have_count(0)
     page.get_by_role("button", name="Approve 3 calls").click()
     expect(page.get_by_role("button", name="Approve 3 calls")).to_have_count(0)

@@ -60,6 +60,11 @@ def level(client: Client, user: User) -> str:
     return assurance.level(asking(client, user))
 
 
+def test_the_page_says_how_long_ago_an_app_was_set_up(client: Client, dana: User, secret: str) -> None:
+    client.force_login(dana)
+    assert "Set up just now. Signing in" in client.get("/settings/security/").content.decode()
+
+
 def test_a_password_alone_does_not_sign_in_whoever_has_an_app(client: Client, dana: User, secret: str) -> None:
     assert give_password(client, "/runs/")["Location"] == "/login/second/"
     assert not is_in(client)

@@ -95,3 +95,9 @@ def test_what_a_customer_is_asked_for_has_a_name_they_understand():
     for tool in python_source.modules()["agentapp.demo.chat_tools"]:
         for declared in tool.parameters.values():
             assert "_" not in declared.get("display_name", "_")
+
+
+def test_what_stands_on_a_button_reads_on_from_approve_or_yes():
+    named = {tool.name: tool.button for tool in vars(chat_tools).values() if getattr(tool, "button", "")}
+    assert named["open_return"] == "return of order {order_id}"
+    assert {name for name, words in named.items() if words[:1].isupper()} == set()
