@@ -9,9 +9,8 @@ from django.contrib.auth.models import User
 from django.db import models
 from django.http import HttpRequest
 
-from approvals import channels, delegations, lens
+from approvals import channels, delegations, granted, lens
 from approvals.admin_pages import ReadOnlyAdmin, SwitchedAdmin, masked_arguments
-from approvals.digest import canonical
 from approvals.masking import masked
 from approvals.models import (
     Approval,
@@ -269,4 +268,5 @@ class GrantAdmin(ReadOnlyAdmin):
     def said(self, grant: Grant) -> str:
         secrets = self.hidden_of(grant)
         shown = [each | masked({each["name"]: each.get("value")}, secrets) for each in grant.constraints]
-        return "; ".join(f"{each['name']} {each['rule']} {canonical(each[each['name']])}" for each in shown)
+        said = granted.in_words(each | {"value": each[each["name"]]} for each in shown)
+        return "\n".join(f"{name} {words}" for name, words in said)

@@ -277,8 +277,10 @@ def actor_of(request: HttpRequest) -> str:
 
 
 def masked_arguments(text: str, secret_fields: list[str]) -> str:
-    """Arguments for people to read, without the values of secret fields."""
-    if not text or not secret_fields:
+    """Arguments for people to read, without the values of secret fields; a dash where there are none."""
+    if not text:
+        return "-"
+    if not secret_fields:
         return text
     try:
         arguments = parse(text)

@@ -130,6 +130,16 @@ class GroupAdmin(RenewedAdmin, DjangoGroupAdmin):
     form = GroupForm
     filter_horizontal = []
     about = "Roles and teams. A group's rights are its members'; rules and channels name groups."
+    readonly_fields = ["rights"]
+
+    def get_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
+        only_looks = obj is not None and not self.has_change_permission(request, obj)
+        return ["name", "rights" if only_looks else "permissions"]
+
+    @admin.display(description="Permissions")
+    def rights(self, group: Group) -> str:
+        """One in a line, for whoever only looks: Django sets them one after the other, like a sentence."""
+        return "\n".join(sorted(permission.name for permission in group.permissions.all())) or "-"
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """A rule or request without its group would be open to everybody, so such a group stays."""

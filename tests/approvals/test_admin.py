@@ -56,6 +56,12 @@ def desk(**fields: Any) -> dict[str, Any]:
     return {"name": "desk", "active": "on", "kind": "email", "config": '{"to": ["desk@example.test"]}', **fields}
 
 
+def test_where_nothing_was_approved_yet_the_record_says_so(staff: Client, approval: Approval) -> None:
+    page = staff.get(address(Approval, "change", approval.pk)).content.decode()
+    place = page.split("Arguments that were approved:")[1].split("</div>")[0]
+    assert place.split(">")[-1].strip() == "-"
+
+
 def test_a_channel_is_made_changed_and_deleted_with_one_event_each(staff: Client, ada: User) -> None:
     lead = Group.objects.create(name="leads")
     save(staff, address(Channel, "add"), **desk())
@@ -195,7 +201,7 @@ def test_a_record_page_shows_no_secret_and_no_markup_from_outside(staff: Client,
     [
         ('{"a":1,"pin":"x"}', ["pin"], f'{{"a":1,"pin":"{MASK}"}}'),
         ('{"a":1}', [], '{"a":1}'),
-        ("", ["pin"], ""),
+        ("", ["pin"], "-"),
         ('{"pin": "x', ["pin"], MASK),
         ('["x"]', ["pin"], MASK),
     ],

@@ -19,9 +19,9 @@ def shown(clerk: Clerk, dana: User, ada: User, client: Client):
 
 
 def test_its_constraints_are_told(shown) -> None:
-    assert "to is &quot;ann&quot;" in shown()
+    assert "to is exactly ann" in shown()
 
 
 def test_what_its_tool_marks_as_secret_since_is_masked(shown) -> None:
     Tool.objects.filter(name="send").update(secret_fields=["to"])
-    assert "ann&quot;" not in shown()
+    assert "exactly ann" not in shown()

@@ -115,6 +115,14 @@ def test_a_groups_permissions_are_recorded_by_name(root: Client) -> None:
     assert ledger.verify()[1] is None
 
 
+def test_whoever_looks_at_a_group_reads_one_permission_in_each_line(staff: Client, roles: dict[str, Group]) -> None:
+    page = staff.get(address(Group, "change", roles["operator"].pk)).content.decode()
+    names = sorted(roles["operator"].permissions.values_list("name", flat=True))
+    assert len(names) > 2
+    assert "<br>".join(names) in page
+    assert "Agents | run |" not in page
+
+
 def test_a_group_that_a_rule_names_cannot_be_deleted(root: Client, roles: dict[str, Group]) -> None:
     """Its rule would be left without a group, and so open to everybody who may decide."""
     Rule.objects.create(name="refunds", verdict="ask").groups.add(roles["approver"])
