@@ -110,7 +110,7 @@ def look_up(events: Iterable[Event], viewer: User, *, whole: bool = False) -> Ab
     people = {int(found[1]) for event in events if (found := _USER.match(event.actor_key))}
     asked = {event.approval_id for event in events if event.approval_id}
     calls = {event.execution_id for event in events if event.execution_id and not event.approval_id}
-    began = {event.run_id for event in events if event.run_id}
+    began = {key for event in events if (key := _run_key(event))}
     approvals = auth.visible_approvals(viewer).annotate(pieces=_Length(F("evidence")))
     executions = ToolExecution.objects.filter(run__in=auth.visible_runs(viewer)).select_related("approval")
     runs = auth.visible_runs(viewer).select_related("agent").annotate(mocked=Q(mocks__isnull=False))
@@ -186,7 +186,8 @@ def what(event: Event, data: dict[str, Any], about: About) -> str:
     said = _SUBJECTS.get(subject)
     if said is not None:
         return said(data)
-    run = about.runs.get(event.run_id) if event.run_id else None
+    key = _run_key(event)
+    run = about.runs.get(key) if key else None
     if event.tool:
         execution = about.executions.get(event.execution_id) if event.execution_id else None
         asked = execution.approval.shown_title if execution and execution.approval else run.title if run else ""
@@ -194,6 +195,14 @@ def what(event: Event, data: dict[str, Any], about: About) -> str:
     if run is not None:
         return _as_it_was(run, run.title)
     return next((word for name in ("name", "text", "user") if (word := _word(data.get(name)))), "")
+
+
+def _run_key(event: Event) -> uuid.UUID | None:
+    """The run an event is of; what is done to a conversation names the run it was done from."""
+    if event.run_id is not None or not event.type.startswith("conversation."):
+        return event.run_id
+    named = event.data.get("run")
+    return uuid.UUID(named) if isinstance(named, str) else None
 
 
 def _as_it_was(run: Run | None, said: str) -> str:

@@ -1,9 +1,12 @@
 """Where people take a run over, and see that somebody has."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
+from agentapp.models import Run
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +33,21 @@ def test_who_is_asked_takes_a_run_over_from_its_page_and_from_the_request(
     request = client.get(f"/approvals/{approval.pk}/").content.decode()
     assert "You have taken this run over." in request
     assert button not in request
+
+
+def test_the_audit_trail_names_the_run_that_was_taken_over_also_where_its_conversation_was(
+    client: Client, sam: User, dana: User, mia: User
+) -> None:
+    run = RunBuilder(sam)
+    run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))))
+    client.force_login(dana)
+    client.post(f"/runs/{run.id}/take-over/")
+
+    client.force_login(mia)
+    page = client.get("/audit/?q=did:took-over").content.decode()
+
+    lines = re.findall(r'<a class="rowlink"[^>]*>([^<]+)</a>', page)
+    assert lines == [Run.objects.get(pk=run.id).title] * 2
 
 
 def test_who_only_reads_is_offered_the_conversation_and_no_more(client: Client, sam: User) -> None:
