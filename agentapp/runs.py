@@ -147,6 +147,12 @@ def create(start: Start, via: str = "") -> Run:
     return run
 
 
+def give_up_undo(run: Run) -> bool:
+    """Let another run take back the call that this one ended without having acted on. False: it has not ended."""
+    ended = Run.objects.filter(pk=run.pk, state__in=Run.FINAL, undoes__isnull=False, took_back_nothing=False)
+    return bool(ended.update(took_back_nothing=True))
+
+
 def _behind_the_last(conversation: Conversation | None) -> Any:
     """Now, and later than every run of the conversation, even in the same millisecond."""
     last = conversation and Run.objects.filter(conversation=conversation).aggregate(at=Max("created_at"))["at"]

@@ -162,7 +162,9 @@ def _not_from(run: Run) -> Refused | None:
     if run.parent_id is not None:
         return Refused("invalid", "Another run asked for this one: try that one again.")
     if run.undoes_id is not None:
-        return Refused("invalid", "This run takes a call back, and that is asked for once.")
+        return Refused(
+            "invalid", "This run takes a call back: where nothing came of it, ask for that again at the call."
+        )
     if run.is_trial:
         return Refused("invalid", "This run tried one call: try it again on the page of its tool.")
     return None

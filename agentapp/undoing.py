@@ -2,10 +2,13 @@
 
 The tool says which other call takes it back, and with what arguments. That one call is the whole script of a run of its
 own, of the same agent, whoever asks for it being its starter; nobody decides about it who started either run.
+
+A call has one such run at a time, and none after one that acted or may have acted.
 """
 
 import json
 import uuid
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +26,18 @@ from approvals.digest import MalformedJSON, canonical, load, storable
 
 MAX_WHY_CHARS = 2000
 ERASED = "What this call did is erased."
+UNDER_WAY = "Somebody has asked for this call to be undone already, and that has not ended."
+ACTED = "The call that was to undo this one has run, as it was asked for or as people changed it."
+IN_DOUBT = "Nobody knows for sure what became of the call that was to undo this one."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The run that is to take a call back, or was to."""
+
+    run: Run
+    bars: str
+    """Why nobody can ask for another. Empty: it ended, and nothing came of it."""
 
 
 def may_undo(user: User, execution: ToolExecution) -> bool:
@@ -44,8 +59,32 @@ def hindrance(execution: ToolExecution) -> str:
     return ""
 
 
+def asked_for(execution: ToolExecution) -> Asked | None:
+    """The last run that was begun to take a call back. None: there is none. A query, and another where it has ended."""
+    run = Run.objects.filter(undoes=execution, took_back_nothing=False).first()
+    if run is None:
+        return None
+    if not run.is_final:
+        return Asked(run, UNDER_WAY)
+    made = list(ToolExecution.objects.filter(run=run))
+    # What people answered in its place is a result as well, of a call that never began.
+    if any(call.started_at is not None and call.took_effect for call in made):
+        return Asked(run, ACTED)
+    return Asked(run, IN_DOUBT if any(map(_is_in_doubt, made)) else "")
+
+
+def _is_in_doubt(call: ToolExecution) -> bool:
+    """Whether a call of a run that has ended may have acted: it began, and nobody says that nothing came of it."""
+    if not call.is_answered or call.subrun_id is not None:
+        return True
+    if call.started_at is None:
+        return call.attempts > 0  # it was to be tried again, and then was not
+    # What its tool said of that is gone where it is erased.
+    return call.may_have_acted or call.state == ToolExecution.State.CANCELLED or call.erased_at is not None
+
+
 def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | None = None) -> Run:
-    """Propose the call that takes another back. Once for each call; people decide whether it runs.
+    """Propose the call that takes another back; people decide whether it runs. Again where nothing came of that before.
 
     `token`: what it is asked for with.
     """
@@ -69,11 +108,23 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
             # The arguments were read before: who erased the run since did not see them.
             if run is None or run.erased_at is not None:
                 raise Refused("cannot_undo", ERASED)
+            _give_up_last(execution)
             return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, token)
     except IntegrityError as error:
-        if not Run.objects.filter(undoes=execution).exists():
+        if not Run.objects.filter(undoes=execution, took_back_nothing=False).exists():
             raise
-        raise Refused("already_asked", "Somebody has asked for this call to be undone already.") from error
+        raise Refused("already_asked", UNDER_WAY) from error
+
+
+def _give_up_last(execution: ToolExecution) -> None:
+    """Make room for another run that takes a call back, whose own run is locked. Refused where the last one bars it."""
+    asked = asked_for(execution)
+    if asked is None:
+        return
+    runs.lock(asked.run.pk)  # a late answer is behind this, or is seen
+    asked = asked_for(execution)
+    if asked is not None and (asked.bars or not runs.give_up_undo(asked.run)):
+        raise Refused("already_asked", asked.bars or UNDER_WAY)
 
 
 def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:

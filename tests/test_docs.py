@@ -421,7 +421,7 @@ EVENT_TYPES = {
     "signin.succeeded", "signin.failed", "signin.renewed", "signin.factor_added", "signin.factor_removed",
     "signin.sessions_ended", "signin.reset_asked", "tool_call.late_answer",
 }  # fmt: skip
-MODEL_FIELDS = {"ApiToken.issued_by", "Approval.kind", "Question.proposed_text", "Run.undoes"}
+MODEL_FIELDS = {"ApiToken.issued_by", "Approval.kind", "Question.proposed_text", "Run.took_back_nothing", "Run.undoes"}
 
 
 def modules() -> dict[str, str]:

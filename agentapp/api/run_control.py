@@ -129,7 +129,7 @@ class UndoIn(BaseModel):
 )
 def undo_call(request: ApiRequest, execution_id: uuid.UUID, body: UndoIn) -> Status[RunDetail]:
     """Starts a run that proposes the call which takes this one back. It waits for people, and neither the token's
-    person nor whoever started the first run decides about it. Once for each call.
+    person nor whoever started the first run decides about it. Once at a time, and again only where nothing came of it.
     """
     run = actions.undo_call(execution_id, body.why, person(request), request.auth)
     return Status(201, run_detail(whole_run(run.pk)))

@@ -17,18 +17,24 @@ from approvals.masking import masked
 
 @dataclass(frozen=True)
 class Undoing:
-    """Whether a call can be taken back, and the run that was begun to do so."""
+    """Whether a call can be taken back, and the run that was begun to do so, last."""
 
     may: bool
     run: Run | None
+    bars: str = ""
+    """Why it cannot be asked for again. Empty: nobody has asked, or nothing came of it."""
 
 
 def of(execution: ToolExecution | None, user: User) -> Undoing | None:
-    """None: nothing is to be said of it. One query, for a call whose tool names a way back and that took effect."""
+    """None: nothing is to be said of it. A query for a call whose tool names a way back and that took effect, another
+    where that was asked for and has ended.
+    """
     if execution is None or undoing.hindrance(execution):
         return None
-    run = Run.objects.only("state", "title").filter(undoes=execution).first()
-    return Undoing(may=run is None and undoing.may_undo(user, execution), run=run)
+    asked = undoing.asked_for(execution)
+    if asked is None:
+        return Undoing(undoing.may_undo(user, execution), None)
+    return Undoing(not asked.bars and undoing.may_undo(user, execution), asked.run, asked.bars)
 
 
 def undone_by(run: Run) -> ToolExecution | None:

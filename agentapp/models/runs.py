@@ -56,9 +56,13 @@ class Run(Noted, models.Model):
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="retries", db_index=False,
         help_text="The run that this one tries again.",
     )  # fmt: skip
-    undoes = models.OneToOneField(
-        "ToolExecution", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_in",
+    undoes = models.ForeignKey(
+        "ToolExecution", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_in", db_index=False,
         help_text="The call that this run takes back. It makes one call for that, and asks people about it.",
+    )  # fmt: skip
+    took_back_nothing = models.BooleanField(
+        default=False, db_default=False,
+        help_text="It ended without having acted on the call it was to take back, and another run was begun for that.",
     )  # fmt: skip
     is_trial = models.BooleanField(
         default=False, help_text="Its one call was filled in by its starter, on the page of a tool."
@@ -185,6 +189,7 @@ class Run(Noted, models.Model):
             models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="run_parent"),
             models.Index(fields=["retry_of"], condition=Q(retry_of__isnull=False), name="run_retry_of"),
             models.Index(fields=["asked_in"], condition=Q(asked_in__isnull=False), name="run_asked_in"),
+            models.Index(fields=["undoes"], condition=Q(undoes__isnull=False), name="run_undoes"),
             models.Index(fields=["token"], condition=Q(token__isnull=False), name="run_token"),
             models.Index(fields=["taken_over_by"], condition=Q(taken_over_by__isnull=False), name="run_taken_over_by"),
         ]
@@ -194,6 +199,17 @@ class Run(Noted, models.Model):
                 condition=~Q(request_key=""),
                 name="run_once_per_request_key",
                 violation_error_message="A person's Idempotency-Key starts one run.",
+            ),
+            models.UniqueConstraint(
+                fields=["undoes"],
+                condition=Q(undoes__isnull=False, took_back_nothing=False),
+                name="run_one_undo_of_a_call",
+                violation_error_message="A call is taken back by one run, unless that ended without having acted.",
+            ),
+            models.CheckConstraint(
+                condition=Q(took_back_nothing=False) | Q(undoes__isnull=False, finished_at__isnull=False),
+                name="run_took_back_nothing_has_ended",
+                violation_error_message="Only a run that was to take a call back, and has ended, took nothing back.",
             ),
             models.CheckConstraint(
                 condition=Q(mocks__isnull=True)

@@ -1,4 +1,4 @@
-"""Taking back a call that took effect: a proposal of its own, asked about by the usual rules, once."""
+"""Taking back a call that took effect: a proposal of its own, asked about by the usual rules, once at a time."""
 
 import json
 import threading
@@ -8,19 +8,23 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.db import IntegrityError, connection
 
-from agentapp import actions, erasing, transcript, undoing
+from agentapp import actions, erasing, runs, transcript, undoing
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.tools.base import ToolError, tool
+from agentapp.sweep import sweep
+from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from approvals.models import Approval, Event, Rule
 from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, says
 
 LENT: dict[str, float] = {}
+BREAKS: list[Exception] = []
 
 
 @tool(effect="compensable", title="Take back {amount:money} from {account}", locked=("account",))
 def take_back(account: str, amount: float) -> str:
     """Take back what was lent."""
+    if BREAKS:
+        raise BREAKS[0]
     note("take_back", account=account, amount=amount)
     LENT[account] = LENT.get(account, 0) - amount
     return "taken back"
@@ -46,6 +50,7 @@ def lending(undo: Any = taking_back, undone_by: str = "take_back") -> Any:
 @pytest.fixture(autouse=True)
 def _nothing_is_lent():
     LENT.clear()
+    BREAKS.clear()
 
 
 @pytest.fixture
@@ -191,8 +196,8 @@ def test_the_database_itself_refuses_a_second(clerk, lent, dana):
         Run.objects.filter(pk=done.run_id).update(undoes=done)
 
 
-def test_two_who_ask_at_once_begin_one(clerk, lent, dana, marco):
-    done = lent()
+def ask_at_once(done: ToolExecution, *users: User) -> list[Any]:
+    """The runs that they began, and the codes of those who were refused."""
     came: list[Any] = []
 
     def ask(user: User) -> None:
@@ -203,13 +208,170 @@ def test_two_who_ask_at_once_begin_one(clerk, lent, dana, marco):
         finally:
             connection.close()
 
-    both = [threading.Thread(target=ask, args=(user,)) for user in (dana, marco)]
+    both = [threading.Thread(target=ask, args=(user,)) for user in users]
     for thread in both:
         thread.start()
     for thread in both:
         thread.join()
+    return came
+
+
+def test_two_who_ask_at_once_begin_one(clerk, lent, dana, marco):
+    done = lent()
+    came = ask_at_once(done, dana, marco)
     assert [one for one in came if isinstance(one, str)] == ["already_asked"]
     assert Run.objects.filter(undoes=done).count() == 1
+
+
+def reject(clerk: Any, run: Run, user: User) -> None:
+    clerk.decide(clerk.open(run)[0], user, "reject", message="It was right.")
+
+
+def respond(clerk: Any, run: Run, user: User) -> None:
+    clerk.decide(clerk.open(run)[0], user, "respond", message="No, we do not take it back.")
+
+
+def run_out(clerk: Any, run: Run, user: User) -> None:
+    approval = clerk.open(run)[0]
+    Approval.objects.filter(pk=approval.pk).update(expires_at=approval.created_at)
+    sweep()
+
+
+def cancel(clerk: Any, run: Run, user: User) -> None:
+    actions.cancel_run(run.pk, User.objects.get(pk=run.starter_id))
+
+
+def approve_what_fails(clerk: Any, run: Run, user: User) -> None:
+    BREAKS.append(ToolError("the till is shut"))
+    clerk.decide(clerk.open(run)[0], user)
+
+
+def break_in_the_middle(clerk: Any, run: Run, user: User) -> None:
+    BREAKS.append(OutcomeUnknown("the line went dead"))
+    clerk.decide(clerk.open(run)[0], user)
+    assert clerk.drive(run).waiting_for == "outcome"
+
+
+def find_out_that_nothing_happened(clerk: Any, run: Run, user: User) -> None:
+    break_in_the_middle(clerk, run, user)
+    actions.resolve_outcome(clerk.execution(run, "undo").pk, "did_not_happen", "The till says so.", user)
+
+
+@pytest.fixture
+def resolver(marco):
+    marco.user_permissions.add(Permission.objects.get(codename="resolve_outcome"))
+    return User.objects.get(pk=marco.pk)
+
+
+class TestAskingAgain:
+    NOTHING = (reject, respond, run_out, cancel, approve_what_fails, find_out_that_nothing_happened)
+
+    @pytest.mark.parametrize("end", NOTHING, ids=lambda end: end.__name__)
+    def test_where_nothing_came_of_it_people_are_asked_again(self, clerk, lent, dana, resolver, end):
+        done = lent()
+        first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        end(clerk, first, resolver)
+        assert clerk.drive(first).is_final
+        BREAKS.clear()
+        second = clerk.drive(actions.undo_call(done.pk, "It was the wrong account: see ticket 12.", dana))
+        clerk.decide(clerk.open(second)[0], resolver)
+        assert clerk.drive(second).state == "succeeded"
+        assert effects_of("take_back") == [{"account": "ana", "amount": 20.0}]
+        assert transcript.taken_back([done.pk]) == {done.pk}
+        with pytest.raises(actions.Refused, match="has run") as refused:
+            actions.undo_call(done.pk, "Once more.", dana)
+        assert refused.value.code == "already_asked"
+
+    def test_where_a_rule_forbade_it_people_are_asked_when_it_does_no_more(self, clerk, lent, dana):
+        done, rule = lent(), Rule.objects.create(name="never", tool="take_back", verdict="deny")
+        assert clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana)).is_final
+        rule.delete()
+        assert clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana)).waiting_for == "approval"
+
+    def test_not_where_people_had_it_take_back_something_else(self, clerk, lent, dana, marco):
+        done = lent()
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        clerk.decide(clerk.open(run)[0], marco, "edit", arguments_text='{"account": "ana", "amount": 1}')
+        clerk.drive(run)
+        with pytest.raises(actions.Refused, match="as people changed it"):
+            actions.undo_call(done.pk, "The rest.", dana)
+        assert effects_of("take_back") == [{"account": "ana", "amount": 1.0}]
+
+    def test_not_while_it_waits_for_people_or_is_put_aside(self, clerk, lent, dana):
+        done = lent()
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        for _ in range(2):
+            with pytest.raises(actions.Refused, match="not ended"):
+                actions.undo_call(done.pk, "Wrong account.", dana)
+            actions.pause_run(run.pk, dana)
+
+    def test_not_while_nobody_knows_what_came_of_it(self, clerk, lent, dana, resolver):
+        done = lent()
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        break_in_the_middle(clerk, run, resolver)
+        for sentence in ("not ended", "Nobody knows"):
+            with pytest.raises(actions.Refused, match=sentence):
+                actions.undo_call(done.pk, "Wrong account.", dana)
+            actions.cancel_run(run.pk, dana)
+        assert Run.objects.filter(undoes=done).count() == 1
+
+    def test_not_where_it_was_to_be_tried_again_and_people_did_not_want_that(self, clerk, lent, dana, resolver):
+        done = lent()
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        break_in_the_middle(clerk, run, resolver)
+        actions.resolve_outcome(clerk.execution(run, "undo").pk, "retry", "The till does not say.", resolver)
+        clerk.drive(run)
+        reject(clerk, run, resolver)
+        assert clerk.drive(run).is_final
+        with pytest.raises(actions.Refused, match="Nobody knows"):
+            actions.undo_call(done.pk, "Wrong account.", dana)
+
+    def test_two_who_ask_again_at_once_begin_one(self, clerk, lent, dana, marco):
+        done = lent()
+        first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        reject(clerk, first, marco)
+        clerk.drive(first)
+        came = ask_at_once(done, dana, marco)
+        assert [one for one in came if isinstance(one, str)] == ["already_asked"]
+        assert Run.objects.filter(undoes=done).count() == 2
+
+    def test_the_database_lets_nobody_give_up_a_run_that_has_not_ended(self, clerk, lent, dana):
+        done = lent()
+        run = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        assert not runs.give_up_undo(run)
+        with pytest.raises(IntegrityError):
+            Run.objects.filter(pk=run.pk).update(took_back_nothing=True)
+
+    def test_a_process_of_the_release_before_begins_no_second_beside_it(self, clerk, lent, dana, marco):
+        done = lent()
+        first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        reject(clerk, first, marco)
+        clerk.drive(first)
+        with pytest.raises(IntegrityError):  # all that it does is to add one
+            Run.objects.filter(pk=done.run_id).update(undoes=done)
+
+    def test_the_pages_offer_it_and_lead_from_one_to_the_other(self, client, clerk, lent, dana, marco):
+        done = lent()
+        client.force_login(dana)
+        first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        page = client.get(f"/calls/{done.pk}/undo/").content.decode()
+        assert "This cannot be asked for now." in page
+        assert 'name="why"' not in page
+        reject(clerk, first, marco)
+        clerk.drive(first)
+        for path in (f"/runs/{done.run_id}/?step=1&call=0", f"/approvals/{done.approval_id}/"):
+            page = client.get(path).content.decode()
+            assert ("Ask again…" in page, "nothing was undone" in page) == (True, True), path
+        page = client.get(f"/calls/{done.pk}/undo/").content.decode()
+        assert "It was asked for before, and nothing was undone." in page
+        assert f'href="/runs/{first.pk}/"' in page
+        assert 'name="why"' in page
+        response = client.post(f"/calls/{done.pk}/undo/", {"why": "Really: ticket 12."})
+        second = Run.objects.exclude(pk=first.pk).get(undoes=done)
+        assert response["Location"] == f"/runs/{second.pk}/"
+        page = client.get(f"/runs/{done.run_id}/?step=1&call=0").content.decode()
+        assert f"Undo asked for in {second.reference}" in page
+        assert "Ask again…" not in page
 
 
 def test_both_runs_say_so_in_the_ledger(lent, dana):
@@ -230,7 +392,7 @@ def test_it_cannot_be_tried_again_as_another_run(clerk, lent, dana, marco):
     run = clerk.drive(actions.undo_call(lent().pk, "Wrong account.", dana))
     clerk.decide(clerk.open(run)[0], marco)
     clerk.drive(run)
-    with pytest.raises(actions.Refused, match="asked for once"):
+    with pytest.raises(actions.Refused, match="ask for that again at the call"):
         actions.retry_run(run.pk, dana)
 
 

@@ -86,7 +86,7 @@ def test_from_dry_run_over_drift_to_undo(
     fits(page, f"undo-form-{width}-{scheme}")
     page.get_by_role("button", name="Ask for it to be undone").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Undo give_credit")
-    undoing = clerk.drive(asked.execution.undone_in)  # type: ignore[attr-defined]
+    undoing = clerk.drive(asked.execution.undone_in.get())  # type: ignore[attr-defined]
     page.goto(f"/runs/{undoing.pk}/")
     expect(page.get_by_text("This takes a call back:")).to_be_visible()
     fits(page, f"undo-run-{width}-{scheme}")

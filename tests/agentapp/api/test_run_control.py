@@ -53,6 +53,18 @@ def test_a_call_is_asked_to_be_taken_back_and_people_decide(
     assert (again.status, again.code, Run.objects.count()) == (409, "already_asked", 2)
 
 
+def test_a_call_that_people_did_not_take_back_is_asked_about_again(
+    clerk: Any, client_of: Any, dana: User, marco: User, lent: ToolExecution
+) -> None:
+    danas, path = client_of(dana, "runs:create"), UNDO.format(lent.pk)
+    first = clerk.drive(Run.objects.get(pk=danas.post(path, {"why": "Ana has paid by card."}).data["id"]))
+    assert danas.post(path, {"why": "Quick."}).data["detail"].endswith("that has not ended.")
+    clerk.decide(clerk.open(first)[0], marco, "reject", message="Who says so?")
+    clerk.drive(first)
+    again = danas.post(path, {"why": "The bank says so: ticket 12."})
+    assert (again.status, again.data["state"], Run.objects.filter(undoes=lent).count()) == (201, "queued", 2)
+
+
 def test_it_needs_the_right_a_reason_and_a_call_that_can_be_taken_back(
     client_of: Any, dana: User, mia: User, otto: User, lent: ToolExecution
 ) -> None:
