@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from agentapp.messages import ToolCall
 from agentapp.models import Run, ToolExecution
+from agentapp.reasons import Reason
 from approvals import ledger
 from approvals.detectors import without_secrets
 from approvals.digest import storable
@@ -36,6 +37,18 @@ def said_of(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> lis
     secrets = execution.secret_values if failures else set()
     said = (without_secrets(blotted(storable(failure["message"]), secrets))[:500] for failure in failures)
     return [{**failure, "message": words} for failure, words in zip(failures, said, strict=True)]
+
+
+def every_failure(execution: ToolExecution) -> list[dict[str, Any]]:
+    """What the attempts at a call that nobody knows about said, with the last of those in which workers died.
+
+    With that they have all ended: whoever tries it again begins with its first.
+    """
+    kept: list[dict[str, Any]] = execution.failures
+    if execution.attempts <= max((failure["attempt"] for failure in kept), default=0):
+        return kept
+    died = {"attempt": execution.attempts, "status": "fatal_error", "reason": str(Reason.OUTCOME_UNKNOWN)}
+    return [*kept, {**died, "message": "", "at": timezone.now().isoformat()}]
 
 
 def arguments_facts(execution: ToolExecution) -> dict[str, str]:

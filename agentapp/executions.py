@@ -13,7 +13,7 @@ from django.db import IntegrityError
 from django.db.models import F
 from django.utils import timezone
 
-from agentapp import call_statements, marking
+from agentapp import call_events, call_statements, marking
 from agentapp.call_events import arguments_facts, change_facts, record_failures, result_facts, ruling_facts, said_of
 from agentapp.call_events import record as record
 from agentapp.call_events import record_subagent as record_subagent
@@ -37,6 +37,7 @@ TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it a
 
 State = ToolExecution.State
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
+_ANEW = {"state": State.PROPOSED, "approval": None, "grant": None, "started_at": None, "allowed_by": "", "reason": ""}
 
 
 class KeyTaken(Exception):
@@ -269,9 +270,8 @@ def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str)
 
 def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
     """A person wants an unknown call tried again: it is proposed anew and asks as before. Same row, same key."""
-    changed = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN).update(
-        state=State.PROPOSED, approval=None, grant=None, started_at=None, allowed_by="", reason="", outcome_note=note
-    )
+    unknown = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN)
+    changed = unknown.update(**_ANEW, outcome_note=note, failures=call_events.every_failure(execution))
     if changed:
         record(execution, "reopened", {"note": sealed(note, execution.salt)}, actor)
     return bool(changed)

@@ -353,7 +353,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         state.refresh_configuration(always=True)
         if standstill.stopping(state, execution) is not None:
             return
-        # Since an attempt was last answered: a person may have wanted it tried again after that.
+        # Since an attempt last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
         is_over = not honours_key or here > tool.max_attempts or not tool.enabled
         if is_over or other_code.refused(execution, tool) is not None:

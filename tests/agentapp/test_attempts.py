@@ -301,6 +301,31 @@ def test_one_that_a_person_wanted_again_is_repeated_like_any_other_when_its_work
     assert (run.state, clerk.execution(run, "a").value, len(keys)) == ("succeeded", "receipt", 5)
 
 
+def test_one_that_a_person_wanted_again_has_all_its_attempts_where_workers_died_in_every_one_before(
+    clerk, offer, monkeypatch, dana
+):
+    keys = wiring(offer, monkeypatch, *[WorkerDies()] * 6)
+    run = clerk.start(WIRE, says("done"))
+
+    def die_and_be_found():
+        with pytest.raises(WorkerDies):
+            clerk.drive(run)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+
+    for _ in range(4):
+        die_and_be_found()
+    assert (clerk.drive(run).waiting_for, clerk.execution(run, "a").attempts) == ("outcome", 4)
+    actions.resolve_outcome(clerk.execution(run, "a").pk, "retry", "The bank does not say.", dana)
+    clerk.drive(run)
+    clerk.decide(clerk.open(run)[0], dana)
+    for _ in range(2):
+        die_and_be_found()
+    assert clerk.drive(run).state == "succeeded"
+    execution = clerk.execution(run, "a")
+    assert (execution.value, execution.attempts, len(set(keys))) == ("receipt", 7, 1)
+    assert [(failure["attempt"], failure["reason"]) for failure in execution.failures] == [(4, "outcome_unknown")]
+
+
 def test_a_tool_that_refuses_is_well_whatever_came_of_an_attempt_before(clerk, offer, monkeypatch):
     wiring(offer, monkeypatch, OutcomeUnknown("no answer came"), DID_NOTHING["refused"])
     run = clerk.run(WIRE, says("done"))
