@@ -141,6 +141,7 @@ MIDDLEWARE = [
     "agentapp.console.last_seen.note",
     "agentapp.discretion.middleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "agentapp.console.problems.say_what_is_no_page",
 ]
 
 ROOT_URLCONF = "agentapp.urls"
@@ -172,7 +173,6 @@ TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, as in Eur
 USE_TZ = True
 USE_I18N = False
 FORMAT_MODULE_PATH = "agentapp.formats"
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

@@ -3,6 +3,7 @@
 import logging
 import secrets
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.shortcuts import render
 from django.template.loader import render_to_string
+from django.urls import Resolver404, resolve, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from agentapp.console.shell import Forbidden
@@ -90,6 +92,43 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     section = request.path.strip("/").partition("/")[0]
     words = _GONE.get(section, "There is no such page, or it is not for you to see.")
     return _answer(request, 404, Problem("There is nothing here", words, icon="search"))
+
+
+def say_what_is_no_page(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware. Whoever opens what a button sends to, as by reloading or after signing in, reads that nothing was
+    done, and comes to its page. What programs are answered says what is wrong already.
+    """
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code != 405 or request.method not in ("GET", "HEAD") or response.content:
+            return response
+        words = "This is where a button sends to. Opening it sends nothing: nothing was done or changed just now."
+        problem = Problem(
+            "There is nothing to open here", words, is_final=True, icon="search", back=_page_above(request)
+        )
+        answer = _answer(request, 405, problem)
+        answer.headers["Allow"] = response.headers["Allow"]
+        return answer
+
+    return middleware
+
+
+def _page_above(request: HttpRequest) -> str:
+    """The page that what was opened belongs to: that of a request or run, else the next above. Empty: the first one."""
+    named = request.resolver_match.kwargs if request.resolver_match is not None else {}
+    for name, page in (("approval_id", "approval"), ("run_id", "run")):
+        if name in named:
+            return reverse(page, args=[named[name]])
+    parts = request.path.strip("/").split("/")
+    for length in range(len(parts) - 1, 0, -1):
+        above = f"/{'/'.join(parts[:length])}/"
+        try:
+            resolve(above)
+        except Resolver404:
+            continue
+        return above
+    return ""
 
 
 def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:

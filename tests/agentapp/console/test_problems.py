@@ -2,6 +2,7 @@
 
 import logging
 import re
+import uuid
 
 import pytest
 from django.contrib.auth.models import User
@@ -51,6 +52,55 @@ def test_a_page_of_the_admin_names_the_right_that_staff_lack(
 
     assert answer.status_code == 403
     assert f"the right to <b>{right}</b>. The role admin has it. Ada Admin can give it to you." in html
+
+
+BUTTONS = {
+    "/approvals/{id}/ask/": "/approvals/{id}/",
+    "/approvals/{id}/reveal/": "/approvals/{id}/",
+    "/approvals/{id}/claim/renew/": "/approvals/{id}/",
+    "/inbox/focus/{id}/skip/": "/approvals/{id}/",
+    "/runs/{id}/pause/": "/runs/{id}/",
+    "/runs/{id}/chat/stop/": "/runs/{id}/",
+    "/settings/sessions/7/end/": "/settings/sessions/",
+    "/grants/{id}/revoke/": "/grants/{id}/",
+}
+
+
+@pytest.mark.parametrize("path", BUTTONS)
+def test_opening_what_a_button_sends_to_says_that_nothing_was_done_and_leads_to_its_page(
+    page: Client, path: str
+) -> None:
+    some = uuid.uuid4()
+    answer = page.get(path.format(id=some))
+    html = answer.content.decode()
+
+    assert (answer.status_code, answer["Allow"]) == (405, "POST")
+    assert "There is nothing to open here" in html
+    assert "nothing was done or changed" in html
+    assert f'href="{BUTTONS[path].format(id=some)}">' in html
+    assert '<nav class="nav" aria-label="Main">' in html
+
+
+def test_who_signs_in_on_the_way_to_what_a_button_sends_to_comes_to_its_page(client: Client, dana: User) -> None:
+    path = f"/approvals/{uuid.uuid4()}/ask/"
+    sent = client.get(path)
+    assert sent["Location"] == f"/login/?next={path}"
+    client.force_login(dana)
+    assert f'href="{path.removesuffix("ask/")}">' in client.get(path).content.decode()
+
+
+def test_a_part_of_a_page_that_is_none_is_said_there_and_not_tried_again(page: Client) -> None:
+    answer = page.get(f"/approvals/{uuid.uuid4()}/ask/", headers=PART)
+
+    assert answer.status_code == 405
+    assert "There is nothing to open here" in answer.content.decode()
+    assert "Try again" not in answer.content.decode()
+    assert "<nav" not in answer.content.decode()
+
+
+def test_what_is_sent_to_a_page_that_takes_nothing_is_refused_without_a_page(page: Client) -> None:
+    answer = page.post("/counts/")
+    assert (answer.status_code, answer.content) == (405, b"")
 
 
 def test_a_page_that_is_not_there_says_so_in_the_frame_of_who_is_signed_in(page: Client) -> None:
