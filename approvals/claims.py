@@ -8,7 +8,7 @@ The caller holds the lock on the run's row and is inside `ledger.transaction()`.
 
 import functools
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -41,16 +41,17 @@ def concerns(claim: Claim, user: User) -> bool:
     return user.groups.filter(pk=claim.group_id).exists()
 
 
-def deciders(approval: Approval) -> QuerySet[User]:
-    """Everybody who may decide about a request, as `standing.may_decide` has it."""
+def deciders(approval: Approval, without: Collection[int] = ()) -> QuerySet[User]:
+    """Everybody who may decide about a request, as `standing.may_decide` has it, by another right than of these."""
     found = entitlement.deciders()
     groups = list(approval.groups.all())
     if groups:
         members = User.groups.through.objects.filter(group__in=groups).values("user")
-        found = found.filter(Q(pk__in=members) | Q(pk__in=entitlement.deputies(approval)))
+        found = found.filter(Q(pk__in=members) | Q(pk__in=entitlement.deputies(approval).exclude(lender__in=without)))
     if approval.starter_excluded and approval.starter_id is not None:
         found = found.exclude(pk=approval.starter_id)
-    return found.exclude(pk__in=approval.excluded) if approval.excluded else found
+    barred = {*approval.excluded, *without}
+    return found.exclude(pk__in=barred) if barred else found
 
 
 def deciding_groups(approval: Approval) -> QuerySet[Group]:

@@ -212,6 +212,10 @@ class ApprovalDetail(ApprovalOut):
     starter_excluded: bool
     you_may_decide: bool = Field(description="Whether you can decide now, with this token.")
     you_may_not_because: str | None
+    left_to_approve: str | None = Field(
+        description="At high and critical risk, of arguments that people made: who may approve them, or that nobody "
+        "may, as a sentence. Null: of others, and once it is closed."
+    )
     you_decide_for: Person | None = Field(description="Who has lent you the right to decide. Null: it is your own.")
     supersedes: uuid.UUID | None
     runs_at: datetime | None = Field(description="Until then the decision can be undone in the console.")

@@ -40,7 +40,7 @@ from agentapp.api.tool_executions import Person, decision_out
 from agentapp.cards import words_of
 from agentapp.models import ToolExecution
 from agentapp.secrecy import result_shown
-from approvals import lens, questions, say
+from approvals import lens, questions, remaining, say
 from approvals.digest import canonical
 from approvals.masking import masked, masked_lines
 from approvals.models import Approval, Decision, Question, Risk
@@ -170,6 +170,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
         starter_excluded=approval.starter_excluded,
         you_may_decide=refusal is None,
         you_may_not_because=refusal.message if refusal else None,
+        left_to_approve=left.words if (left := remaining.of(approval)) else None,
         you_decide_for=_person(lender),
         supersedes=approval.supersedes_id,
         runs_at=approval.runs_at,

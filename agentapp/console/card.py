@@ -111,6 +111,7 @@ def context(approval: Approval, user: User, draft: Draft | None = None, in_run: 
         **_to_press(approval, shown, far["approvals_given"], far["approvals_needed"]),
         "edit": _edit(approval, shown, given) if standing == "pending" else None,
         "hands": edits.hands(approval, questions, user) if standing == "pending" else [],
+        "left": edits.remaining_of(approval, shown.own_changes, user, lender) if standing == "pending" else None,
         "successor": approval.superseded_by.first() if standing in ("superseded", "used") else None,
         "stopped": in_the_way.of(approval, executed, standing, named=not in_run),
         "can_undo": mine is not None and standing == "held",

@@ -9,10 +9,12 @@ from django.contrib.auth.models import User
 
 from agentapp.console.fields import Field
 from agentapp.console.schema_form import SchemaForm
+from approvals import remaining
 from approvals.digest import parse
 from approvals.entitlement import in_parts, in_whole
 from approvals.masking import MASK, changed_secrets
 from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType, Question
+from approvals.remaining import Remaining
 
 MAX_NAMED = 4
 MAX_CHARS = 80
@@ -70,6 +72,12 @@ def hands(approval: Approval, questions: Sequence[Question], reader: User) -> li
         ("Values in it stand in what {} said about an earlier call.", parts),
     ]
     return [words.format(named(keys)) for words, keys in told if keys]
+
+
+def remaining_of(approval: Approval, changes: int, reader: User, lender: User | None) -> Remaining | None:
+    """Who is left to approve a request, with what its reader is changing about it. None: nobody has to stand back."""
+    me = {reader.pk} | ({lender.pk} if lender is not None else set())
+    return remaining.of(approval, me if changes else ())
 
 
 def _secrets(approval: Approval, form: SchemaForm) -> list[str]:

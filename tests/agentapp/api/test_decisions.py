@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from agentapp.models import Run, Tool, ToolExecution
 from approvals import ledger
 from approvals.models import Approval, Decision, Event, Rule
+from tests.conftest import make_user
 
 Ask = Callable[..., Approval]
 
@@ -51,6 +52,18 @@ def test_an_edit_binds_the_approval_to_the_edited_call(
     assert shown["action_digest"] != approval.action_digest
     approval.refresh_from_db()
     assert shown["action_digest"] == approval.final_digest
+
+
+def test_whoever_changes_a_call_at_high_risk_is_told_who_may_approve_it_or_that_nobody_may(
+    deciding: Any, ask: Ask, answer: Any, edited: Any, sam: User
+) -> None:
+    approval = ask(sam, risk="high")
+    assert deciding.get(f"/approvals/{approval.pk}").data["left_to_approve"] is None
+    taken = deciding.post(path_of(approval), answer(approval, "edit", args=edited(approval, amount=120.0)))
+    assert (taken.status, taken.data["approval"]["state"]) == (201, "pending")
+    assert taken.data["approval"]["left_to_approve"].startswith("Nobody else may approve this. Unless ")
+    make_user("Nora Lind", "approver")
+    assert deciding.get(f"/approvals/{approval.pk}").data["left_to_approve"] == "Nora Lind may approve this."
 
 
 def test_a_rejection_and_an_answer_carry_the_persons_words(deciding: Any, ask: Ask, answer: Any, sam: User) -> None:

@@ -147,6 +147,33 @@ def test_the_button_says_whom_a_change_needs_besides(
     assert f'<span class="fine">{fine}</span>' in html
 
 
+NOBODY = "Nobody else may approve this. Unless somebody gets the right to before time runs out, it does not run."
+
+
+def test_whoever_changes_a_call_at_high_risk_reads_while_they_do_that_nobody_else_may_approve_it(
+    page: Client, waiting: Waiting
+) -> None:
+    approval = waiting(risk="high")
+    assert 'id="left"' not in html_of(page, f"/approvals/{approval.pk}/")
+    typed = posted(approval, **{**FORM, **CHEAPER})
+    html = page.post(f"/approvals/{approval.pk}/draft/", typed).content.decode()
+    assert "You do not approve what you change.</strong> " + NOBODY in html
+    first = page.post(f"/approvals/{approval.pk}/decide/", {**typed, "type": "approve"}).content.decode()
+    assert NOBODY in first
+    edited(page, approval, type="confirm")
+    for path in (f"/approvals/{approval.pk}/", f"/inbox/peek/{approval.pk}/"):
+        assert NOBODY in html_of(page, path)
+
+
+def test_and_who_may_where_somebody_may(page: Client, second: Client, waiting: Waiting) -> None:
+    approval = waiting(risk="high")
+    typed = posted(approval, **{**FORM, **CHEAPER})
+    html = page.post(f"/approvals/{approval.pk}/draft/", typed).content.decode()
+    assert "Marco Reyes may approve this." in html
+    approval = edited(page, approval, type="confirm")
+    assert "Marco Reyes may approve this." in html_of(second, f"/approvals/{approval.pk}/")
+
+
 def test_ones_own_change_on_top_is_told_apart(page: Client, second: Client, waiting: Waiting) -> None:
     approval = edited(page, waiting(approvals_needed=2))
     draft = posted(approval, **{**FORM, "arg.amount": "100.00"})
