@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0046_when_it_failed'),
+        ('agentapp', '0048_message_kept'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
