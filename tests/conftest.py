@@ -51,6 +51,9 @@ def pytest_configure() -> None:
     settings.CACHES = {name: {**settings.CACHES["process"], "LOCATION": name} for name in settings.CACHES}
     # As when developing: static files are looked for when asked for. Else each client of a test begins by reading all.
     settings.WHITENOISE_AUTOREFRESH = True
+    # And by the names of their sources, whatever somebody has collected in this folder.
+    plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
+    settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
     # PostgreSQL need not wait for the disk: tests kill workers, not the database. For what they start, too.
     os.environ.setdefault("PGOPTIONS", "-c synchronous_commit=off")
 
@@ -59,7 +62,7 @@ def pytest_configure() -> None:
 # others are done: the list of tests is cut into as many pieces as there are processes, one after the other.
 LONG = (
     "tests/test_production.py", "tests/governance/", "tests/sequences/", "tests/approvals/decisions/test_machine.py",
-    "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py",
+    "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py", "tests/agentapp/test_static_files.py",
     "tests/faults/", "tests/agentapp/telemetry/test_embedded_stack.py",
     "tests/agentapp/test_subagents.py", "tests/test_decision_races.py", "tests/agentapp/test_takeover_races.py",
     "tests/test_invariants.py", "tests/e2e/test_worker.py", "tests/agentapp/test_refreshing.py",
