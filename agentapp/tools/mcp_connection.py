@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from agentapp import nudges
 from agentapp.tools import mcp_http, mcp_stdio
 from agentapp.tools.credentials import redacted
+from agentapp.tools.mcp_answers import ASKS, told_apart
 from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, PARTS_WITHIN, Trouble
 from agentapp.tools.mcp_target import Target
 
@@ -215,7 +216,7 @@ class Connection:
             answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
         # A result that names another kind than it is fits as well: the kind that is named counts.
         if answer.result_type == "input_required":
-            raise Refused("It asks for something in between, which nobody gives it here.")
+            raise Refused(ASKS)
         if not isinstance(answer, types.CallToolResult) or answer.result_type != "complete":
             raise Lost("Its answer is of a kind that nobody reads here.")
         return answer
@@ -264,7 +265,8 @@ class Connection:
     async def _keep(self, mode: Mode) -> None:
         try:
             async with AsyncExitStack() as stack:
-                client = Client(await self._transport(stack), mode=mode, cache=None, message_handler=self._heard)
+                transport = told_apart(await self._transport(stack))
+                client = Client(transport, mode=mode, cache=None, message_handler=self._heard)
                 self._client = await stack.enter_async_context(client)
                 self._ready.set()
                 listening = asyncio.create_task(self._listen(client))

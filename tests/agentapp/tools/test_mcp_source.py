@@ -206,6 +206,17 @@ def test_an_answer_that_looks_like_a_result_is_of_the_kind_that_it_names(
     assert scripted.asked.count("tools/call") == 1
 
 
+def test_one_that_asks_for_something_in_between_does_so_in_every_protocol(scripted: Scripted) -> None:
+    asks = {"content": [], "resultType": "input_required", "requestState": "s"}
+    scripted.at["tools/call"] = lambda request: answered(request, asks)
+    with pytest.raises(ToolError, match=r"did not take the call\. It asks for something in between"):
+        run(scripted.tool(), {})
+    assert scripted.asked.count("tools/call") == 1
+    scripted.at["tools/call"] = lambda request: answered(request, {"content": [], "resultType": "complete"})
+    assert run(scripted.tool(), {}).status == "ok"
+    assert scripted.asked.count("initialize") == 1
+
+
 # --- What is sent -------------------------------------------------------------------------------
 
 
