@@ -245,7 +245,7 @@ def _take_step(state: RunState) -> bool:
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
     try:
-        reply = decide(state, disclosed, may_call=may_call)
+        reply = decide(state, disclosed, may_call=may_call).with_fewer_calls()
     except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError, InterfaceError):
         raise
     except Exception:

@@ -1,6 +1,6 @@
 """The words the loop, the drivers and the tools share: frozen dataclasses, no Django."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -82,6 +82,10 @@ class Note:
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_call", "error")
 
 
+MAX_CALLS = 128
+"""Of a reply. A step's limit is lower, and what is beyond that is refused call by call; beyond this nobody looks."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """One decision of the model. `provider_parts` is handed back to the provider unchanged."""
@@ -100,6 +104,14 @@ class Reply:
     notes: tuple[Note, ...] = ()
     guidance: Guidance | None = None
     """What was looked at before it was decided, where guidelines decide."""
+
+    def with_fewer_calls(self) -> "Reply":
+        """Without the calls that nobody looks at, and with a note of how many these were."""
+        dropped = len(self.tool_calls) - MAX_CALLS
+        if dropped <= 0:
+            return self
+        note = Note("calls_dropped", {"kept": MAX_CALLS, "dropped": dropped})
+        return replace(self, tool_calls=tuple(self.tool_calls[:MAX_CALLS]), notes=(*self.notes, note))
 
 
 @dataclass(frozen=True)

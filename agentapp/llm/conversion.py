@@ -17,15 +17,23 @@ from pydantic_ai.tools import ToolDefinition
 from agentapp.llm import schemas
 from agentapp.llm.contract import Request
 from agentapp.llm.settings import SENT
-from agentapp.messages import AssistantMessage, ChatMessage, Note, Reply, ToolCall, ToolMessage, ToolSpec, Usage
+from agentapp.messages import (
+    MAX_CALLS,
+    AssistantMessage,
+    ChatMessage,
+    Note,
+    Reply,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+)
 from approvals.digest import MalformedJSON, canonical, parse, storable
 
 ANTHROPIC_MAX_TOKENS = 20_000
 """Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
 
 MAX_CALL_ID = 200
-MAX_CALLS = 128
-"""Of a reply. A step's limit is lower, and what is beyond that is refused call by call; beyond this nobody looks."""
 _CENT_MILLIONTH = Decimal("0.00000001")
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|\Z)", re.DOTALL)
 _NAME = re.compile(r"[^A-Za-z0-9_-]")

@@ -30,6 +30,18 @@ def bound(name: str, door: Door | None = None) -> Driver:
     return driver
 
 
+class Endless:
+    """A driver of a test's own that wants a thousand calls at once, and then answers."""
+
+    def bind(self, runtime: Runtime) -> None:
+        pass
+
+    def next_step(self, state: StepRequest) -> Reply:
+        if state.step == 1:
+            return Reply(tool_calls=tuple(ToolCall(f"c{n}", "look_up", f'{{"what": "{n}"}}') for n in range(1000)))
+        return Reply(text="Done.")
+
+
 class Counting:
     """A driver of a test's own: it calls once, then answers, and notes when it is bound and asked."""
 

@@ -319,6 +319,19 @@ def test_calls_without_end_are_refused_and_leave_no_rows(asking: Any, provider: 
     assert found.state == Run.State.SUCCEEDED
 
 
+def test_nor_do_those_of_a_driver_of_ones_own(asking: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(drivers.DRIVERS, "endless", "tests.agentapp.drivers.binding.Endless")
+    Agent.objects.update(driver="endless", model="")
+    found = run(asking)
+    rows = ToolExecution.objects.filter(run=found)
+    assert rows.count() == 128
+    assert rows.filter(reason="call_limit_exceeded").count() == 96
+    (noted,) = events(found, "step.calls_dropped")
+    assert noted.data == {"step": 1, "kept": 128, "dropped": 872}
+    assert len(events(found, "step.recorded")[0].data["calls"]) == 128
+    assert (found.state, found.answer) == (Run.State.SUCCEEDED, "Done.")
+
+
 def test_a_text_beside_a_call_is_kept_in_the_history(asking: Any, provider: ProviderServer) -> None:
     provider.answer(Answer(DIALECT.reply("Calling tool", LOOKS)), *native("Done."))
     found = run(asking)
