@@ -343,6 +343,8 @@ def provider(id: str) -> dict[str, object]:
             "oauth_pkce_enabled": True,
             # People are found by their address; only one that the provider has checked counts.
             "verified_email": env_bool(prefix + "TRUST_EMAIL", False),
+            # By the specification it says when somebody signed in, where it is asked to let them do that anew.
+            "trust_renewal": env_bool(prefix + "TRUST_RENEWAL", False),
         },
     }
 

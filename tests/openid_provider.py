@@ -22,12 +22,18 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 @dataclass
 class Provider:
-    """Vouches for `person`. With `refuses` it sends everybody back with an error."""
+    """Vouches for `person`. With `refuses` it sends everybody back with an error.
+
+    It lets them sign in anew when it is asked to, unless it `remembers`, and says when they did, unless it is `silent`.
+    """
 
     address: str = ""
     person: dict[str, Any] = field(default_factory=dict)
     refuses: dict[str, str] = field(default_factory=dict)
     token_fails: bool = False
+    remembers: bool = False
+    silent: bool = False
+    signed_in_at: Any = 0
     asked: list[dict[str, str]] = field(default_factory=list)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -36,6 +42,8 @@ class Provider:
         if self.refuses:
             answer = self.refuses
         else:
+            if not self.remembers:
+                self.signed_in_at = int(time.time())
             code = secrets.token_urlsafe(16)
             self.codes[code] = query
             answer = {"code": code}
@@ -48,6 +56,8 @@ class Provider:
             return 400, {"error": "invalid_grant", "error_description": "The code is <b>used up</b>."}
         now = int(time.time())
         claims = {"iss": self.address, "aud": begun["client_id"], "iat": now, "exp": now + 60, **self.person}
+        if "max_age" in begun and not self.silent:
+            claims["auth_time"] = self.signed_in_at
         signed = jwt.encode(claims, KEY, algorithm="RS256", headers={"kid": "one"})
         return 200, {"access_token": "opaque", "token_type": "Bearer", "expires_in": 60, "id_token": signed}
 

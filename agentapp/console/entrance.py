@@ -25,7 +25,7 @@ from django.shortcuts import render, resolve_url
 from django.utils.crypto import salted_hmac
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from agentapp.renewed import has_provider_alone, renew_last
+from agentapp.renewed import has_provider_alone, is_anew, renew_last, was_asked
 from approvals import ledger
 from approvals.digest import storable
 
@@ -173,8 +173,20 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
         """Whose identity it is. To somebody who is signed in and has no other way to show it, that shows it anew."""
         if not sociallogin.is_existing:
             self._connect(request, sociallogin)
-        if request.user == sociallogin.user and has_provider_alone(sociallogin.user):
-            sociallogin.state[_RENEWS] = True
+        if request.user == sociallogin.user and (asked := was_asked(request)) is not None:
+            self._demand_anew(request, sociallogin, asked)
+            sociallogin.state[_RENEWS] = has_provider_alone(sociallogin.user)
+
+    def _demand_anew(self, request: HttpRequest, sociallogin: Any, asked: float) -> None:
+        """Say so where the provider let somebody through by what it remembers, or does not say that it did not."""
+        app, token = sociallogin.provider.app, sociallogin.account.extra_data.get("id_token") or {}
+        told = token.get("auth_time")
+        if is_anew(told, asked) or (told is None and app.settings.get("trust_renewal")):
+            return
+        why = "not_told" if told is None else "not_anew"
+        record_failure(request.user.get_username(), f"sso:{app.provider_id}", renewing=True, reason=why)
+        context = {"provider": sociallogin.provider.name, "why": why, "next": sociallogin.state.get("next", "")}
+        raise ImmediateHttpResponse(_refused(request, context, 403))
 
     def _connect(self, request: HttpRequest, sociallogin: Any) -> None:
         """Tie a new identity to the one account that has its checked address, or say that there is none."""

@@ -24,6 +24,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
+from agentapp import renewed
 from agentapp.console import entrance, reset
 from agentapp.console.codes import SignInCode
 from approvals import ledger
@@ -127,7 +128,7 @@ def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse
     for form in (asked, posted):
         form.pop("process", None)
     if request.user.is_authenticated:  # who shows anew that it is them: not by what the provider still remembers
-        asked["auth_params"] = "prompt=login"
+        asked["auth_params"] = renewed.ask_provider(request)
     request.GET, request.POST = asked, posted  # type: ignore[assignment]
     return _through_provider(openid.login, request, provider_id)
 

@@ -92,6 +92,17 @@ def test_every_page_on_the_way_in_is_accessible_and_keeps_the_policy(
         page.get_by_role("button", name="Go on").click()
         page.goto("/reauthenticate/?next=/settings/")
         look(page, "reauthenticate", wrong)
+        provider.refuses, provider.remembers = {}, True
+        provider.person |= {"email": "dana@example.test", "email_verified": True}
+        page.goto("/login/sso/corp/?next=/settings/")
+        expect(page.get_by_role("alert")).to_contain_text("Corp did not ask you to sign in again.")
+        look(page, "not-renewed", wrong)
+        provider.silent = True
+        page.goto("/login/sso/corp/?next=/settings/")
+        expect(page.get_by_role("alert")).to_contain_text("Corp does not say when you signed in.")
+        look(page, "not-renewed-untold", wrong)
+        page.get_by_role("link", name="Back").click()
+        expect(page).to_have_url(re.compile("/reauthenticate/[?]next=.*settings"))
     assert wrong == {}
     assert [text for text in complaints if not EXPECTED.search(text)] == []
 

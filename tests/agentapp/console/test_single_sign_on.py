@@ -1,17 +1,20 @@
 """Single sign-on against a provider on the loopback, over real HTTP."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 import requests
 from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth import get_user
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
-from django.test import Client
+from django.test import Client, RequestFactory
 
+from agentapp.console import assurance
 from agentapp.models import ApiToken
 from approvals import ledger
 from approvals.models import Event
@@ -25,6 +28,13 @@ pytestmark = pytest.mark.django_db
 def provider(settings: Any) -> Iterator[Provider]:
     with openid_provider.serving(settings, email="dana@example.test", email_verified=True) as provider:
         yield provider
+
+
+def level_of(client: Client) -> str:
+    """What this browser has shown in the last five minutes."""
+    request = RequestFactory().get("/")
+    request.user, request.session = get_user(client), client.session
+    return assurance.level(request)
 
 
 def events() -> list[tuple[str, dict[str, Any]]]:
@@ -266,6 +276,107 @@ def test_an_address_is_not_changed_before_that_where_providers_were_switched_off
     assert unquote(answer["Location"]) == "/reauthenticate/?next=/settings/"
     dana.refresh_from_db()
     assert dana.email == "dana@example.test"
+
+
+def renewals_that_failed() -> list[dict[str, Any]]:
+    return [data for type, data in events() if type == "signin.failed"]
+
+
+@pytest.mark.parametrize("signed_in_at", [int(time.time()) - 3600, 10**13, -1, True, "now"])
+def test_a_provider_that_lets_them_through_by_what_it_remembers_renews_nothing(
+    through_provider: Client, provider: Provider, signed_in_at: Any
+) -> None:
+    client, url = through_provider, "/settings/tokens/new/"
+    provider.remembers, provider.signed_in_at = True, signed_in_at
+
+    answer = sign_in(client, next=url)
+
+    assert answer.status_code == 403
+    assert "Corp did not ask you to sign in again." in answer.text
+    assert f'href="/reauthenticate/?next={quote(url, "")}"' in answer.text
+    assert provider.asked[-1]["max_age"] == "0"
+    assert client.get("/inbox/").status_code == 200
+    assert client.get(url).status_code == 302
+    assert level_of(client) == ""
+    [failed] = renewals_that_failed()
+    assert failed == {"user": "dana", "known": True, "by": "sso:corp", "renewing": True, "reason": "not_anew"}
+
+
+def test_whoever_signs_out_there_first_renews_it(through_provider: Client, provider: Provider) -> None:
+    provider.remembers, provider.signed_in_at = True, int(time.time()) - 3600
+    sign_in(through_provider)
+    provider.remembers = False
+
+    sign_in(through_provider)
+
+    assert through_provider.get("/settings/tokens/new/").status_code == 200
+
+
+@pytest.mark.parametrize("seconds", [-50, 50])
+def test_clocks_that_differ_a_little_keep_nobody_out(
+    through_provider: Client, provider: Provider, seconds: int
+) -> None:
+    provider.remembers, provider.signed_in_at = True, int(time.time()) + seconds
+    sign_in(through_provider)
+    assert through_provider.get("/settings/tokens/new/").status_code == 200
+
+
+def test_an_answer_to_a_question_of_long_ago_counts_from_when_they_signed_in(
+    through_provider: Client, provider: Provider
+) -> None:
+    begun = through_provider.get("/login/sso/corp/")
+    session = through_provider.session
+    session["asked_provider_at"] -= 7200
+    session.save()
+    provider.remembers, provider.signed_in_at = True, int(time.time()) - 3600
+    back = urlsplit(requests.get(begun["Location"], allow_redirects=False, timeout=5).headers["Location"])
+
+    assert through_provider.get(f"{back.path}?{back.query}").status_code == 403
+    assert through_provider.get("/settings/tokens/new/").status_code == 302
+
+
+def test_whoever_comes_back_a_second_time_is_held_to_it_as_well(through_provider: Client, provider: Provider) -> None:
+    begun = [through_provider.get("/login/sso/corp/")["Location"] for _ in range(2)]
+    provider.remembers, provider.signed_in_at = True, int(time.time()) - 3600
+    for location in begun:
+        back = urlsplit(requests.get(location, allow_redirects=False, timeout=5).headers["Location"])
+        assert through_provider.get(f"{back.path}?{back.query}").status_code == 403
+    assert level_of(through_provider) == ""
+
+
+def test_what_was_begun_before_signing_in_renews_nothing(client: Client, provider: Provider, dana: User) -> None:
+    User.objects.filter(pk=dana.pk).update(password="!")
+    begun = client.get("/login/sso/corp/")
+    client.force_login(dana)
+    back = urlsplit(requests.get(begun["Location"], allow_redirects=False, timeout=5).headers["Location"])
+
+    client.get(f"{back.path}?{back.query}")
+
+    assert client.get("/settings/tokens/new/").status_code == 302
+
+
+def test_a_provider_that_does_not_say_when_they_signed_in_renews_nothing_unless_it_is_trusted_to(
+    through_provider: Client, provider: Provider, settings: Any
+) -> None:
+    provider.silent = True
+    answer = sign_in(through_provider)
+    assert answer.status_code == 403
+    assert "Corp does not say when you signed in." in answer.text
+    assert through_provider.get("/settings/tokens/new/").status_code == 302
+    assert [failed["reason"] for failed in renewals_that_failed()] == ["not_told"]
+
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["trust_renewal"] = True
+    sign_in(through_provider)
+
+    assert through_provider.get("/settings/tokens/new/").status_code == 200
+
+
+def test_being_trusted_to_renew_is_no_leave_to_say_that_it_did_not(
+    through_provider: Client, provider: Provider, settings: Any
+) -> None:
+    settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"][0]["settings"]["trust_renewal"] = True
+    provider.remembers, provider.signed_in_at = True, int(time.time()) - 3600
+    assert sign_in(through_provider).status_code == 403
 
 
 def test_in_the_admin_it_is_the_same(through_provider: Client, dana: User) -> None:
