@@ -193,6 +193,29 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return env(name, default, read_list, "a comma-separated list")
 
 
+def oidc_provider(id: str) -> dict[str, object]:
+    """One OpenID Connect provider, from the variables that begin with OIDC_ and its id."""
+    prefix = f"OIDC_{id.upper().replace('-', '_')}_"
+    issuer = env(prefix + "ISSUER", "", read_web_address, "the address of the provider")
+    client = env(prefix + "CLIENT_ID", "", str, "a client id")
+    if not issuer or not client:
+        raise ImproperlyConfigured(f"OIDC_PROVIDERS names {id!r}, so {prefix}ISSUER and {prefix}CLIENT_ID must be set.")
+    return {
+        "provider_id": id,
+        "name": env(prefix + "NAME", id.title(), str, "a name"),
+        "client_id": client,
+        "secret": env(prefix + "CLIENT_SECRET", "", str, "a secret"),
+        "settings": {
+            "server_url": issuer,
+            "oauth_pkce_enabled": True,
+            # People are found by their address; only one that the provider has checked counts.
+            "verified_email": env_bool(prefix + "TRUST_EMAIL", False),
+            # By the specification it says when somebody signed in, where it is asked to let them do that anew.
+            "trust_renewal": env_bool(prefix + "TRUST_RENEWAL", False),
+        },
+    }
+
+
 def otlp_traces_url() -> str:
     """Where OpenTelemetry's own variables want traces sent. Empty: nowhere."""
     off = env("OTEL_SDK_DISABLED", False, read_bool, "true or false")

@@ -7,7 +7,6 @@ production (a default secret key, an in-memory broker) is reported by `agentapp/
 from pathlib import Path
 from ssl import CERT_REQUIRED
 
-from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 
 from agentapp import connections, logs
@@ -18,6 +17,7 @@ from agentapp.environment import (
     env_count_from_one,
     env_folder,
     env_list,
+    oidc_provider,
     otlp_headers,
     otlp_traces_url,
     read_choice,
@@ -324,34 +324,9 @@ SOCIALACCOUNT_ADAPTER = "agentapp.console.entrance.SingleSignOnAdapter"
 SOCIALACCOUNT_STORE_TOKENS = False
 # A form that ends at the provider would be stopped by our own form-action; the link carries no right.
 SOCIALACCOUNT_LOGIN_ON_GET = True
-
-
-def provider(id: str) -> dict[str, object]:
-    """One OpenID Connect provider, from the variables that begin with OIDC_ and its id."""
-    prefix = f"OIDC_{id.upper().replace('-', '_')}_"
-    issuer = env(prefix + "ISSUER", "", read_web_address, "the address of the provider")
-    client = env(prefix + "CLIENT_ID", "", str, "a client id")
-    if not issuer or not client:
-        raise ImproperlyConfigured(f"OIDC_PROVIDERS names {id!r}, so {prefix}ISSUER and {prefix}CLIENT_ID must be set.")
-    return {
-        "provider_id": id,
-        "name": env(prefix + "NAME", id.title(), str, "a name"),
-        "client_id": client,
-        "secret": env(prefix + "CLIENT_SECRET", "", str, "a secret"),
-        "settings": {
-            "server_url": issuer,
-            "oauth_pkce_enabled": True,
-            # People are found by their address; only one that the provider has checked counts.
-            "verified_email": env_bool(prefix + "TRUST_EMAIL", False),
-            # By the specification it says when somebody signed in, where it is asked to let them do that anew.
-            "trust_renewal": env_bool(prefix + "TRUST_RENEWAL", False),
-        },
-    }
-
-
 _NO_PROVIDERS: list[str] = []
 OIDC_PROVIDERS = env("OIDC_PROVIDERS", _NO_PROVIDERS, read_provider_ids, "names such as corp, with commas")
-SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [provider(id) for id in OIDC_PROVIDERS]}}
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [oidc_provider(id) for id in OIDC_PROVIDERS]}}
 
 # --- Security headers --------------------------------------------------------------------------
 
