@@ -5,7 +5,7 @@
 
   function open(dialog) {
     dialog.showModal();
-    (dialog.querySelector("textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
+    (dialog.querySelector(":checked[data-reason], textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
   }
 
   document.addEventListener("click", (event) => {

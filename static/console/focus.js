@@ -19,7 +19,15 @@
     if (area()?.dataset.upcoming === address) coming = text;
   }
 
+  // Nothing is typed or pressed in a request that was not seen: not even where its elements have the names of the last.
+  const rest = () => document.getElementById("main").focus({ preventScroll: true });
+
+  document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+    if (ctx.target === area() && !ctx.text.includes(`data-approval-id="${area().dataset.approvalId}"`)) rest();
+  });
+
   function show(text) {
+    rest();
     const next = new DOMParser().parseFromString(text, "text/html").getElementById("focus");
     area().replaceWith(next);
     next.classList.add("is-coming");

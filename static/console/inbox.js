@@ -10,22 +10,16 @@
   let ticked = 0;
 
   function tick(box, on = !box.checked) { box.checked = on; told(); return true; }
+  const canExtend = () => picks()[1] && current();
+  const extend = (way) => () => { tick(current(), true); step(way); tick(current(), true); };
   function clear() { for (const box of picks()) box.checked = false; told(); }
 
   keys.push(
     ["b", "Review what is selected", has("batch"), press("batch"), "batch"],
     ["x", "Select", current, () => tick(current())],
-    ["Shift J/K", "Extend the selection", () => picks()[1], null],
+    ["Shift+j", "Extend the selection down", canExtend, extend(1)],
+    ["Shift+k", "Extend the selection up", canExtend, extend(-1)],
   );
-
-  document.addEventListener("keydown", (event) => {
-    if (event.target.matches("textarea, select, input:not([type=checkbox])") || $$("dialog:modal")[0]) return;
-    if (event.key === "Escape" && picks(":checked").length) clear();
-    const way = { J: 1, K: -1 }[event.key];
-    if (!way || !event.shiftKey || event.ctrlKey || event.metaKey || !current()) return;
-    event.preventDefault();
-    tick(current(), true); step(way); tick(current(), true);
-  }, true);
 
   document.addEventListener("click", (event) => {
     if (event.target.closest("[data-filter-close]")) $("filters").replaceChildren();

@@ -2,9 +2,11 @@
 "use strict";
 (() => {
   const { $$ } = countersign, page = document.body.dataset, ARM_MS = 6000, UNSEEN_MS = 400, AFTER_G_MS = 1500;
-  let shownAt = 0, shownId, pressedG = -1e9;
+  let shownAt = 0, armedAt, shownId, pressedG = -1e9;
 
   const unseen = () => { shownAt = performance.now(); };
+  // What has just come cannot have been read.
+  const isNew = (since) => performance.now() - since < UNSEEN_MS;
   const isOff = (key) => page.singleKeys === "off" && !/^(Enter|Escape|Mod.*)$/.test(key);
 
   // What stands in a menu that is closed can be pressed all the same, where the menu itself is shown.
@@ -54,6 +56,7 @@
   function arm(button) {
     button.focus();
     if (button.value === "confirm") return; // No second A confirms.
+    armedAt = performance.now();
     const label = button.querySelector("[data-label]"), words = label.textContent;
     button.value = "confirm";
     label.textContent = button.dataset.arms;
@@ -95,18 +98,21 @@
     views[(at + 1) % views.length].click();
   }
 
-  function evidence(number) {
-    const [item] = $$(`[data-evidence="${number}"]`);
-    if (!item) return false;
-    item.scrollIntoView({ block: "center" });
-    item.focus();
+  function evidence(key) {
+    const item = $$("[data-evidence]").find((one) => one.dataset.evidence === key);
+    item?.scrollIntoView({ block: "center" });
+    item?.focus();
+    return item;
   }
 
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     if (event.target.closest('[data-act="search"]')) { event.preventDefault(); open("#palette"); return; }
-    const button = event.target.closest("[data-arms][value=approve]");
-    if (button) { event.preventDefault(); arm(button); }
+    // To confirm is an act by itself: no rest of a double click, and not before its words can have been read.
+    const button = event.target.closest("[data-arms]");
+    if (!button || (button.value === "confirm" && event.detail < 2 && !isNew(armedAt))) return;
+    event.preventDefault();
+    arm(button);
   });
 
   // Once is enough. What only closes a dialog sends nothing.
@@ -145,17 +151,19 @@
   // `choose`: a page's way to show a row beside its list. `unseen`: something else is shown now.
   Object.assign(countersign, { keys: KEYS, act, press, has, rows, step, isOff, caps, unseen });
 
-  function inDialog(event, dialog, mod) {
-    if (event.key === "Enter" && mod) {
-      const send = dialog.querySelector('[data-act="send"]');
-      if (send) { event.preventDefault(); send.click(); }
-    } else if (!isOff(event.key) && /^[1-4]$/.test(event.key) && !(event.target.matches("textarea") && event.target.value) && dialog.id === "reject-dialog") {
-      const radio = dialog.querySelector(`[data-reason="${event.key}"]`);
-      if (radio) { event.preventDefault(); radio.checked = true; }
-    }
+  // What is typed into a text is text. Enter alone sends nothing, from a reason as little as from there.
+  function pick(event) {
+    if (event.key === "Enter" && event.target.matches("[data-reason]")) event.preventDefault();
+    const radio = $$("dialog:modal [data-reason]").find((one) => one.dataset.reason === event.key);
+    if (!radio || isOff(event.key) || event.target.matches("textarea")) return;
+    event.preventDefault();
+    radio.focus();
+    radio.checked = true;
   }
 
   document.addEventListener("keydown", (event) => {
+    // A key that is held down on what it has armed would go on to confirm it.
+    if (event.repeat && event.target.matches("[data-arms]")) event.preventDefault();
     if (event.isComposing || event.repeat || event.defaultPrevented) return;
     const [dialog] = $$("dialog:modal"), mod = event.metaKey || event.ctrlKey;
     if (mod && event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey) {
@@ -164,11 +172,17 @@
       else if (!dialog) open("#palette");
       return;
     }
-    if (dialog) return inDialog(event, dialog, mod);
     const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
+    if (mod && event.key === "Enter" && (dialog || typing)) {
+      event.preventDefault();
+      // From the fields of a decision it decides; from elsewhere it sends what is written there, or nothing.
+      if (dialog || typing.form?.id !== "decide") (dialog ?? typing.form)?.querySelector('[data-act="send"]')?.click();
+      else if (!isNew(shownAt)) approve();
+      return;
+    }
+    if (dialog) return pick(event);
     if (typing) {
       if (event.key === "Escape") typing.blur();
-      else if (event.key === "Enter" && mod) { event.preventDefault(); approve(); }
       return;
     }
     if (mod || event.altKey) return;
@@ -180,10 +194,9 @@
     if (isPage) key = `g ${key}`;
     else if (event.shiftKey && /^[a-z]$/.test(key)) key = `Shift+${key}`;
     // Keys that only look elsewhere need not wait until what is shown can have been seen.
-    if (performance.now() - shownAt < UNSEEN_MS && !/^[jkuvg?/]|Esc/.test(alias(key))) return;
-    if (/^[1-9]$/.test(key) && !KEYS.some(([name, , applies]) => name === key && applies())) { if (evidence(key) !== false) event.preventDefault(); return; }
+    if (isNew(shownAt) && !/^[jkuvg?/]|Esc|Shift/.test(alias(key))) return;
     const found = KEYS.findLast(([name, , applies, run]) => run && alias(key) === name && applies());
-    if (found && found[3](event) !== false) event.preventDefault();
+    if (found ? found[3](event) !== false : evidence(key)) event.preventDefault();
   });
 
   // Elsewhere than in lists arrows scroll.

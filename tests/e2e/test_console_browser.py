@@ -124,7 +124,7 @@ def test_a_high_risk_takes_two_keys(browse: Browse, sam: User, dana: User) -> No
     page.keyboard.press("a")
     expect(page.get_by_role("button", name="Confirm refund of $214.50")).to_be_focused()
     assert not Decision.objects.exists()
-    page.keyboard.press("Enter")
+    rested(page).keyboard.press("Enter")
 
     expect(page.get_by_text("Approved. Runs in")).to_be_visible()
     approval.refresh_from_db()
@@ -178,7 +178,7 @@ def test_a_second_a_confirms_nothing_and_the_cap_says_what_does(
     expect(approve).to_be_focused()
     assert cap.evaluate(named)[2] == "none"
     page.keyboard.press("a")
-    page.keyboard.press("Enter")
+    rested(page).keyboard.press("Enter")
     expect(page.get_by_text(re.compile("Approved"))).not_to_have_count(0)
     assert Decision.objects.count() == 1
 

@@ -13,7 +13,7 @@ from agentapp import actions
 from approvals import claims
 from approvals.models import Approval, Claim, Decision
 from tests.agentapp.console.conftest import make_unknown, make_waiting
-from tests.e2e.conftest import intercept, live
+from tests.e2e.conftest import intercept, live, rested
 from tests.rows import take
 
 pytestmark = pytest.mark.browser
@@ -37,6 +37,7 @@ def test_so_many_keys_and_not_one_more_decide_from_the_open_inbox(
 
     for key in keys[:-1]:
         page.keyboard.press(key)
+        rested(page)  # what is confirmed was read
         assert not Decision.objects.exists()
     page.keyboard.press(keys[-1])
 
