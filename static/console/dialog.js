@@ -8,6 +8,10 @@
     (dialog.querySelector(":checked[data-reason], textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
   }
 
+  // To select a text out over the edge is no click beside the dialog.
+  let pressed;
+  document.addEventListener("pointerdown", ({ target }) => { pressed = target; });
+
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     for (const menu of $$("details.menu[open]")) menu.open = menu.contains(event.target);
@@ -15,7 +19,7 @@
     if (wanted?.open === false) { event.preventDefault(); return open(wanted); }
     const dialog = event.target.closest("[data-close]")?.closest("dialog:not(#conflict)");
     if (dialog?.open) { event.preventDefault(); dialog.close(); }
-    if (event.target.matches("dialog:not(#signed-out)")) event.target.close();
+    if (event.target === pressed && pressed.matches("dialog:not(#signed-out)")) pressed.close();
   });
 
   const draftOf = (form) => `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
