@@ -1,0 +1,60 @@
+"""What a reader whose system forces its own colours sees of what is current."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+
+from tests.agentapp.console.conftest import make_waiting
+from tests.e2e.conftest import live, violations
+
+pytestmark = pytest.mark.browser
+Browse = Callable[..., Page]
+
+MARKS = """(all) => {
+  const probe = document.createElement("i");
+  probe.style.color = "Highlight";
+  document.body.append(probe);
+  const wanted = getComputedStyle(probe).color;
+  return Object.fromEntries(all.map(([selector, part, property]) => {
+    const found = [...document.querySelectorAll(selector)].find((one) => one.checkVisibility());
+    return [selector, found ? getComputedStyle(found, part)[property] === wanted : null];
+  }));
+}"""
+
+
+def shot(page: Page, name: str) -> None:
+    if folder := os.environ.get("SHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def test_in_forced_colours_one_sees_what_is_current(browse: Browse, sam: User, dana: User, ada: User) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, "/inbox/", forced_colors="active"))
+    side, foot = "borderInlineStartColor", "borderBlockEndColor"
+    seen = page.evaluate(
+        MARKS,
+        [
+            [".q.is-current", "::before", "backgroundColor"],
+            [".tabs [aria-current]", None, foot],
+            [".tabs a:not([aria-current])", None, foot],
+            [".nav [aria-current]", None, side],
+        ],
+    )
+    assert seen.pop(".tabs a:not([aria-current])") is False
+    shot(page, "forced-inbox")
+    page.goto(f"/approvals/{approval.pk}/")
+    live(page).keyboard.press("r")
+    expect(page.locator("#reject-dialog")).to_be_visible()
+    shot(page, "forced-reject")
+    seen |= page.evaluate(MARKS, [[".segment [aria-current]", None, foot], [".pick:has(:checked)", None, foot]])
+    assert [selector for selector, is_seen in seen.items() if not is_seen] == []
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/runs/")
+    assert page.evaluate(MARKS, [[".tabbar [aria-current]", None, foot]]) == {".tabbar [aria-current]": True}
+    page = browse(ada, "/admin/", forced_colors="active")
+    assert page.evaluate(MARKS, [[".console-nav [aria-current]", None, foot]]) == {".console-nav [aria-current]": True}
