@@ -159,3 +159,13 @@ def test_where_single_keys_are_off_none_extends_the_selection(browse: Browse, sa
     page.keyboard.press("Shift+J")
 
     expect(page.locator("#queue :checked")).to_have_count(0)
+
+
+def test_a_digit_leads_to_the_evidence_of_that_number(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, AT.format(approval.pk)))
+
+    page.keyboard.press("2")
+    expect(page.locator("[data-evidence='2']")).to_be_focused()
+    page.keyboard.press("9")
+    expect(page.locator("[data-evidence='2']")).to_be_focused()
