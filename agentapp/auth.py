@@ -259,12 +259,12 @@ def who_paused(runs: Sequence[Run]) -> dict[uuid.UUID, str]:
 
 
 def has_paused(user: User, run: Run) -> bool:
-    """Whether somebody has put this run aside since it last went on."""
+    """Whether somebody has put this run aside by itself since it last went on, and not only with another."""
     about = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("-seq")
-    for kind, actor in about.values_list("type", "actor_key"):
-        if kind in _GOES_ON:
+    for event in about:
+        if event.type in _GOES_ON:
             return False
-        if actor == f"user:{user.pk}":
+        if event.actor_key == f"user:{user.pk}" and "with" not in event.data:
             return True
     return False
 

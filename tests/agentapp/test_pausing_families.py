@@ -82,6 +82,20 @@ def test_what_was_paused_by_itself_stays_so(team, asking, starter, dana):
     assert states(asking)[1] == "waiting"
 
 
+def test_who_has_paused_a_run_can_pause_one_it_asked_for_by_itself_too(team, asking, starter):
+    child = child_of(asking)
+    for run in (asking, asking, child, child):
+        actions.pause_run(run.pk, starter)
+    assert pauses_of(asking) == ["run.paused"]
+    assert pauses_of(child) == ["run.paused", "run.pause_requested"]
+    actions.resume_run(asking.pk, starter)
+    team.drive_all(asking)
+    assert states(asking) == ("waiting", "paused")
+    actions.resume_run(child.pk, starter)
+    team.drive_all(asking)
+    assert states(asking) == ("waiting", "waiting")
+
+
 def test_a_manager_who_pauses_it_too_holds_all_of_it(asking, starter, mia):
     for who in (starter, mia, mia):
         actions.pause_run(asking.pk, who)
