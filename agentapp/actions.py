@@ -6,13 +6,13 @@ Each returns what it did, or raises Refused with a code for programs and a sente
 import uuid
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import UUIDField
 
-from agentapp import auth, deciding, executions, nudges, previews, provenance, runs, subagents
+from agentapp import auth, deciding, executions, locked, nudges, previews, provenance, runs, subagents
 from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
 from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
@@ -253,11 +253,6 @@ def _sent_again(approval: Approval, new: NewDecision, recorded: Decision) -> str
     return canonical({**parse(recorded.arguments_text or "{}"), **arguments})
 
 
-def _differs(name: str, one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether an argument is another, to the type: `true` is not `1`, and nothing is not null."""
-    return (name in one) != (name in other) or canonical(one.get(name)) != canonical(other.get(name))
-
-
 def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     """The arguments a person changed, checked as strictly as the model's; the title and the dry run they come to."""
     try:
@@ -275,7 +270,7 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
-    if changed := [name for name in approval.locked_fields if _differs(name, arguments, proposed)]:
+    if changed := locked.changed(approval, tool, canonical(arguments)):
         wrong = [(name, f"{name} is fixed by policy and cannot be changed.") for name in changed]
         raise Refused("locked_field", wrong[0][1], changed[0], wrong=wrong)
     if problems := check_arguments(tool.input_schema, arguments):

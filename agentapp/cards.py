@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 
-from agentapp import mocks, planning, previews, recorded
+from agentapp import locked, mocks, planning, previews, recorded
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
@@ -28,10 +28,8 @@ from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Question, Risk
 from approvals.policy import Ruling
 
-MAX_EVIDENCE, MAX_EVIDENCE_CHARS = 12, 4000
-MAX_EXPLANATION_CHARS = 8000
-SNAPSHOT_SECONDS = 5
-CRITICAL_HOLD_SECONDS = 10
+MAX_EVIDENCE, MAX_EVIDENCE_CHARS, MAX_EXPLANATION_CHARS = 12, 4000, 8000
+SNAPSHOT_SECONDS, CRITICAL_HOLD_SECONDS = 5, 10
 
 
 @dataclass(frozen=True)
@@ -125,6 +123,8 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
         text, editors = asked[-1].proposed_text, (None, None)
     elif edits:
         text, editors = edits[0].arguments_text, (edits[0].user_id, edits[0].on_behalf_of_id)
+    if editors[0] is not None and locked.changed(replaced, tool, text):
+        text, editors, edits = locked.as_proposed(replaced), (None, None), []
     hands = entitlement.had_a_hand(replaced, edits, asked) - {*editors}
     return AskedFor(text, replaced, *editors, hands=hands, asked=asked)
 

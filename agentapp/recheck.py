@@ -6,7 +6,7 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, budgets, business_keys, families, other_code, provenance, runs, weighing
+from agentapp import breakers, budgets, business_keys, families, locked, other_code, provenance, runs, weighing
 from agentapp.budgets import Breach
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
@@ -68,6 +68,8 @@ def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling:
     tool = state.configuration.tools[approval.tool]
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
+    if changed := locked.changed(approval, tool, approval.final_arguments_text):
+        return f"People changed what nobody may change by now: {', '.join(changed)}."
     given = standing.decided(approval)
     if approval.terms and not standing.is_enough(approval, given):
         return "Of those who approved, not enough count any more."

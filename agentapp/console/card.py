@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 from django.utils import timezone
 
-from agentapp import actions, auth, confirming, lineage
+from agentapp import actions, auth, confirming, lineage, locked
 from agentapp.cards import words_of
 from agentapp.console import dry_run, edits, evidence, in_the_way, origins, plan_lines, schema_form, times, undoing
 from agentapp.console.differences import Line, differences
@@ -246,7 +246,7 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
         tool.input_schema if tool else {},
         proposed,
         current,
-        approval.locked_fields,
+        locked.names(approval, tool),
         approval.secret_fields,
         posted,
     )
@@ -272,7 +272,7 @@ def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
     tool = tool_of(approval)
     if seen is None or tool is None or draft.posted is None:
         return None
-    terms = (approval.locked_fields, approval.secret_fields)
+    terms = (locked.names(approval, tool), approval.secret_fields)
     typed = schema_form.build(tool.input_schema, seen, seen, *terms, draft.posted)
     if typed.errors:
         return None

@@ -1,9 +1,11 @@
 """From what a model sent to what a call is about: one function, so that what is judged, shown and run is the same."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from agentapp.tools import python_source
 from agentapp.tools.schema import unknown_names
+from approvals.digest import canonical
 from approvals.looked_at import looked_at
 
 
@@ -54,3 +56,12 @@ def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str
         if isinstance(described, dict) and "default" in described:
             filled.setdefault(name, described["default"])
     return filled
+
+
+def differing(names: Iterable[str], one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Which of these arguments are others, to the type: `true` is not `1`, and nothing is not null."""
+    return [
+        name
+        for name in names
+        if (name in one) != (name in other) or canonical(one.get(name)) != canonical(other.get(name))
+    ]

@@ -9,12 +9,13 @@ from pydantic import BaseModel, field_validator
 
 from agentapp import actions
 from agentapp.answers import answer
+from agentapp.configuration_file import loading
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
 from agentapp.refused import Refused
 from agentapp.tools.base import OutcomeUnknown, ToolError, tool
 from approvals.digest import parse
-from approvals.models import Rule
+from approvals.models import Approval, Rule
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 
@@ -153,6 +154,54 @@ def test_a_locked_argument_is_what_it_was_to_the_type(clerk, offer, dana, change
     with pytest.raises(Refused) as refused:
         clerk.decide(approval, dana, "edit", arguments_text=changed)
     assert refused.value.code == "locked_field"
+
+
+def lock_the_address() -> None:
+    loading.load("tools:\n  send: {locked_fields: [to]}\n", "user:ada")
+
+
+def test_an_argument_that_was_locked_after_people_were_asked_is_not_theirs_to_change(client, clerk, dana):
+    run = clerk.run(calls(call("s", "send", to="ann")), says("done"))
+    [approval] = clerk.open(run)
+    client.force_login(dana)
+    assert 'name="arg.to"' in client.get(f"/approvals/{approval.pk}/").content.decode()
+    lock_the_address()
+    assert 'name="arg.to"' not in client.get(f"/approvals/{approval.pk}/").content.decode()
+    with pytest.raises(Refused) as refused:
+        clerk.decide(approval, dana, "edit", arguments_text='{"to": "mallory"}')
+    assert (refused.value.code, refused.value.field) == ("locked_field", "to")
+    clerk.decide(approval, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("send") == [{"to": "ann"}]
+
+
+def test_a_change_of_what_has_been_locked_since_is_asked_anew_as_the_agent_proposed_it(clerk, dana):
+    run = clerk.run(calls(call("s", "send", to="ann")), says("done"))
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana, "edit", arguments_text='{"to": "mallory"}')
+    lock_the_address()
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    assert (effects_of("send"), parse(again.arguments_text)["to"], again.editor_id) == ([], "ann", None)
+    assert Approval.objects.get(pk=approval.pk).state == "superseded"
+    clerk.decide(again, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert effects_of("send") == [{"to": "ann"}]
+
+
+def test_a_change_on_an_earlier_card_of_what_has_been_locked_since_does_not_run_either(clerk, dana, marco):
+    run = clerk.run(calls(call("s", "send", to="ann")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "mallory"}')
+    Rule.objects.create(name="two", tool="send", verdict="ask", approvals_needed=2, hold_seconds=0)
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    assert (parse(again.arguments_text)["to"], again.editor_id) == ("mallory", dana.pk)
+    for who in (dana, marco):
+        clerk.decide(again, who)
+    lock_the_address()
+    clerk.drive(run)
+    [third] = clerk.open(run)
+    assert (effects_of("send"), parse(third.arguments_text)["to"], third.editor_id) == ([], "ann", None)
 
 
 def test_what_stands_for_something_hidden_is_never_stored_as_a_value(clerk, dana):
