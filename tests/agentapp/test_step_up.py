@@ -3,6 +3,7 @@
 import pytest
 
 from agentapp import actions
+from agentapp.configuration_file import loading
 from agentapp.models import Run
 from approvals import granted
 from approvals.clock import Now
@@ -55,6 +56,27 @@ def test_where_more_is_asked_by_the_time_it_runs_it_is_asked_again(clerk, dana, 
     clerk.decide(again, dana, assurance="passkey")
     assert resumed(clerk, run).state == "succeeded"
     assert paid() == 1
+
+
+@pytest.mark.parametrize("decided_first", [True, False])
+def test_where_its_tool_is_said_to_do_worse_by_the_time_it_runs_it_is_asked_again(clerk, dana, settings, decided_first):
+    settings.STEP_UP = {"irreversible": "passkey"}
+    run = clerk.run(calls(call("s", "send", to="ann")), says("done"))
+    [approval] = clerk.open(run)
+    assert (approval.effect_class, approval.assurance_needed) == ("compensable", "")
+    steps = [
+        lambda: clerk.decide(approval, dana),
+        lambda: loading.load("tools:\n  send: {effect_class: irreversible}\n", "user:ada"),
+    ]
+    for step in steps if decided_first else reversed(steps):
+        step()
+    run = resumed(clerk, run)
+    [again] = clerk.open(run)
+    assert clerk_tools.effects_of("send") == []
+    assert (again.effect_class, again.assurance_needed) == ("irreversible", "passkey")
+    clerk.decide(again, dana, assurance="passkey")
+    assert resumed(clerk, run).state == "succeeded"
+    assert clerk_tools.effects_of("send") == [{"to": "ann"}]
 
 
 def test_no_grant_answers_where_somebody_shows_who_they_are(clerk, dana, settings):
