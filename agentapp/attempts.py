@@ -20,11 +20,15 @@ from agentapp.tools.base import LimitReached, OutcomeUnknown, ToolContext, ToolE
 from agentapp.tools.counting import Counter
 from agentapp.tools.results import of_error
 from agentapp.toolset import specs
+from approvals import ledger
+from approvals.models import Event
 from approvals.proof import receipts
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
 JITTER = 0.25
+# Later than that no worker begins a call by what was configured before.
+TOLD_WITHIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,30 @@ class Tried:
 
 def most(tool: Tool) -> int:
     """How often a call is tried before it has failed: a write that honours no key may not be made twice."""
-    return tool.max_attempts if not tool.consequential or tool.idempotency == Tool.Idempotency.KEY else 1
+    return tool.max_attempts if not tool.consequential or tool.honours_key else 1
+
+
+def may_be_repeated(execution: ToolExecution, tool: Tool) -> bool:
+    """Whether a write that was cut off is made again: for its key, as its tool promised when it began, and does now."""
+    if not tool.honours_key or execution.idempotency_key is None:
+        return False
+    if execution.with_key is None:  # begun by a worker of an older release
+        return not _has_promised_otherwise(tool, execution.started_at)
+    return execution.with_key
+
+
+def _has_promised_otherwise(tool: Tool, since: datetime | None) -> bool:
+    """Whether anybody may have changed since then what a tool does with keys, or had not told the worker yet."""
+    if since is None:
+        return True
+    changed = Event.objects.filter(
+        chain=ledger.CONFIGURATION, type="configuration.changed", at__gte=since - TOLD_WITHIN
+    )
+    row = tool._meta.label, str(tool.pk)
+    return any(
+        (event.data["table"], event.data["key"]) == row and "idempotency" in event.data["after"]
+        for event in changed.order_by("seq")
+    )
 
 
 def may_be_tried_again(result: ToolResult, *, with_key: bool = False) -> bool:

@@ -1,7 +1,7 @@
 """What each step asks of its calls' rows, put together once. Only `executions`, which writes them, uses these."""
 
 from django.db import IntegrityError
-from django.db.models import F, TextField, UUIDField
+from django.db.models import BooleanField, F, TextField, UUIDField
 
 from agentapp.models import ToolExecution
 from approvals.clock import Now
@@ -21,6 +21,7 @@ BEGIN = PreparedUpdate(
             "state": State.EXECUTING,
             "executed_text": Given("text", TextField()),
             "idempotency_key": Given("key", TextField()),
+            "with_key": Given("with_key", BooleanField()),
             "allowed_by": Given("by", TextField()),
             "grant": Given("grant", UUIDField()),
             "attempts": F("attempts") + 1,

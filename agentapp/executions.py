@@ -138,9 +138,9 @@ def begin(
     Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
     """
     try:
-        changed = call_statements.BEGIN(
-            pk=execution.pk, text=executed_text, key=key, by=allowed_by, grant=grant.pk if grant else None
-        )
+        grant_id = grant.pk if grant else None
+        given = {"text": executed_text, "key": key, "by": allowed_by, "grant": grant_id, "with_key": execution.with_key}
+        changed = call_statements.BEGIN(pk=execution.pk, **given)
     except IntegrityError as error:
         if "idempotency_key" not in call_statements.hurt(error):
             raise

@@ -303,7 +303,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         state.cancellation,
         range(attempt, attempt + attempts.most(tool)),
         lambda number: _call(state, execution, tool, execution.executed_text, number),
-        partial(attempts.may_be_tried_again, with_key=tool.idempotency == Tool.Idempotency.KEY),
+        partial(attempts.may_be_tried_again, with_key=tool.honours_key),
         partial(switches.stops_repeats, state.run, execution.name),
     )
     last = tried.result  # what the tool itself said, by which its breaker goes
@@ -342,9 +342,6 @@ def _store(outcome: Outcome) -> None:
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
     """A worker died in the middle of this write. With a key it is repeated; else a person finds out."""
-    tool = execution.tool
-    assert tool is not None
-    honours_key = tool.idempotency == Tool.Idempotency.KEY and execution.idempotency_key is not None
     with ledger.transaction():
         run = state.locked()
         execution.refresh_from_db()
@@ -353,9 +350,11 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         state.refresh_configuration(always=True)
         if standstill.stopping(state, execution) is not None:
             return
+        tool = execution.tool  # read anew with its call
+        assert tool is not None
         # Since an attempt last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
-        is_over = not honours_key or here > tool.max_attempts or not tool.enabled
+        is_over = not attempts.may_be_repeated(execution, tool) or here > tool.max_attempts or not tool.enabled
         if is_over or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))

@@ -59,6 +59,8 @@ def begin(
 
     The caller holds the lock on the run's row. False: the call is not in a state from which it may start.
     """
+    tool = state.configuration.tools.get(execution.name, execution.tool)
+    execution.with_key = tool is not None and tool.honours_key
     if not executions.begin(execution, text, key, allowed_by, grant):
         return False
     agent = state.configuration.subagents.get(execution.name)

@@ -80,6 +80,9 @@ class ToolExecution(Noted, models.Model):
         help_text="The grant it ran under.",
     )  # fmt: skip
     idempotency_key = models.CharField(max_length=64, null=True, unique=True)
+    with_key = models.BooleanField(
+        null=True, help_text="Whether its tool promised, when it began, to act once for the key. Null: nobody noted it."
+    )
 
     state = models.CharField(max_length=16, choices=State, default=State.PROPOSED)
     result_status = models.CharField(max_length=20, choices=ResultStatus, blank=True)

@@ -210,6 +210,11 @@ class Tool(models.Model):
         return self.effect_class != EffectClass.READ
 
     @property
+    def honours_key(self) -> bool:
+        """Whether it promises to act once for an idempotency key."""
+        return self.idempotency == self.Idempotency.KEY
+
+    @property
     def is_in_use(self) -> bool:
         """Whether it may be offered and called: switched on, as is its source, there, and as people know it."""
         there = self.missing_since is None and self.waiting_contract is None

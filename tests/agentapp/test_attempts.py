@@ -8,8 +8,9 @@ from django.utils import timezone
 from agentapp import actions, attempts, loop
 from agentapp.answers import answer
 from agentapp.cancellation import Cancellation
+from agentapp.configuration_file import loading
 from agentapp.messages import ToolResult
-from agentapp.models import Agent, Breaker, Run, Tool
+from agentapp.models import Agent, Breaker, Run, Tool, ToolExecution
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
 from approvals.models import Event, Rule
 from tests import stopping_tools
@@ -324,6 +325,51 @@ def test_one_that_a_person_wanted_again_has_all_its_attempts_where_workers_died_
     execution = clerk.execution(run, "a")
     assert (execution.value, execution.attempts, len(set(keys))) == ("receipt", 7, 1)
     assert [(failure["attempt"], failure["reason"]) for failure in execution.failures] == [(4, "outcome_unknown")]
+
+
+def cut_off(clerk, offer, monkeypatch, **options) -> tuple[Run, list[str]]:
+    """A run whose worker died in the middle of a wire, with the keys that the bank was given."""
+    keys = wiring(offer, monkeypatch, WorkerDies(), **options)
+    run = clerk.start(WIRE, says("done"))
+    with pytest.raises(WorkerDies):
+        loop.drive(run.pk)
+    Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+    return run, keys
+
+
+def promise(idempotency: str) -> None:
+    loading.load(f"tools:\n  wire: {{idempotency: {idempotency}}}\n", "user:ada")
+
+
+def test_a_write_that_was_cut_off_before_its_tool_promised_anything_is_not_made_again(clerk, offer, monkeypatch):
+    run, keys = cut_off(clerk, offer, monkeypatch, idempotency="none")
+    promise("key")
+    run = clerk.drive(run)
+    assert (clerk.execution(run, "a").state, run.waiting_for, len(keys)) == ("outcome_unknown", "outcome", 1)
+
+
+@pytest.mark.parametrize("by_older_release", [False, True])
+def test_nor_is_one_whose_tool_has_taken_its_promise_back(clerk, offer, monkeypatch, by_older_release):
+    run, keys = cut_off(clerk, offer, monkeypatch)
+    if by_older_release:
+        ToolExecution.objects.update(with_key=None)
+    promise("none")
+    run = clerk.drive(run)
+    assert (clerk.execution(run, "a").state, len(keys)) == ("outcome_unknown", 1)
+
+
+@pytest.mark.parametrize("promised_anew", [False, True])
+def test_one_that_an_older_release_began_is_made_again_unless_its_tool_may_have_promised_otherwise(
+    clerk, offer, monkeypatch, promised_anew
+):
+    run, keys = cut_off(clerk, offer, monkeypatch)
+    ToolExecution.objects.update(with_key=None)
+    if promised_anew:
+        promise("none")
+        promise("key")
+    run = clerk.drive(run)
+    state = "outcome_unknown" if promised_anew else "finished"
+    assert (clerk.execution(run, "a").state, len(set(keys)), len(keys)) == (state, 1, 1 if promised_anew else 2)
 
 
 def test_a_tool_that_refuses_is_well_whatever_came_of_an_attempt_before(clerk, offer, monkeypatch):
