@@ -259,8 +259,12 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     if conversation is None:
         started = Started(runs.create(start, via))
     else:
+        turn = turns.lock(conversation, agent)
+        # The same request may have come in twice: what the other has begun, or left for a person, stands there now.
+        if new.request_key and (earlier := _earlier(new, user, digest)) is not None:
+            return earlier
         try:
-            taken = turns.take(start, via, new.conversation_version)
+            taken = turns.take(start, turn, via, new.conversation_version)
         except conversations.Changed as changed:
             raise changed_meanwhile(changed) from changed
         started = Started(taken.run, kept=taken.kept)

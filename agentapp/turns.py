@@ -24,23 +24,38 @@ class Taken:
     kept: bool = False
 
 
-def take(start: runs.Start, via: str = "", expected_version: int | None = None) -> Taken:
-    """A run for a new message of a conversation. The caller is inside `ledger.transaction()`.
+@dataclass(frozen=True)
+class Turn:
+    """A conversation in which something new is said, locked, and the runs that would be replaced by what answers it."""
+
+    conversation: Conversation
+    replaced: list[Run]
+
+
+def lock(conversation: Conversation, agent: Agent) -> Turn:
+    """Hold a conversation for a new message. The caller is inside `ledger.transaction()`. Raises Refused in one that is
+    erased.
+    """
+    # Runs are locked before conversations, as by a run that ends and leaves its answer.
+    replaced = _replaceable(conversation) if agent.on_new_message == Agent.OnNewMessage.CANCEL else []
+    return Turn(conversations.lock_to_go_on(conversation), replaced)
+
+
+def take(start: runs.Start, turn: Turn, via: str = "", expected_version: int | None = None) -> Taken:
+    """A run for a new message of the conversation that is locked.
 
     What runs before it is waited for, or replaced where the agent says so. While a person has taken over, or is
-    wanted, no run begins, and the message waits for them. Raises conversations.Changed; Refused in one that is erased.
+    wanted, no run begins, and the message waits for them. Raises conversations.Changed.
     """
-    conversation = start.conversation
-    assert conversation is not None
-    # Runs are locked before conversations, as by a run that ends and leaves its answer.
-    replaced = _replaceable(conversation) if start.agent.on_new_message == Agent.OnNewMessage.CANCEL else []
-    actor = ledger.actor_of(start.starter, via)
-    locked = conversations.lock_to_go_on(conversation, expected_version)
+    locked = turn.conversation
+    if expected_version is not None and locked.version != expected_version:
+        raise conversations.Changed(locked.version)
     if locked.mode == Conversation.Mode.MANUAL:
-        return Taken(_keep(start, conversation, via), kept=True)
+        return Taken(_keep(start, locked, via), kept=True)
     run = runs.create(replace(start, conversation=locked), via)
-    conversations.ask(conversation, run, actor)
-    for earlier in replaced:
+    actor = ledger.actor_of(start.starter, via)
+    conversations.ask(locked, run, actor)
+    for earlier in turn.replaced:
         _replace(earlier, run, actor)
     return Taken(run)
 

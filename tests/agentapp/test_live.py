@@ -367,7 +367,7 @@ def test_what_a_run_does_right_after_the_page_has_looked_at_it_is_heard(sam: Use
     def say() -> Run:
         start = runs.Start(agent, {"tools": [], "routes": {}}, "Hello", "Hello", sam, conversation=conversation)
         with ledger.transaction():
-            return turns.take(start).run
+            return turns.take(start, turns.lock(conversation, agent)).run
 
     first = say()
 

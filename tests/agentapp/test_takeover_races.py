@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from agentapp import actions, conversations, loop
+from agentapp import actions, conversations, loop, starting
 from agentapp.actions import NewRun, Refused
 from agentapp.models import Conversation, Message, Run
 from approvals import ledger
@@ -155,3 +155,33 @@ def test_a_person_and_their_customer_who_write_at_the_same_moment_do_not_lock_ea
     assert not [result for result in results if isinstance(result, Exception)]
     said = run.conversation.messages.filter(seq__gt=1).values_list("content", flat=True)
     assert list(said) == ["Are you there?", "I am."]
+
+
+@pytest.mark.parametrize("first", ["was_kept", "began_a_run", "is_what_was_said_since"])
+def test_a_message_sent_twice_at_once_with_one_key_is_one_message(clerk, sam, monkeypatch, first):
+    """The second had looked for the key before the first was there, and comes behind a hand-over."""
+    run = clerk.run(PAY, says("done"), conversation="ticket-1")
+    talk = Conversation.objects.get(key="ticket-1")
+    expected = talk.version if first == "is_what_was_said_since" else None
+    new = NewRun(
+        "clerk", "Hello?", conversation="ticket-1", script=[says("Hi.")], request_key="k-1",
+        conversation_version=expected,
+    )  # fmt: skip
+    if first == "was_kept":
+        actions.take_over_run(run.pk, sam)
+    sent, real = [], starting._check_new_run
+
+    def meanwhile(*args):
+        monkeypatch.setattr(starting, "_check_new_run", real)
+        sent.append(actions.start_run_once(new, sam))
+        if first == "was_kept":
+            actions.hand_back_run(run.pk, sam)
+        elif first == "began_a_run":
+            actions.take_over_run(run.pk, sam)
+        return real(*args)
+
+    monkeypatch.setattr(starting, "_check_new_run", meanwhile)
+    again = actions.start_run_once(new, sam)
+    assert (again.run, again.kept, again.repeated) == (sent[0].run, first == "was_kept", True)
+    assert talk.messages.filter(content="Hello?").count() == 1
+    assert Run.objects.filter(request_key="k-1").count() == (0 if first == "was_kept" else 1)
