@@ -10,10 +10,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from agentapp import grant_use, isolation
+from agentapp import grant_use, isolation, switches
 from agentapp.cancellation import Cancellation
 from agentapp.messages import FAILED, Note, ToolResult
-from agentapp.models import Tool, ToolExecution
+from agentapp.models import Run, Tool, ToolExecution
 from agentapp.reasons import Reason
 from agentapp.state import RunState
 from agentapp.tools.base import LimitReached, OutcomeUnknown, ToolContext, ToolError
@@ -52,6 +52,12 @@ def may_be_repeated(execution: ToolExecution, tool: Tool) -> bool:
     if execution.with_key is None:  # begun by a worker of an older release
         return not _has_promised_otherwise(tool, execution.started_at)
     return execution.with_key
+
+
+def stops(run: Run, tool: Tool) -> bool:
+    """Whether no other attempt is made at a call: a switch covers it, or its tool has taken its promise back."""
+    keeps = not tool.consequential or Tool.objects.filter(pk=tool.pk, idempotency=Tool.Idempotency.KEY).exists()
+    return not keeps or switches.stops_repeats(run, tool.name)
 
 
 def _has_promised_otherwise(tool: Tool, since: datetime | None) -> bool:

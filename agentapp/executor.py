@@ -304,7 +304,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         range(attempt, attempt + attempts.most(tool)),
         lambda number: _call(state, execution, tool, execution.executed_text, number),
         partial(attempts.may_be_tried_again, with_key=tool.honours_key),
-        partial(switches.stops_repeats, state.run, execution.name),
+        partial(attempts.stops, state.run, tool),
     )
     last = tried.result  # what the tool itself said, by which its breaker goes
     if execution.consequential:

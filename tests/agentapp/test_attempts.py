@@ -358,6 +358,13 @@ def test_nor_is_one_whose_tool_has_taken_its_promise_back(clerk, offer, monkeypa
     assert (clerk.execution(run, "a").state, len(keys)) == ("outcome_unknown", 1)
 
 
+def test_nor_is_one_whose_tool_takes_it_back_before_the_next_attempt(clerk, offer, monkeypatch):
+    keys = wiring(offer, monkeypatch, OutcomeUnknown("no answer came"))
+    monkeypatch.setattr(attempts, "pause", lambda *given: promise("none") or 0)
+    run = clerk.run(WIRE, says("done"))
+    assert (clerk.execution(run, "a").state, len(keys)) == ("outcome_unknown", 1)
+
+
 @pytest.mark.parametrize("promised_anew", [False, True])
 def test_one_that_an_older_release_began_is_made_again_unless_its_tool_may_have_promised_otherwise(
     clerk, offer, monkeypatch, promised_anew
