@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0046_when_it_failed'),
+        ('agentapp', '0049_undo_asked_again'),
     ]
 
     operations = [
