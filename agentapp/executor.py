@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 def settle(state: RunState) -> Settled:
-    """Take the open calls of the last step as far as they can go. Raises LeaseLost."""
+    """Take the open calls of the last step as far as they can go. Raises LeaseLost, or Configured as one begins."""
     rows = state.steps[-1]
     # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
     for _ in range(10 * len(rows.executions)):
@@ -72,8 +72,7 @@ def settle(state: RunState) -> Settled:
         if draining.begun.is_set():
             return Settled(leaves=True)
         seen = waiting.look(rows)
-        acted = waiting.asked_or_stopped(state, rows, seen)
-        if acted is not None:
+        if (acted := waiting.asked_or_stopped(state, rows, seen)) is not None:
             return acted
         first = rows.open[0]
         reads = leading_reads.find(state, rows)
@@ -360,6 +359,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
             budgets.pay(run, budgets.cost_of(execution))
             return
         executions.repeat(execution)
+        ledger.only_at(state.configuration.height)
     _run_begun(state, execution, tool)
 
 

@@ -17,7 +17,6 @@ from agentapp import (
     concluding,
     draining,
     executions,
-    guidance_rows,
     isolation,
     lease,
     limits,
@@ -28,22 +27,21 @@ from agentapp import (
     rehearsing,
     runs,
     standstill,
-    steering,
+    storing,
 )  # fmt: skip
 from agentapp.breakers import CircuitOpen
 from agentapp.drivers.base import ModelError
 from agentapp.executor import settle
 from agentapp.history import BrokenHistory
 from agentapp.hooks import HookFailed
-from agentapp.messages import DecisionFailure, Reply, StopRun, StopSignal
+from agentapp.messages import Reply, StopRun, StopSignal
 from agentapp.models import Run, Tool
 from agentapp.other_code import OtherCode
-from agentapp.proposals import Situation, judge
 from agentapp.reasons import StopReason
 from agentapp.runtime import admit_agent, decide
 from agentapp.secrecy import naming_no_secret_argument
 from agentapp.state import RunState
-from agentapp.transcript import StepRows
+from agentapp.storing import Decision
 from approvals import ledger
 from approvals.database import AWAY
 
@@ -108,7 +106,7 @@ def _unbroken(state: RunState) -> Again | None:
     """Go on, and end the run by whatever breaks on the way."""
     try:
         return _hooked(state)
-    except executions.Overtaken as overtaken:
+    except (executions.Overtaken, ledger.Configured) as overtaken:
         runs.release(state.run, state.token, str(overtaken))
         return Again()
     except OtherCode as other:
@@ -249,46 +247,21 @@ def _take_step(state: RunState) -> bool:
     except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError, InterfaceError):
         raise
     except Exception:
-        _record_failed_step(state, started_at)
+        storing.store_failed(state, started_at)
         raise
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
     reply = replace(reply, tool_calls=tuple(guarded.calls))
     reply = naming_no_secret_argument(reply, state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
-    situation = Situation(state.run, state.configuration, callable_now, state.steps, state.earlier)
-    proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
-    with ledger.transaction():
-        made = (state.run, state.token, reply, sorted(callable_now), started_at, finished_at)
-        step = runs.record_step(*made, height=state.configuration.height)
-        if step is None:
-            if state.locked().cancel_requested_at is not None:  # told to stop while the model was thinking
-                runs.add_usage(state.run, reply.usage.credible)
-                budgets.spend(state.run, reply.usage.cost)
-                return False
-            # Something was configured or stopped meanwhile, or the run is to be put aside: what holds now counts.
-            state.refresh_configuration(always=True)
-            now_callable = {name: tool for name, tool in state.disclosed.items() if name in callable_now}
-            situation = Situation(state.run, state.configuration, now_callable, state.steps, state.earlier)
-            proposals = guarded.marked(judge(situation, guarded.calls, guarded.answered))
-            step = runs.record_step(*made)
-        if step is None:
-            return False
-        state.discard_draft()
-        if reply.failure is not None:
-            rows = StepRows(step, [executions.record_failed_decision(state.run, step, reply.failure)])
-        else:
-            reasons = guidance_rows.record(state.run, step, reply.guidance) if reply.guidance else {}
-            rows = StepRows(step, executions.propose(state.run, step, proposals, reasons))
-            steering.heed(state.run, rows.executions)  # what hooks have answered
-        state.steps.append(rows)
-        _add_usage(state.run, reply)
-        ended = concluding.end_with_step(state)
-        budgets.spend(state.run, reply.usage.cost)  # last: all runs of an agent wait for its day's sum
+    made = Decision(reply, guarded, callable_now, started_at, finished_at)
+    stored = storing.store(state, made)
+    if stored is None:
+        return False
     points.tokens_reported(state, reply)
-    if ended is None:
+    if stored.ended is None:
         return concluding.conclude(state)
-    concluding.tell(state, ended)
+    concluding.tell(state, stored.ended)
     return True
 
 
@@ -296,27 +269,6 @@ def _offered(disclosed: dict[str, Tool], reply: Reply) -> dict[str, Tool]:
     """What the step could call: where guidelines decide, only what they asked for."""
     offered = disclosed if reply.guidance is None else reply.guidance.offered
     return {name: tool for name, tool in disclosed.items() if name in offered}
-
-
-def _record_failed_step(state: RunState, started_at: datetime) -> None:
-    """A driver broke down in the middle of a decision: the step stands on record, and its hooks run."""
-    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."), usage=state.heard)
-    with ledger.transaction():
-        step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
-        budgets.spend(state.run, reply.usage.cost)
-    if step is not None:
-        state.steps.append(StepRows(step, []))
-        _add_usage(state.run, reply)
-        points.after_step(state)
-
-
-def _add_usage(run: Run, reply: Reply) -> None:
-    """Keep the row in hand level with what was stored."""
-    run.step_count += 1
-    run.input_tokens += reply.usage.input_tokens
-    run.output_tokens += reply.usage.output_tokens
-    run.cost += reply.usage.cost or 0
-    run.model_failures = 0
 
 
 def _after_model_error(state: RunState, error: ModelError) -> Again | None:

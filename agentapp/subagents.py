@@ -57,12 +57,14 @@ def begin(
 ) -> bool:
     """`executions.begin`; a call that asks an agent begins together with the run that answers it.
 
-    The caller holds the lock on the run's row. False: the call is not in a state from which it may start.
+    The caller holds the lock on the run's row. False: the call is not in a state from which it may start. Where the
+    configuration is no longer the one in hand, the caller's transaction raises `ledger.Configured` at its end.
     """
     tool = state.configuration.tools.get(execution.name, execution.tool)
     execution.with_key = tool is not None and tool.honours_key
     if not executions.begin(execution, text, key, allowed_by, grant):
         return False
+    ledger.only_at(state.configuration.height)
     agent = state.configuration.subagents.get(execution.name)
     if agent is not None and execution.subrun_id is None and _is_asked(state.run, execution.name, agent):
         _spawn(state.run, execution, agent, parse(text))

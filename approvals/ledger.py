@@ -28,9 +28,9 @@ from approvals.proof.chains import GENESIS, Break, read, verify
 from approvals.proof.columns import about, run_chain
 
 __all__ = [
-    "CONFIGURATION", "GENESIS", "LEDGER", "MAX_ACTOR", "MODEL", "SYSTEM", "Break", "Fact", "about", "actor_of", "come",
-    "coming", "height", "knows", "listeners", "read", "record", "remembering", "run_chain", "sealed", "transaction",
-    "verify",
+    "CONFIGURATION", "GENESIS", "LEDGER", "MAX_ACTOR", "MODEL", "SYSTEM", "Break", "Configured", "Fact", "about",
+    "actor_of", "come", "coming", "height", "knows", "listeners", "only_at", "read", "record", "remembering",
+    "run_chain", "sealed", "transaction", "verify",
 ]  # fmt: skip
 
 CONFIGURATION = "configuration"
@@ -45,7 +45,7 @@ MAX_ACTOR = 200
 # The events that one statement adds to a chain together with its new end.
 MOST_AT_ONCE = 32
 
-_facts: ContextVar[list["Fact"] | None] = ContextVar("facts", default=None)
+_facts: ContextVar["_Facts | None"] = ContextVar("facts", default=None)
 _coming: ContextVar[dict[Any, str] | None] = ContextVar("coming", default=None)
 _known: ContextVar[dict[str, End] | None] = ContextVar("known", default=None)
 
@@ -58,6 +58,16 @@ class Fact:
     type: str
     actor: str
     data: dict[str, Any]
+
+
+class Configured(Exception):
+    """Something was configured or stopped behind what a transaction went by, which came to nothing: look again."""
+
+
+class _Facts(list[Fact]):
+    """What a transaction has noted, and the height of the configuration beyond which none of it may be."""
+
+    only_at: int | None = None
 
 
 listeners: list[Callable[[Sequence[Fact]], None]] = []
@@ -107,7 +117,7 @@ def transaction() -> Iterator[None]:
             del outer[mark:]
             raise
         return
-    facts: list[Fact] = []
+    facts = _Facts()
     ends: dict[str, End] = {}
     token = _facts.set(facts)
     kept = _known.get()
@@ -164,6 +174,19 @@ def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str
     facts.append(Fact(chain, type, clean(actor) if actor.startswith("customer:") else actor, said))
 
 
+def only_at(height: int) -> None:
+    """Have the surrounding `transaction()` raise Configured at its end, and do nothing, where the configuration is no
+    longer what it was at a height. Said by whoever begins a call, and records that it has begun.
+
+    What is read under a lock is as old as the statement that waited for the lock, and a later lock is waited for
+    later. The events are the last that a transaction writes, when it waits for nobody any more.
+    """
+    facts = _facts.get()
+    if facts is None:
+        raise RuntimeError("What was looked at belongs to the transaction that goes by it: use ledger.transaction().")
+    facts.only_at = height
+
+
 def _tell(facts: Sequence[Fact]) -> None:
     # What a listener records belongs to a transaction of its own: the one it hears of is over.
     token = _facts.set(None)
@@ -174,21 +197,25 @@ def _tell(facts: Sequence[Fact]) -> None:
         _facts.reset(token)
 
 
-def _append(facts: Sequence[Fact]) -> dict[str, End]:
+def _append(facts: _Facts) -> dict[str, End]:
     """One statement on PostgreSQL where the end of the one chain is known; else three, whatever the number of facts
     and chains. Heads are locked in one order, as `_ends` has it. Returns where the chains end now.
+
+    One more where the configuration has to be `only_at` a height and the end of the chain is not known. Raises
+    Configured.
     """
     chains = {fact.chain for fact in facts}
     known = (_known.get() or {}).get(facts[0].chain) if len(chains) == 1 else None
     if known is not None:
         events, ends = _events(facts, {facts[0].chain: known})
-        if _place(events, known, ends[facts[0].chain]):
+        if _place(events, known, ends[facts[0].chain], facts.only_at):
             return ends
     ends = _ends(chains)
     if CONFIGURATION in chains - set(ends):
         # There is no head yet that could be locked.
         _lock_chain(CONFIGURATION)
         ends = _ends(chains)
+    _still_at(facts.only_at)
     events, ends = _events(facts, ends)
     Event.objects.bulk_create(events)
     heads = [ChainHead(chain=chain, seq=seq, hash=hash) for chain, (seq, hash) in sorted(ends.items())]
@@ -209,17 +236,30 @@ def _events(facts: Sequence[Fact], ends: dict[str, End]) -> tuple[list[Event], d
     return events, ends
 
 
-def _place(events: Sequence[Event], was: End, now: End) -> bool:
+def _still_at(height: int | None) -> None:
+    """Raises Configured. On SQLite nobody configures anything while a transaction writes."""
+    if height is None or connection.vendor != "postgresql":
+        return
+    if ChainHead.objects.filter(chain=CONFIGURATION, seq__gt=height).exists():
+        raise Configured("something was configured or stopped as a call was about to begin")
+
+
+def _place(events: Sequence[Event], was: End, now: End, only_at: int | None) -> bool:
     """Move the head of a chain on from where it is thought to be, and add the events of its new part.
 
-    False: the head is elsewhere. It stays there, and nothing is added.
+    False: the head is elsewhere, or the configuration not `only_at` its height. It stays there, and nothing is added.
     """
-    if connection.vendor != "postgresql" or len(events) > MOST_AT_ONCE:
+    is_new = was == (0, GENESIS)
+    if connection.vendor != "postgresql" or len(events) > MOST_AT_ONCE or (is_new and only_at is not None):
         moved = _move(events[0].chain, was, now)
         if moved:
+            _still_at(only_at)
             Event.objects.bulk_create(events)
         return moved
     head, params = _moving(events[0].chain, was, now)
+    if only_at is not None:
+        head += f" AND NOT EXISTS (SELECT 1 FROM {ChainHead._meta.db_table} WHERE chain = %s AND seq > %s)"  # noqa: S608
+        params += [CONFIGURATION, only_at]
     fields = Event._meta.concrete_fields
     params += [field.get_db_prep_save(getattr(each, field.attname), connection) for each in events for field in fields]
     with connection.cursor() as cursor:

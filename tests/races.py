@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from tests.examples import TIMES
+from tests.processes import until
 
 # A race is tried this often on PostgreSQL, where writers really meet. SQLite lets one in at a time. EXAMPLES=20 before
 # pytest has each be tried twenty times as often.
@@ -68,3 +69,45 @@ class Meanwhile:
     def done(self) -> None:
         self._other.join(20)
         assert not self._other.is_alive()
+
+
+class HeldUp:
+    """What the program does, when it comes to wait for a lock that somebody else has: while it waits, something is
+    changed and committed, and then the lock is let go. On PostgreSQL, where one waits.
+
+    `held` takes the lock; `done` fails where nothing was changed.
+    """
+
+    def __init__(self, held: Callable[[], object], change: Callable[[], object], act: Callable[..., Any]) -> None:
+        self._hold, self._change, self._act = held, change, act
+        self._has_it = threading.Event()
+        self._other = threading.Thread(target=self._stand_in_the_way)
+        self._changed = False
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if self._other.ident is None:
+            self._other.start()
+            assert self._has_it.wait(20)
+        return self._act(*given, **named)
+
+    def _stand_in_the_way(self) -> None:
+        try:
+            with transaction.atomic():
+                self._hold()
+                self._has_it.set()
+                until(_somebody_waits, "somebody who waits for the lock")
+                [made] = race(self._change)  # by a connection of its own
+                self._changed = not isinstance(made, Exception)
+        finally:
+            connection.close()
+
+    def done(self) -> None:
+        self._other.join(20)
+        assert self._changed
+
+
+def _somebody_waits() -> bool:
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with connection.cursor() as cursor:
+        cursor.execute(waiting)
+        return cursor.fetchone() is not None

@@ -4,6 +4,7 @@ import threading
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from uuid import UUID
 
 import pytest
 from django.utils import timezone
@@ -13,6 +14,12 @@ from agentapp.models import Breaker, Run
 from tests import stopping_tools
 from tests.conftest import call, calls, says
 from tests.races import race
+
+
+def to_its_end(run: UUID) -> None:
+    """What a breaker does is configured, for whoever is about to begin a call: they look again."""
+    while loop.drive(run) is not None:
+        pass
 
 
 @pytest.fixture
@@ -60,6 +67,6 @@ def test_two_runs_whose_late_reads_are_probes_of_two_sources_both_end(desk, cros
         Breaker.objects.create(scope=scope, key=key, state="open", failures=3, opened_at=past)
     here, beside = call("a", "look_up", what="1"), call("b", "ask", about="1")
     runs = [desk.start(calls(*both), says("done")) for both in ((here, beside), (beside, here))]
-    ended = race(*[partial(loop.drive, run.pk) for run in runs])
+    ended = race(*[partial(to_its_end, run.pk) for run in runs])
     assert not [error for error in ended if isinstance(error, Exception)]
     assert set(Run.objects.values_list("state", flat=True)) == {"succeeded"}

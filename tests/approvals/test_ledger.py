@@ -111,6 +111,52 @@ def test_an_end_that_is_told_wrong_is_read_and_nothing_is_written_behind_it(end)
     assert ledger.verify("shop") == (2, None)
 
 
+@pytest.mark.postgresql
+@pytest.mark.django_db
+@pytest.mark.parametrize("events", [1, ledger.MOST_AT_ONCE + 1])
+@pytest.mark.parametrize("end", ["known", "unknown", "moved"])
+def test_nothing_is_done_behind_a_change_of_the_configuration_it_went_by(end, events):
+    """Here it is another's transaction of before: that one is seen which commits while something is waited for."""
+    tell("shop", "opened")
+    tell(ledger.CONFIGURATION, "changed")
+    head, height = ChainHead.objects.get(chain="shop"), ledger.height()
+    if end == "moved":
+        tell("shop", "closed", "opened")
+
+    def begin(at: int) -> None:
+        with ledger.transaction():
+            if end != "unknown":
+                ledger.knows("shop", head.seq, head.hash)
+            ChainHead.objects.create(chain=f"made at {at}", seq=1, hash="")
+            for _ in range(events):
+                ledger.record("shop", "sold")
+            ledger.only_at(at)
+
+    before = told()
+    with pytest.raises(ledger.Configured):
+        begin(height - 1)
+    assert (told(), ChainHead.objects.filter(chain__startswith="made").exists()) == (before, False)
+    begin(height)
+    assert told() == [*before, *["sold"] * events]
+    assert ledger.verify("shop")[1] is None
+
+
+@pytest.mark.django_db
+def test_to_go_by_a_configuration_asks_nothing_more_behind_a_known_end(vendor):
+    tell("shop", "opened")
+    head = ChainHead.objects.get(chain="shop")
+    with CaptureQueriesContext(connection) as sent, ledger.transaction():
+        ledger.knows("shop", head.seq, head.hash)
+        ledger.only_at(0)
+        ledger.record("shop", "sold")
+    assert len(statements(sent)) == (1 if vendor == "postgresql" else 2)
+
+
+def test_to_go_by_a_configuration_outside_of_a_transaction_is_an_error():
+    with pytest.raises(RuntimeError):
+        ledger.only_at(0)
+
+
 @pytest.mark.django_db
 def test_what_is_told_outside_of_a_transaction_is_forgotten():
     ledger.knows("shop", 7, "0" * 64)
