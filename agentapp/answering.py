@@ -27,6 +27,7 @@ from agentapp.models import ToolExecution
 from agentapp.proposals import judge_again
 from agentapp.runtime import DriveRuntime, driver_of
 from agentapp.state import RunState
+from agentapp.switches import Stopped
 from agentapp.toolset import specs
 from agentapp.transcript import decided
 from approvals import decisions, ledger, questions
@@ -74,7 +75,7 @@ def answer_people(state: RunState) -> float | None:
             )
         except BrokenHistory as broken:
             _give_up(state, question, str(broken))
-        except (StopRun, HookFailed, runs.LeaseLost, DatabaseError, InterfaceError):
+        except (StopRun, HookFailed, Stopped, runs.LeaseLost, DatabaseError, InterfaceError):
             raise
         except Exception as error:  # a driver may fail in any way; a question must not end the run
             log.exception("The question %s could not be put to the agent", question.pk)

@@ -42,6 +42,7 @@ from agentapp.runtime import admit_agent, decide
 from agentapp.secrecy import naming_no_secret_argument
 from agentapp.state import RunState
 from agentapp.storing import Decision
+from agentapp.switches import Stopped
 from approvals import ledger
 from approvals.database import AWAY
 
@@ -109,6 +110,8 @@ def _unbroken(state: RunState) -> Again | None:
     except (executions.Overtaken, ledger.Configured) as overtaken:
         runs.release(state.run, state.token, str(overtaken))
         return Again()
+    except Stopped as stopped:
+        return _come_back(state, str(stopped), 0, failed=False)
     except OtherCode as other:
         log.error(OF_ANOTHER_RELEASE, state.run.pk, other)
         return _come_back(state, str(other), other_code.LOOK_AGAIN_SECONDS, failed=False)
@@ -244,7 +247,7 @@ def _take_step(state: RunState) -> bool:
     started_at = datetime.now(UTC)
     try:
         reply = decide(state, disclosed, may_call=may_call).with_fewer_calls()
-    except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, runs.LeaseLost, DatabaseError, InterfaceError):
+    except (ModelError, StopRun, HookFailed, BrokenHistory, CircuitOpen, Stopped, runs.LeaseLost, *AWAY, DatabaseError):
         raise
     except Exception:
         storing.store_failed(state, started_at)

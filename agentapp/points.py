@@ -381,6 +381,7 @@ def _run[C: hooks.Context](state: RunState, point: str, make: Callable[[], C]) -
     """Run a point's hooks over its context. None: it has none, and the context was not even made."""
     if not state.hooks.at(point):
         return None, ()
+    state.just_claimed = False
 
     def violated(name: str, at: str, what: str) -> None:
         with ledger.transaction():

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +22,7 @@ from agentapp.messages import Reply, StopRun, ToolCall, Usage
 from agentapp.models import Tool
 from agentapp.recorded import Recorded
 from agentapp.state import RunState
+from agentapp.switches import Stopped
 from agentapp.toolset import specs, tool_choice
 from agentapp.transcript import decided
 from approvals import ledger
@@ -39,7 +40,7 @@ class DriveRuntime:
         self.state = state
 
     def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
-        """Ask a model and wait for the whole reply. Raises ModelError, or CircuitOpen without asking.
+        """Ask a model and wait for the whole reply. Raises ModelError, or CircuitOpen or Stopped without asking.
 
         `seen`: people may read it while it is written; not where something may still be taken out of the whole.
         """
@@ -56,13 +57,27 @@ class DriveRuntime:
         for model in dict.fromkeys(each.request.model for each in asked):
             slowest = max(each.request.timeout for each in asked if each.request.model == model)
             _admit(state, breakers.of_model(model), slowest)
-        let_go_of_database()
-        with ThreadPoolExecutor(max_workers=min(len(asked), AT_ONCE) or 1, thread_name_prefix="model") as threads:
-            came = list(threads.map(lambda each: _reply_or_error(each.request), asked))
+        came = self._ask_at_once([each.request for each in asked])
         # Before hooks see any of them: what was spent is counted, also where one ends the run.
         for reply in came:
             self._hear(reply)
+        if len(came) < len(asked):
+            raise Stopped
         return [self._taken(each, reply) for each, reply in zip(asked, came, strict=True)]
+
+    def _ask_at_once(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
+        """What came of each; fewer than were to be asked, where they were stopped before the rest."""
+        asked: list[Future[Reply | ModelError]] = []
+        with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="model") as threads:
+            for request in requests:
+                while sum(not each.done() for each in asked) >= AT_ONCE:
+                    wait([each for each in asked if not each.done()], return_when=FIRST_COMPLETED)
+                if not asked or len(asked) >= AT_ONCE:  # those between are asked in the same moment
+                    if not self.state.may_ask():
+                        break
+                    let_go_of_database()
+                asked.append(threads.submit(_reply_or_error, request))
+        return [each.result() for each in asked]
 
     def _taken(self, asked: points.Inference, reply: Reply | ModelError) -> Reply | ModelError:
         things = breakers.of_model(asked.request.model)
@@ -80,6 +95,9 @@ class DriveRuntime:
     def _ask(self, request: llm.Request, watch: Callable[[str], None] | None) -> Reply:
         things = breakers.of_model(request.model)
         _admit(self.state, things, request.timeout)
+        if not self.state.may_ask():
+            self.state.discard_draft()
+            raise Stopped
         let_go_of_database()
         try:
             reply = llm.complete(request, watch)
@@ -150,7 +168,7 @@ def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Re
     state.heard = Usage()
     try:
         return driver_of(state).next_step(request)
-    except (ModelError, StopRun, HookFailed, CircuitOpen):
+    except (ModelError, StopRun, HookFailed, CircuitOpen, Stopped):
         _count_heard(state)
         raise
 
@@ -202,6 +220,7 @@ def _admit(state: RunState, things: Iterable[Thing], probe_seconds: float) -> No
     known = [thing for thing in things if thing in state.configuration.breakers]
     if not known:
         return
+    state.just_claimed = False
     with ledger.transaction():
         circuit = breakers.admit(known, probe_seconds)
     if circuit is not None:

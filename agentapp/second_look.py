@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 from django.conf import settings
 
-from agentapp import breakers, llm
+from agentapp import breakers, llm, switches
 from agentapp.deadline import let_go_of_database
 from agentapp.drivers.json_in_text import objects
 from agentapp.llm import ModelError
 from agentapp.messages import Usage, UserMessage
 from agentapp.state import RunState
+from agentapp.switches import Stopped
 from approvals import ledger
 from approvals.cards import Card
 from approvals.digest import parse, storable
@@ -70,6 +71,8 @@ def take(state: RunState, card: Card) -> SecondLook | None:
             circuit = breakers.admit(things, SECONDS)
         if circuit is not None:
             return SecondLook(_said(UNAVAILABLE, str(circuit)))
+    if switches.stops_questions(state.run):  # while the card was made, or others were looked at
+        return SecondLook(_said(UNAVAILABLE, str(Stopped())))
     let_go_of_database()
     try:
         reply = llm.complete(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from django.db.models import UUIDField
 
-from agentapp import drafts, mocks, recorded, runs, takers
+from agentapp import drafts, mocks, recorded, runs, switches, takers
 from agentapp.cancellation import Cancellation
 from agentapp.compilers import Earlier, load_earlier
 from agentapp.drivers.base import Driver
@@ -51,6 +51,8 @@ class RunState:
     """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
     said: int = 0
     """The version of the conversation that was read."""
+    just_claimed: bool = True
+    """Nobody was waited for since the run was claimed, with which it was read what is stopped."""
     recorded: Recorded | None = None
     """The record that answers a replay, or a fork in which nothing may happen."""
 
@@ -73,6 +75,7 @@ class RunState:
 
     def locked(self) -> Run:
         """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""
+        self.just_claimed = False
         fresh = runs.held(self.run.pk, self.token, self.run)
         fresh.agent, fresh.starter = self.run.agent, self.run.starter
         if fresh.conversation_id == self.run.conversation_id:
@@ -116,6 +119,11 @@ class RunState:
         seen = _SEEN.first(run=self.run.pk)
         if seen is not None:
             self.run.pause_requested_at, self.run.conversation_id, self.run.takers = seen
+
+    def may_ask(self) -> bool:
+        """Whether a model may be asked, right before it is: others were asked before, and locks waited for."""
+        known, self.just_claimed = self.just_claimed, False
+        return known or not switches.stops_questions(self.run)
 
     def refresh_configuration(self, *, always: bool = False) -> None:
         """Take tools and rules as they are by now, if anything was configured since the run's row was read before.

@@ -38,6 +38,7 @@ class Stored:
 def store(state: RunState, made: Decision) -> Stored | None:
     """Store a step with its calls. Reads that may start at once begin with it. None: the run is told to stop."""
     proposals = _judged(state, made, made.callable)
+    state.just_claimed = False
     try:
         return _store(state, made, proposals)
     except ledger.Configured:  # while the worker waited to store it: what would have begun is looked at once more

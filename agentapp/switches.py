@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, TextField, UUIDField
 from django.db.models.fields.json import KT
 
 from agentapp.models import Agent, KillSwitch, Run, ToolExecution
@@ -19,7 +19,7 @@ from approvals import ledger
 from approvals.clock import Now
 from approvals.detectors import clean
 from approvals.digest import storable
-from approvals.prepared import Prepared
+from approvals.prepared import Given, Prepared
 
 Scope = KillSwitch.Scope
 
@@ -28,6 +28,13 @@ _OPEN_CALLS = [
     for state in ToolExecution.State.values
     if state not in (ToolExecution.State.FINISHED, ToolExecution.State.CANCELLED)
 ]
+
+
+class Stopped(Exception):
+    """A model is not asked: what was engaged or cancelled meanwhile stops its run."""
+
+    def __init__(self) -> None:
+        super().__init__("it was stopped before a model was asked")
 
 
 def engage(scope: str, key: str, user: User, reason: str) -> KillSwitch | None:
@@ -102,6 +109,22 @@ def stops_repeats(run: Run, tool: str) -> bool:
     mine = Q(scope=Scope.ALL) | Q(scope=Scope.AGENT, key__in=names_of(run)) | Q(scope=Scope.TOOL, key=tool)
     engaged = Exists(KillSwitch.objects.filter(mine))
     return Run.objects.filter(Q(cancel_requested_at__isnull=False) | engaged, pk=run.pk).exists()
+
+
+def _stopped() -> Any:
+    names = Q(key=Given("started_as", TextField())) | Q(key=Given("name", TextField()))
+    engaged = Exists(KillSwitch.objects.filter(Q(scope=Scope.ALL) | Q(names, scope=Scope.AGENT)))
+    stopped = Run.objects.filter(Q(cancel_requested_at__isnull=False) | engaged, pk=Given("run", UUIDField()))
+    return stopped.order_by().values_list("pk", flat=True)
+
+
+_STOPPED: Prepared[uuid.UUID] = Prepared(_stopped)
+
+
+def stops_questions(run: Run) -> bool:
+    """Whether no model is to be asked any more: the run is cancelled, or it or everything has been stopped."""
+    names = {"started_as": str(run.agent_snapshot["name"]), "name": run.agent.name}
+    return bool(_STOPPED.rows(run=run.pk, **names))
 
 
 def holding(run: Run) -> list[KillSwitch]:

@@ -4,19 +4,23 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from agentapp import actions, answering, loop, sweep
 from agentapp.compilers import compile_messages, load_earlier
 from agentapp.history import check
 from agentapp.llm import ModelError
-from agentapp.models import Run, Tool
+from agentapp.models import Agent, KillSwitch, Run, Tool
 from agentapp.transcript import load_steps
 from approvals import decisions, ledger
 from approvals.models import Approval, Question, Rule
 from tests import clerk_tools
 from tests.conftest import call, calls, says
+from tests.wire import DIALECTS, Answer, provider
 
+__all__ = ["provider"]
+DIALECT = DIALECTS["openai"]
 pytestmark = pytest.mark.django_db(transaction=True)
 State = Approval.State
 
@@ -162,6 +166,29 @@ def test_a_question_while_the_worker_is_at_an_earlier_call_is_answered_before_th
     assert Question.objects.get().answer == "The invoice says 5."
     assert len(clerk_tools.effects_of("pay")) == 1
     assert run.state == "waiting"
+
+
+def test_of_two_questions_the_second_is_put_to_no_model_once_everything_is_stopped(clerk, dana, mia, provider):
+    Agent.objects.update(model=DIALECT.model, driver="tool_calling")
+    proposed = [("p", "pay", {"account": "ana", "amount": 5}), ("q", "pay", {"account": "bo", "amount": 6})]
+    provider.answer(Answer(DIALECT.reply(calls=proposed)))
+    run = clerk.drive(actions.start_run(actions.NewRun(agent="clerk", input="Pay."), clerk.starter))
+    for approval in clerk.open(run):
+        actions.ask_agent(approval.pk, "Why?", dana)
+
+    def answer(_):
+        actions.engage_switch("all", "", "Something is wrong.", mia)
+        connection.close()
+        return Answer(DIALECT.reply("The invoice says so."))
+
+    provider.answer_with = answer
+    clerk.drive(run)
+    assert (len(provider.questions), run.waiting_for) == (2, "switch")
+    assert sorted(question.answer for question in Question.objects.all()) == ["", "The invoice says so."]
+    provider.answer_with = lambda _: Answer(DIALECT.reply("The order does."))
+    actions.release_switch(KillSwitch.objects.get().pk, mia, "")
+    assert clerk.drive(run).waiting_for == "approval"
+    assert not Question.objects.filter(closed_at=None).exists()
 
 
 @pytest.mark.parametrize("answer", [None, {"error": "The model is gone."}, {"text": "  "}])

@@ -4,10 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 
-from agentapp import second_look
-from agentapp.models import Breaker, Tool
+from agentapp import actions, cards, second_look
+from agentapp.models import Breaker, KillSwitch, Tool
 from approvals.models import Approval
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
@@ -87,6 +88,31 @@ def test_what_strangers_and_the_agent_write_stays_within_its_text(clerk, looks):
     approval = asked(clerk, {**PAY, "text": told}, says("done"))
     assert sent(looks)["the_agent_says"] == told
     assert approval.second_look["verdict"] == "concern"
+
+
+@pytest.mark.parametrize("at", ["the card", "the first look"])
+def test_no_model_is_asked_once_everything_is_stopped(clerk, looks, mia, monkeypatch, at):
+    def stop() -> None:
+        actions.engage_switch("all", "", "Something is wrong.", mia)
+        connection.close() if at == "the first look" else None
+
+    def answer(_: Any) -> Answer:
+        stop()
+        return answers("nothing")
+
+    def looked_up(*given: Any) -> Any:
+        if not KillSwitch.objects.exists():
+            stop()
+        return real(*given)
+
+    real = cards.take_snapshot
+    if at == "the card":
+        monkeypatch.setattr(cards, "take_snapshot", looked_up)
+    looks.answer_with = answer
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5), call("q", "pay", account="bo", amount=6)))
+    first, second = (approval.second_look["verdict"] for approval in clerk.open(run))
+    assert (first, second) == ("unavailable" if at == "the card" else "nothing", "unavailable")
+    assert len(looks.questions) == (0 if at == "the card" else 1)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import executions, loop, runs
+from agentapp import actions, executions, loop, runs
 from agentapp.executions import Outcome
 from agentapp.messages import Reply, ToolResult
+from agentapp.models import Agent
 from approvals import decisions, ledger
 from approvals.models import Channel, Rule
 from tests.conftest import call, calls, says
@@ -27,7 +28,9 @@ from tests.rows import (
     a_verdict,
     take,
 )
+from tests.wire import DIALECTS, Answer, provider
 
+__all__ = ["provider"]
 BRACKETS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 
 
@@ -54,6 +57,19 @@ def test_three_reads_of_a_step_take_no_more_statements_than_one(clerk):
     one = clerk.start(calls(call("a", "look_up", what="1")), says("done"))
     three = clerk.start(calls(*[call(str(n), "look_up", what=str(n)) for n in range(3)]), says("done"))
     assert len(statements(three)) == len(statements(one))
+
+
+def test_what_is_stopped_is_asked_right_before_each_model_but_the_first_behind_a_claim(clerk, provider):
+    Agent.objects.update(model=DIALECTS["openai"].model, driver="tool_calling")
+    for number in range(2):
+        provider.answer(Answer(DIALECTS["openai"].reply(calls=[(f"c{number}", "look_up", {"what": str(number)})])))
+    provider.answer(Answer(DIALECTS["openai"].reply("done")))
+    run = actions.start_run(actions.NewRun(agent="clerk", input="Look."), clerk.starter)
+    sql = statements(run)
+    run.refresh_from_db()
+    assert (run.state, len(provider.questions)) == ("succeeded", 3)
+    asked = [text for text in sql if 'FROM "agentapp_run" WHERE' in text and "agentapp_killswitch" in text]
+    assert len(asked) == 2
 
 
 def test_a_step_that_parks_takes_seventeen_statements_at_most(clerk, roles):

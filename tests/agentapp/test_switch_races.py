@@ -15,7 +15,10 @@ from approvals.models import Event, Rule
 from tests.clerk_tools import WorkerDies, effects_of
 from tests.conftest import call, calls, says
 from tests.races import HeldUp
+from tests.wire import DIALECTS, Answer, provider
 
+__all__ = ["provider"]
+DIALECT = DIALECTS["openai"]
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 PAY = calls(call("p", "pay", account="ana", amount=20))
 LOOK = calls(call("l", "look_up", what="x"))
@@ -151,6 +154,18 @@ def test_a_repetition_under_its_key_whose_worker_waits_for_the_run(clerk, monkey
     meanwhile.done()
     assert (effects_of("sync"), found.waiting_for) == ([], "switch")
     assert (clerk.execution(run, "a").state, clerk.execution(run, "a").attempts) == ("executing", 1)
+
+
+def test_a_model_whose_worker_waits_for_the_run(clerk, monkeypatch, change, provider):
+    Agent.objects.update(model=DIALECT.model, driver="tool_calling")
+    provider.answer(Answer(DIALECT.reply(calls=[("l", "look_up", {"what": "x"})])), Answer(DIALECT.reply("done")))
+    run = actions.start_run(actions.NewRun(agent="clerk", input="Look."), clerk.starter)
+    # What a read came to is stored, and the next step would begin.
+    meanwhile = held_up(monkeypatch, (runs, "held"), lambda: runs.lock(run.pk), lambda: change(EVERY[0], ""))
+    found = clerk.drive(run)
+    meanwhile.done()
+    assert (len(provider.questions), found.waiting_for, effects_of("look_up")) == (1, "switch", [{"what": "x"}])
+    assert clerk.execution(run, "l").result_status == "ok"
 
 
 def test_what_is_configured_and_has_nothing_to_do_with_it_holds_no_call_up(clerk, dana, monkeypatch):

@@ -4,10 +4,12 @@ import threading
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connection
 
-from agentapp import asking
+from agentapp import actions, asking, runtime
 from agentapp.hooks import AfterInferenceResponse, BeforeInferenceRequest, hook
-from agentapp.models import Agent, Breaker, Run, Tool
+from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 from tests.agentapp.drivers.mind import DIALECT, TOOLS, Mind, argument, kind_of, matched, run, short
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk
@@ -50,6 +52,53 @@ def test_a_cascade_of_structured_questions_ends_in_one_reply(guide: Guide, provi
     ]
     assert first.input_tokens == sum(each["input_tokens"] for each in first.asked) > 0
     assert guide.evaluations(found)["look_up"].usage["purpose"] == "infer_tools"
+
+
+@pytest.mark.parametrize("by", ["switch", "cancel"])
+def test_what_stops_a_run_between_two_questions_of_a_step_stops_the_second(
+    guide: Guide, provider: ProviderServer, mia: User, by: str
+) -> None:
+    guide.guideline("finding", "Say what it is.", "look_up")
+    mind = Mind(match=[matched(finding=True)], look_up=short("look_up", {"what": "kettle"}), compose="It is a kettle.")
+
+    def answer(question: Question) -> Answer:
+        if by == "switch":
+            actions.engage_switch("all", "", "Something is wrong.", mia)
+        else:
+            actions.cancel_run(Run.objects.get().pk, guide.clerk.starter)
+        connection.close()
+        return mind(question)
+
+    provider.answer_with = answer
+    found = run(guide)
+    assert mind.asked == ["match"]
+    assert (found.state, found.waiting_for) == (("waiting", "switch") if by == "switch" else ("cancelled", ""))
+    assert (found.step_count, effects_of("look_up")) == (0, [])
+    assert found.input_tokens > 0  # what was heard is counted
+    if by == "switch":
+        provider.answer_with = Mind(match=[matched(finding=False)], compose="Hello.")
+        actions.release_switch(KillSwitch.objects.get().pk, mia, "")
+        assert guide.clerk.drive(found).answer == "Hello."
+
+
+def test_of_many_questions_at_once_those_that_wait_for_their_turn_are_stopped(
+    guide: Guide, provider: ProviderServer, mia: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "AT_ONCE", 1)
+    guide.guideline("finding", "Say what it is.", *TOOLS)
+    evaluated = {tool: short(tool, run=False) for tool in TOOLS}
+    mind = Mind(match=[matched(finding=True)], **evaluated)
+
+    def answer(question: Question) -> Answer:
+        if kind_of(question) in TOOLS:
+            actions.engage_switch("all", "", "Something is wrong.", mia)
+            connection.close()
+        return mind(question)
+
+    provider.answer_with = answer
+    found = run(guide)
+    assert (len(mind.asked), mind.asked[0], found.waiting_for) == (2, "match", "switch")
+    assert found.input_tokens == 2 * 100  # whatever was heard is counted
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again_at_other_temperatures(
