@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 
 from django.contrib import messages
 from django.contrib.auth.models import User
@@ -11,6 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth
+from agentapp.console import typed_text
 from agentapp.console.problems import Problem
 from agentapp.console.shell import signed_in
 from agentapp.models import Run
@@ -33,15 +33,15 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Allow the amount that was typed; a comma or a dollar sign is no reason to refuse it."""
+    """Allow the amount that was typed, with or without a dollar sign; 2,50 is 2.50, and 1,234 could be two amounts."""
 
     def allow(user: User) -> str:
         try:
-            amount = Decimal(request.POST.get("amount", "").strip().lstrip("$").replace(",", ""))
-        except InvalidOperation:
-            raise actions.Refused("invalid", "Give an amount in dollars, as in 2.50.", "amount") from None
+            amount = typed_text.decimal(request.POST.get("amount", "").strip(" $"))
+        except typed_text.Unreadable as problem:
+            raise actions.Refused("invalid", f"The run was allowed no more. {problem}", "amount") from problem
         actions.raise_budget(run_id, amount, user)
-        return f"The run may cost ${amount} more."
+        return f"The run may cost ${amount:f} more."
 
     return act_on(request, run_id, allow)
 

@@ -4,14 +4,14 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
 from agentapp import discretion
-from agentapp.console import words
+from agentapp.console import typed_text, words
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import StopReason
 from approvals.digest import storable
@@ -23,6 +23,7 @@ MAX_TEXT = 120
 # Where errors are masked, so many of the latest that match are looked at.
 LOOKED_AT = 200
 _NO_ERROR = ("", ToolExecution.ResultStatus.OK)
+_NOT_ASKED = ("cost_typed", "cost_problem")
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,14 @@ class Filters:
     mocked: str = ""
     """Mocked runs are a list of their own."""
     sort: str = ""
+    cost_typed: str = ""
+    cost_problem: str = ""
+    """What was typed for a cost that could not be read, and why: the list is then narrowed by none."""
 
     @classmethod
     def read(cls, request: HttpRequest) -> "Filters":
-        given = {field.name: storable(request.GET.get(field.name, "")).strip()[:MAX_TEXT] for field in fields(cls)}
+        names = [field.name for field in fields(cls) if field.name not in _NOT_ASKED]
+        given = {name: storable(request.GET.get(name, "")).strip()[:MAX_TEXT] for name in names}
         known: dict[str, Sequence[str]] = {
             "state": Run.State.values,
             "reason": list(StopReason),
@@ -97,12 +102,16 @@ class Filters:
             "sort": ["activity"],
         }
         given |= {name: given[name] if given[name] in values else "" for name, values in known.items()}
-        given["cost"] = _amount(given["cost"])
+        if given["cost"]:
+            try:
+                given["cost"] = _amount(given["cost"])
+            except typed_text.Unreadable as problem:
+                given |= {"cost": "", "cost_typed": given["cost"], "cost_problem": str(problem)}
         return cls(**given)
 
     @property
     def any(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self) if field.name != "sort")
+        return any(getattr(self, field.name) for field in fields(self) if field.name not in ("sort", *_NOT_ASKED))
 
     @property
     def column(self) -> str:
@@ -167,10 +176,8 @@ def _legible(words: str) -> Q:
 
 
 def _amount(text: str) -> str:
-    """An amount of dollars as it was typed; empty for what is none."""
-    text = text.lstrip("$").replace(",", "")
-    try:
-        amount = Decimal(text or "x")
-    except InvalidOperation:
-        return ""
-    return text if amount.is_finite() and 0 <= amount < 10**9 else ""
+    """An amount of dollars however it was typed. Raises Unreadable."""
+    amount = typed_text.decimal(text.strip(" $"))
+    if not 0 <= amount < 10**9:
+        raise typed_text.Unreadable("Enter an amount from 0 up to 999,999,999.")
+    return f"{amount:f}"

@@ -113,12 +113,34 @@ def test_more_budget_is_allowed_from_the_page(clerk: Clerk, ada_client: Client, 
     assert clerk.drive(out_of_budget).state == "succeeded"
 
 
-@pytest.mark.parametrize("amount", ["", "much", "-1", "NaN"])
-def test_an_amount_that_is_none_changes_nothing_and_says_so(
-    ada_client: Client, out_of_budget: Run, amount: str
+@pytest.mark.parametrize(
+    ("typed", "allowed"),
+    [("2,50", "2.50"), ("$2.50", "2.50"), ("2,50 $", "2.50"), ("1e2", "100"), ("1.234,50", "1234.50")],
+)
+def test_an_amount_is_read_however_it_is_written(
+    ada_client: Client, out_of_budget: Run, typed: str, allowed: str
+) -> None:
+    response = ada_client.post(f"/runs/{out_of_budget.pk}/budget/", {"amount": typed}, follow=True)
+    assert f"may cost ${allowed} more" in response.content.decode()
+    out_of_budget.refresh_from_db()
+    assert out_of_budget.budget_extra == Decimal(allowed)
+
+
+@pytest.mark.parametrize(
+    ("amount", "says"),
+    [
+        ("", "The run was allowed no more. Enter a number"),
+        ("much", "The run was allowed no more. Enter a number"),
+        ("NaN", "The run was allowed no more. Enter a number"),
+        ("-1", "Give an amount above 0"),
+        ("1,234", "The run was allowed no more. 1,234 can be read as 1234 and as 1.234. Enter the one you mean."),
+    ],
+)
+def test_an_amount_that_is_none_or_could_be_two_changes_nothing_and_says_so(
+    ada_client: Client, out_of_budget: Run, amount: str, says: str
 ) -> None:
     response = ada_client.post(f"/runs/{out_of_budget.pk}/budget/", {"amount": amount}, follow=True)
-    assert "Give an amount" in response.content.decode()
+    assert says in response.content.decode()
     out_of_budget.refresh_from_db()
     assert out_of_budget.budget_extra == 0
 

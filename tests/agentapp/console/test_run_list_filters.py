@@ -52,7 +52,10 @@ def three(sam: User, dana: User) -> None:
         ("?error=stock list", {"broken"}),
         ("?error=nothing WORKED", {"broken"}),
         ("?cost=2.5", {"broken"}),
-        ("?cost=$1,000", set()),
+        ("?cost=2,50", {"broken"}),
+        ("?cost=$ 1,000.00", set()),
+        ("?cost=1.000,00 $", set()),
+        ("?cost=1e3", set()),
         ("?cost=cheap", {"refunded", "broken", "queued"}),
         ("?since=24h", {"broken", "queued"}),
         ("?since=ages", {"refunded", "broken", "queued"}),
@@ -62,6 +65,34 @@ def three(sam: User, dana: User) -> None:
 )
 def test_each_filter_keeps_what_it_says(mias: Client, three: None, query: str, found: set[str]) -> None:
     assert titles(mias, query) == found
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("$1,000", "1,000 can be read as 1000 and as 1.000. Enter the one you mean."),
+        ("cheap", "Enter a number, like 184.50."),
+        ("-1", "Enter an amount from 0 up to 999,999,999."),
+        ("9999999999", "Enter an amount from 0 up to 999,999,999."),
+    ],
+)
+def test_a_cost_that_cannot_be_read_stays_where_it_was_typed_and_says_why(
+    mias: Client, three: None, typed: str, says: str
+) -> None:
+    page = mias.get("/runs/", {"cost": typed, "tool": "get_stock"}).content.decode()
+
+    assert says in page
+    assert f'value="{typed}"' in page
+    assert 'id="more-filters" open' in page
+    assert "Cost over</span>" not in page
+    assert titles(mias, f"?cost={typed}") == {"refunded", "broken", "queued"}
+
+
+def test_what_is_said_of_a_cost_is_not_asked_for_by_an_address(mias: Client, three: None) -> None:
+    page = mias.get("/runs/?cost_problem=Beware.&cost_typed=Beware.").content.decode()
+
+    assert "f-cost-e" not in page
+    assert 'value="Beware."' not in page
 
 
 def test_a_filter_is_taken_off_alone(mias: Client, three: None) -> None:
