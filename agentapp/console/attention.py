@@ -123,7 +123,7 @@ def _page(
         "filters": Filters.read(asked),
         "back_to": "inbox" if asked.get("next") == "inbox" else "",
         "note": request.POST.get("note", ""),
-        "to": request.POST.get("to", ""),
+        "chosen": _chosen(request.POST.get("to", "")),
     }
     if dialog == "hand_over":
         context["people"], context["groups"] = _those_who_may(user, approval)

@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agentapp import actions, auth
@@ -35,15 +36,17 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Allow the amount that was typed, with or without a dollar sign; 2,50 is 2.50, and 1,234 could be two amounts."""
 
+    typed = storable(request.POST.get("amount", "")[:40])
+
     def allow(user: User) -> str:
         try:
-            amount = typed_text.decimal(request.POST.get("amount", "").strip(" $"))
+            amount = typed_text.decimal(typed.strip(" $"))
         except typed_text.Unreadable as problem:
             raise actions.Refused("invalid", f"The run was allowed no more. {problem}", "amount") from problem
         actions.raise_budget(run_id, amount, user)
         return f"The run may cost ${amount:f} more."
 
-    return act_on(request, run_id, allow)
+    return act_on(request, run_id, allow, typed={"amount": typed})
 
 
 @require_POST
@@ -92,10 +95,17 @@ def run_cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     return render(request, "console/run_cancel.html", context, status=status)
 
 
-def act_on(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str], then: str = "run") -> HttpResponse:
+def act_on(
+    request: HttpRequest,
+    run_id: uuid.UUID,
+    act: Callable[[User], str],
+    then: str = "run",
+    typed: dict[str, str] | None = None,
+) -> HttpResponse:
     """Do it to a run this person may see, say how it went, and show its page, or the one that `then` names.
 
-    A list stays where it is and follows by itself: it is told only why something was not done.
+    A list stays where it is and follows by itself: it is told only why something was not done. `typed`: what the page
+    has in its fields again where it was not done.
     """
     user = signed_in(request)
     if not auth.visible_runs(user).filter(pk=run_id).exists():
@@ -107,6 +117,7 @@ def act_on(request: HttpRequest, run_id: uuid.UUID, act: Callable[[User], str], 
             problem = Problem("This was not done.", refused.message, is_final=True)
             return render(request, "console/_failed.html", {"problem": problem}, status=403)
         messages.error(request, refused.message)
+        return redirect(reverse(then, args=[run_id], query=typed))
     else:
         # Kept, the words would be read on the page that shows messages next, which is of another run.
         if request.htmx:  # type: ignore[attr-defined]

@@ -23,16 +23,20 @@
   });
 
   const draftOf = (form) => `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
-  const keyOf = (field) => draftOf(field.form) + field.id;
+  const keyOf = (field) => draftOf(field.form) + (field.id || field.name);
 
   document.addEventListener("input", ({ target: field }) => { if (field.matches("[data-draft]")) store[keyOf(field)] = field.value; });
   document.addEventListener("submit", ({ target }) => { if (target.querySelector("[data-draft]")) store.sent = draftOf(target); });
 
+  document.addEventListener("focusin", ({ target }) => { if (target.maxLength > 0) import(document.body.dataset.lengths); });
+
   // What was typed before this script was there is kept too.
   function restore() {
     for (const field of $$("[data-draft]")) {
-      if (field.value !== field.defaultValue) store[keyOf(field)] = field.value;
+      if (field.value !== (field.defaultValue ?? "")) store[keyOf(field)] = field.value;
       field.value ||= store[keyOf(field)] ?? "";
+      // Of a radio button, which has no id of its own here, it says which of them.
+      if (store[keyOf(field)] === field.value) field.checked = true;
     }
   }
 
@@ -57,11 +61,5 @@
   document.addEventListener("htmx:after:swap", () => {
     restore();
     cover();
-    // Morphed, a control keeps what was typed; after Restore it takes what the server wrote.
-    for (const field of $$("[data-restored]")) {
-      for (const option of field.options ?? []) option.selected = option.defaultSelected;
-      if (!field.options) { field.checked = field.defaultChecked; field.value = field.defaultValue; }
-      delete field.dataset.restored;
-    }
   });
 })();

@@ -141,6 +141,7 @@ def test_an_amount_that_is_none_or_could_be_two_changes_nothing_and_says_so(
 ) -> None:
     response = ada_client.post(f"/runs/{out_of_budget.pk}/budget/", {"amount": amount}, follow=True)
     assert says in response.content.decode()
+    assert f'size="7" value="{amount}"' in response.content.decode()
     out_of_budget.refresh_from_db()
     assert out_of_budget.budget_extra == 0
 

@@ -1,0 +1,10 @@
+// The fields of a form that is made of a schema. Morphed, a control keeps what was typed; after Restore it takes what the
+// server wrote.
+"use strict";
+document.addEventListener("htmx:after:swap", () => {
+  for (const field of document.querySelectorAll("[data-restored]")) {
+    for (const option of field.options ?? []) option.selected = option.defaultSelected;
+    if (!field.options) { field.checked = field.defaultChecked; field.value = field.defaultValue; }
+    delete field.dataset.restored;
+  }
+});

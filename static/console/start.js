@@ -1,0 +1,12 @@
+// The form of a new run, as it was left in this tab: with the agent that was chosen there come its fields and routes.
+// Cancel leaves nothing behind.
+"use strict";
+addEventListener("load", () => {
+  const agent = document.querySelector("#start [name=agent]:checked");
+  if (agent && !agent.defaultChecked) agent.dispatchEvent(new Event("change", { bubbles: true }));
+});
+document.addEventListener("click", ({ target }) => {
+  const form = target.closest("[data-discard]")?.closest("form");
+  // As if it had been sent: the next page forgets it.
+  if (form) sessionStorage.sent = `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
+});

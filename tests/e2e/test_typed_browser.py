@@ -1,0 +1,191 @@
+"""What is typed: it outlasts a session that ends, belongs to what it was typed for, and is not cut without a word."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from playwright.sync_api import Page, Route, expect
+
+from agentapp.models import Agent, Run
+from agentapp.models import Route as AgentRoute
+from approvals.models import Approval
+from tests.agentapp.console.conftest import make_waiting
+from tests.conftest import Clerk
+from tests.e2e.conftest import PASSWORD, intercept, live, rested, violations
+
+pytestmark = pytest.mark.browser
+Browse = Callable[..., Page]
+
+
+def shot(page: Page, name: str) -> None:
+    if folder := os.environ.get("SHOTS"):
+        page.screenshot(path=Path(folder) / f"typed-{name}.png")
+
+
+def sent_signed_out(page: Page, url: str | re.Pattern[str], button: str, name: str) -> None:
+    """Press a button when the session has just ended, and sign in again."""
+
+    def sign_out(route: Route) -> None:
+        Session.objects.all().delete()
+        route.continue_()
+
+    intercept(page, url, sign_out, times=1)  # before the page can hear of it
+    page.get_by_role("button", name=button, exact=True).last.click()
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+
+
+@pytest.mark.parametrize("where", ["/inbox/", "/approvals/{}/"])
+def test_whom_a_request_goes_to_and_why_outlast_the_session(
+    browse: Browse, sam: User, dana: User, marco: User, where: str
+) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, where.format(approval.pk)))
+    page.keyboard.press("h")
+    page.get_by_label("To", exact=True).select_option(label="Marco Reyes")
+    page.get_by_label("Note").fill("You know the customer.")
+
+    sent_signed_out(page, "**/hand-over/", "Hand over", "dana")
+
+    dialog = page.get_by_role("dialog", name="Hand over")
+    live(page)
+    if where == "/inbox/":
+        page.keyboard.press("h")
+    expect(dialog.get_by_label("Note")).to_have_value("You know the customer.")
+    expect(dialog.get_by_label("To", exact=True)).to_have_value(f"user:{marco.pk}")
+    dialog.get_by_role("button", name="Hand over").click()
+    expect(dialog).to_be_hidden()
+    page.goto(f"/approvals/{approval.pk}/")
+    expect(page.get_by_text("Dana Whitfield handed it to Marco Reyes")).to_be_visible()
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
+def test_why_several_are_rejected_outlasts_the_session_and_is_of_those_alone(
+    browse: Browse, sam: User, dana: User
+) -> None:
+    made = [make_waiting(sam, title=f"Refund {n}", risk="low", effect_class="reversible") for n in range(3)]
+    one, other = (f"/inbox/batch/?pick={made[n].pk}&pick={made[n + 1].pk}" for n in (0, 1))
+    page = browse(dana, one)
+    page.get_by_text("Reject 2").first.click()
+    reason = page.get_by_role("radio").first
+    label = page.locator("label.pick").first
+    label.click()
+    page.get_by_label("Tell the agents why").fill("All of one customer.")
+    page.goto(other)
+    page.get_by_text("Reject 2").first.click()
+    expect(page.get_by_label("Tell the agents why")).to_have_value("")
+    expect(reason).not_to_be_checked()
+    page.goto(one)
+    page.get_by_text("Reject 2").first.click()
+
+    sent_signed_out(page, re.compile(r"/inbox/batch/\?pick="), "Reject 2", "dana")
+
+    page.wait_for_url(f"**{one}")
+    page.get_by_text("Reject 2").first.click()
+    expect(page.get_by_label("Tell the agents why")).to_have_value("All of one customer.")
+    expect(reason).to_be_checked()
+    page.get_by_role("button", name="Reject 2").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("2")
+    assert Approval.objects.filter(state="rejected").count() == 2
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
+def test_a_run_that_was_to_be_started_is_there_again_until_it_is_given_up(
+    browse: Browse, clerk: Clerk, sam: User
+) -> None:
+    other = Agent.objects.create(name="zoe", driver_settings=clerk.agent.driver_settings, driver=clerk.agent.driver)
+    AgentRoute.objects.create(agent=other, name="short-way")
+    page = live(browse(sam, "/runs/new/"))
+    page.get_by_role("radio", name="zoe").check()
+    page.get_by_label("Message").fill("Look into it.")
+    page.get_by_label("Customer").fill("Ana")
+
+    sent_signed_out(page, "**/runs/new/", "Start the run", "sam")
+
+    page.wait_for_url("**/runs/new/")
+    expect(page.get_by_role("radio", name="zoe")).to_be_checked()
+    expect(page.get_by_label("Route").get_by_role("option", name="short-way")).to_be_attached()
+    expect(page.get_by_label("Message")).to_have_value("Look into it.")
+    expect(page.get_by_label("Customer")).to_have_value("Ana")
+    assert not Run.objects.exists()
+    page.get_by_role("link", name="Cancel").click()
+    page.wait_for_url("**/runs/")
+    page.goto("/runs/new/")
+    expect(page.get_by_label("Message")).to_have_value("")
+    expect(page.get_by_role("radio", name="zoe")).not_to_be_checked()
+
+
+def test_an_agent_that_an_address_names_is_not_another_that_was_chosen_before(
+    browse: Browse, clerk: Clerk, sam: User
+) -> None:
+    Agent.objects.create(name="zoe", driver_settings=clerk.agent.driver_settings, driver=clerk.agent.driver)
+    page = live(browse(sam, "/runs/new/"))
+    page.get_by_role("radio", name="zoe").check()
+    page.goto(f"/runs/new/?agent={clerk.agent.name}")
+    expect(page.get_by_role("radio", name=clerk.agent.name)).to_be_checked()
+
+
+def paste(page: Page, text: str) -> None:
+    """Into the field that has the focus, as a person pastes."""
+    page.evaluate(
+        """(text) => {
+            const field = document.activeElement, from = document.createElement("textarea");
+            from.value = text;
+            field.parentElement.append(from);
+            from.select();
+            document.execCommand("copy");
+            from.remove();
+            field.focus();
+        }""",
+        text,
+    )
+    page.keyboard.press("Control+v")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_a_text_that_does_not_fit_says_where_it_was_cut(
+    browse: Browse, sam: User, dana: User, width: int, scheme: str
+) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/", width, 800, color_scheme=scheme))
+    page.get_by_role("link", name="Reject").click()
+    why = page.get_by_label("Tell the agent why")
+    expect(why).to_be_focused()
+    field = page.locator(".field", has=why)
+    why.fill("x" * 3199)
+    expect(field).not_to_contain_text(" of 4,000")
+    why.press_sequentially("yz")
+    expect(field).to_contain_text("3,201 of 4,000")
+    assert violations(page, scheme) == []
+    shot(page, f"counted-{width}")
+    paste(page, "ä\n" * 5000)
+    expect(why).to_have_value("x" * 3199 + "yz" + ("ä\n" * 400)[:799])
+    expect(field).to_contain_text("Cut at 4,000 characters.")
+    expect(page.locator("#spoken")).to_have_text("Cut at 4,000 characters.")
+    expect(why).to_have_accessible_description("Cut at 4,000 characters.")
+    assert violations(page, scheme) == []
+    shot(page, f"cut-{width}")
+    why.press("Backspace")
+    expect(field).to_contain_text("3,999 of 4,000")
+    why.fill("Short.")
+    expect(field).not_to_contain_text("4,000")
+
+
+def test_without_the_server_a_comment_is_not_sent_into_nowhere(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.get_by_label("Your comment").fill("Look at the photo.")
+    page.context.set_offline(True)
+    comment = page.get_by_role("button", name="Comment")
+    expect(comment).to_be_disabled()
+    expect(comment).to_have_attribute("title", re.compile("Offline since"))
+    page.context.set_offline(False)
+    expect(comment).to_be_enabled()
+    rested(page)
+    comment.click()
+    expect(page.locator("#comments")).to_contain_text("Look at the photo.")
