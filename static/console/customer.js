@@ -1,9 +1,41 @@
-// A customer's page: it follows its conversation. Without this script a reload shows what is new.
+// A customer's page: it follows its conversation, and keeps what is written until it was sent. Without this script a
+// reload shows what is new.
 (() => {
   const page = document.querySelector("[data-stream]");
-  if (!page || !window.EventSource) return;
-  const offline = document.getElementById("offline");
-  let asking = false, again = false, stream, later;
+  if (!page) return;
+  const offline = document.getElementById("offline"), old = offline.textContent;
+  const UNSENT = "You are not connected, so nothing was sent. What you wrote stays here: send it when you are connected again.";
+  let asking = false, again = false, reached = false, stream, later;
+
+  const connected = () => { offline.hidden = true; offline.textContent = old; };
+
+  // ---- what is written is kept in this tab until a page shows it among what was said
+
+  const box = document.getElementById("text"), store = sessionStorage, written = `talk:${location.pathname}`, sent = `${written}:sent`;
+  const latest = () => Math.max(0, ...[...document.querySelectorAll("#moving li.customer")].map(({ id }) => id.slice(1)));
+  if (latest() > store[sent]) delete store[written];
+  delete store[sent];
+  box.value ||= store[written] ?? "";
+  box.addEventListener("input", () => { store[written] = box.value; });
+
+  // Sent without a network, it would lead to an error of the browser, and the conversation would be gone.
+  document.addEventListener("submit", async (event) => {
+    const { target: form, submitter } = event;
+    if (navigator.onLine || reached) {
+      if (form.contains(box)) { store[written] = box.value; store[sent] = latest(); }
+      return;
+    }
+    event.preventDefault();
+    // A server on the same machine answers all the same.
+    reached = await fetch(page.dataset.part).catch(() => null);
+    if (!reached) { offline.textContent = UNSENT; offline.hidden = false; }
+    else if (submitter.isConnected) form.requestSubmit(submitter);
+    reached = false;
+  });
+
+  if (!window.EventSource) return;
+
+  // ---- what is new comes by itself
 
   // What each rendering makes anew says nothing new.
   const FRESH = ["csrfmiddlewaretoken", "request_key", "answer_id"].map((name) => `input[name=${name}]`).join();
@@ -33,7 +65,7 @@
       if (!answer.ok) return;
       const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
       const shown = document.getElementById("moving");
-      if (stream.readyState === EventSource.OPEN) offline.hidden = true;
+      if (stream.readyState === EventSource.OPEN) connected();
       // Nobody's finger should miss a button that moves.
       if (made && shown && told(made) !== told(shown) && !shown.contains(document.activeElement)) {
         const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
@@ -48,7 +80,7 @@
 
   function listen() {
     stream = new EventSource(page.dataset.stream);
-    stream.onopen = () => { offline.hidden = true; };
+    stream.onopen = connected;
     stream.onerror = () => {
       offline.hidden = false;
       // After an answer that is no stream, as of a server that starts, the browser itself tries no more.

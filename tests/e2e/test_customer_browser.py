@@ -1,6 +1,7 @@
 """The customer's page in a real browser: it follows the conversation, works without script, and anybody can read it."""
 
 import os
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -118,6 +119,62 @@ def test_the_page_fetches_again_what_it_could_not_fetch(
 
     expect(page.get_by_role("button", name="Yes")).to_be_visible()
     expect(page.locator("#offline")).to_be_hidden()
+
+
+def test_what_is_sent_without_a_network_stays_and_is_sent_once_there_is_one(browse: Browse, link: CustomerLink) -> None:
+    page = browse(None, address(link), width=390, height=844)
+    page.get_by_label("Your message").fill("Pay me.")
+    page.context.set_offline(True)
+
+    page.get_by_role("button", name="Send").click()
+
+    expect(page.get_by_role("status").first).to_contain_text("You are not connected, so nothing was sent.")
+    expect(page.get_by_label("Your message")).to_have_value("Pay me.")
+    assert violations(page) == []
+    shot(page, "not-sent")
+    page.get_by_role("button", name="Ask for a person").click()
+    expect(page.get_by_label("Your message")).to_have_value("Pay me.")
+    page.context.set_offline(False)
+    page.reload()
+    expect(page.get_by_label("Your message")).to_have_value("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#moving li.customer")).to_have_text(re.compile("Pay me."))
+    expect(page.get_by_label("Your message")).to_have_value("")
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
+def test_what_did_not_arrive_is_there_again_and_what_did_is_not(browse: Browse, link: CustomerLink) -> None:
+    here = address(link)
+    page = browse(None, here)
+    box, arrives = page.get_by_label("Your message"), False
+
+    def answer(route: Route) -> None:
+        is_sent = route.request.method == "POST"
+        if is_sent and arrives:
+            route.fetch(max_redirects=0)
+        if is_sent:
+            route.fulfill(status=502, body="Bad gateway")
+        else:
+            route.continue_()
+
+    intercept(page, f"**{here}", answer)
+    for arrives in (False, True):
+        box.fill("Pay me.")
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_text("Bad gateway")).to_be_visible()
+        page.goto(here)
+        expect(box).to_have_value("" if arrives else "Pay me.")
+    expect(page.locator("#moving li.customer")).to_have_count(1)
+
+
+def test_a_customer_without_a_network_who_reaches_the_server_all_the_same_sends(
+    browse: Browse, link: CustomerLink
+) -> None:
+    page = browse(None, address(link))
+    page.evaluate("Object.defineProperty(navigator, 'onLine', { value: false })")
+    page.get_by_label("Your message").fill("Pay me.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#moving li.customer")).to_have_text(re.compile("Pay me."))
 
 
 def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, link: CustomerLink) -> None:
