@@ -47,7 +47,7 @@ def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: 
         raise Refused("forbidden", "You had a hand in what this is about, so others choose who looks after it.")
     if to is None:
         raise Refused("invalid", "Choose a person or a group.", "to")
-    words = storable(note.strip())
+    words = storable(note).replace("\r\n", "\n").strip()
     if len(words) > MAX_NOTE:
         raise Refused("invalid", f"A note has {MAX_NOTE} characters at most.", "note")
     return _changed(approval_id, user, lambda: claims.hand_over(approval_id, user, to, words))

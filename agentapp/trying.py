@@ -191,7 +191,7 @@ def _not_now(trial: Trial) -> str:
 
 def _start(trial: Trial, user: User, key: str = "", digest: str = "") -> runs.Start:
     tool = trial.tool
-    why = storable(trial.why.strip())[:MAX_WHY_CHARS]
+    why = storable(trial.why).replace("\r\n", "\n").strip()[:MAX_WHY_CHARS]
     # People read what was filled in where they read what a run was given, and values are found there as a person's own.
     shown = json.dumps(masked(trial.arguments, tool.secret_fields), ensure_ascii=False, indent=2)
     call = {"id": "trial", "name": tool.name, "arguments": trial.arguments}

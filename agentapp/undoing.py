@@ -109,7 +109,8 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
             if run is None or run.erased_at is not None:
                 raise Refused("cannot_undo", ERASED)
             _give_up_last(execution)
-            return _propose(execution, tool, arguments, storable(why.strip())[:MAX_WHY_CHARS], user, token)
+            words = storable(why).replace("\r\n", "\n").strip()[:MAX_WHY_CHARS]
+            return _propose(execution, tool, arguments, words, user, token)
     except IntegrityError as error:
         if not Run.objects.filter(undoes=execution, took_back_nothing=False).exists():
             raise

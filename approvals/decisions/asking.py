@@ -37,7 +37,7 @@ def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Que
     answer_by = now + within if stops else min(now + within, approval.expires_at)
     approval.state = Approval.State.ASKED
     approval.save(update_fields=["state", "breached_at", *timing.MOVED])
-    question = questions.put(approval, user, text.strip(), now, answer_by)
+    question = questions.put(approval, user, text.replace("\r\n", "\n").strip(), now, answer_by)
     said = sealed(question.text, question.salt)
     data = {"question": str(question.pk), "text": said, "stops_clock": stops}
     data |= {"answer_by": answer_by.isoformat(), "expires_at": approval.expires_at.isoformat()}
@@ -58,10 +58,11 @@ def answer(
     instead, `proposed_text`. `facts` go into the event.
     """
     question, approval = _asked(question_id)
-    if not text.strip() or not questions.answer(question, text.strip(), answerer, proposed_text):
+    words = text.replace("\r\n", "\n").strip()[: questions.MAX_ANSWER_CHARS]
+    if not words or not questions.answer(question, words, answerer, proposed_text):
         return False
     _wait_again(approval, question)
-    said = sealed(text.strip()[: questions.MAX_ANSWER_CHARS], question.salt)
+    said = sealed(words, question.salt)
     data = {"question": str(question.pk), "answer": said, **facts}
     actor = ledger.actor_of(answerer) if answerer is not None else ledger.MODEL
     approval_events.record(approval, "answered", data, actor)

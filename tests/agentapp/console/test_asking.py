@@ -15,6 +15,7 @@ from agentapp import actions
 from agentapp.models import Tool
 from approvals import decisions, ledger
 from approvals.models import Approval, Claim, Event, Question, Viewer
+from approvals.sealed import sealed
 from tests.e2e.conftest import PASSWORD
 
 from .conftest import posted
@@ -112,6 +113,17 @@ class TestAsking:
         response = page.post(f"/approvals/{approval.pk}/ask/", {"text": "When?"})
         assert response.status_code == 409
         assert "Nothing was done." in response.content.decode()
+
+    def test_a_question_and_an_answer_of_many_lines_are_kept_whole(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting()
+        # A browser posts each line break as two characters, and counts it as one.
+        assert page.post(f"/approvals/{approval.pk}/ask/", {"text": "a\r\n" * 999 + "ab"}).status_code == 302
+        question = Question.objects.get()
+        answer(question, "a\r\n" * 3999 + "ab")
+        question.refresh_from_db()
+        assert (question.text == "a\n" * 999 + "ab", question.answer == "a\n" * 3999 + "ab") == (True, True)
+        said = Event.objects.get(type="approval.answered").data["answer"]
+        assert said == sealed(question.answer, question.salt)
 
     def test_nobody_else_can_ask_or_answer(self, waiting: Waiting, otto: User, mia: User, dana: User) -> None:
         approval = waiting()

@@ -199,6 +199,20 @@ class TestHandingOver:
         assert "Dana Whitfield handed this over:" in html
         assert "You know &lt;b&gt;Ana&lt;/b&gt;." in html
 
+    def test_a_note_may_be_as_long_as_its_field_takes_with_every_line_break_as_one(
+        self, page: Client, waiting: Waiting, marco: User
+    ) -> None:
+        approval = waiting()
+        form = {"to": f"user:{marco.pk}", "note": "a\r\n" * 149 + "ab"}
+        assert page.post(f"/approvals/{approval.pk}/hand-over/", form).status_code == 302
+        assert approval.claim.note == "a\n" * 149 + "ab"
+
+    def test_a_note_that_is_too_long_keeps_whom_it_was_for(self, page: Client, waiting: Waiting, marco: User) -> None:
+        to = f"user:{marco.pk}"
+        html = page.post(f"/approvals/{waiting().pk}/hand-over/", {"to": to, "note": "x" * 301}).content.decode()
+        assert "A note has 300 characters at most." in html
+        assert f'<option value="{to}" selected>' in html
+
     @pytest.mark.parametrize("to", ["", "user:", "user:x", "user:99999999999", "user:0", "group:0", "nobody:1"])
     def test_an_unknown_person_is_asked_for_again(self, page: Client, waiting: Waiting, to: str) -> None:
         approval = waiting()
