@@ -492,6 +492,11 @@ class TestPages:
         again = client.post(f"/calls/{done.pk}/undo/", {"why": "Wrong account."})
         assert (again.status_code, Run.objects.filter(undoes=done).count()) == (409, 1)
 
+    def test_a_reason_of_many_lines_is_kept_whole(self, client, done, dana):
+        client.force_login(dana)
+        client.post(f"/calls/{done.pk}/undo/", {"why": "a\r\n" * 999 + "ab"})
+        assert Run.objects.get(undoes=done).input == "a\n" * 999 + "ab"
+
     def test_a_refusal_keeps_what_was_typed(self, client, done, dana):
         client.force_login(dana)
         Tool.objects.filter(name="take_back").update(enabled=False)

@@ -130,6 +130,16 @@ def test_an_agent_that_an_address_names_is_not_another_that_was_chosen_before(
     expect(page.get_by_role("radio", name=clerk.agent.name)).to_be_checked()
 
 
+def test_a_run_that_was_started_leaves_an_empty_form(browse: Browse, clerk: Clerk, sam: User) -> None:
+    page = live(browse(sam, "/runs/new/"))
+    page.get_by_label("Message").fill("Look into it.")
+    page.get_by_role("button", name="Start the run").click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+    page.goto("/runs/new/")
+    expect(page.get_by_label("Message")).to_have_value("")
+    assert page.evaluate("Object.keys(sessionStorage)") == []
+
+
 def paste(page: Page, text: str) -> None:
     """Into the field that has the focus, as a person pastes."""
     page.evaluate(
