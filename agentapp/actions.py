@@ -270,7 +270,7 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
     if tool is None or tool.version != approval.tool_version:
         raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
-    if changed := locked.changed(approval, tool, canonical(arguments)):
+    if changed := locked.changed_anew(approval, tool, canonical(arguments)):
         wrong = [(name, f"{name} is fixed by policy and cannot be changed.") for name in changed]
         raise Refused("locked_field", wrong[0][1], changed[0], wrong=wrong)
     if problems := check_arguments(tool.input_schema, arguments):

@@ -8,7 +8,8 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from agentapp import cards, provenance, runs, weighing
+from agentapp import provenance, runs, weighing
+from agentapp.asked_for import AskedFor
 from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.tools.arguments import effective
@@ -21,7 +22,7 @@ from approvals.policy import Ruling
 LATE = timedelta(minutes=1)
 
 
-def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: cards.AskedFor) -> Weighed:
+def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: AskedFor) -> Weighed:
     """The terms people are asked under, with where the call's values came from and what that makes of its risk."""
     arguments = parse(asked.text)
     # Of a call that a person has changed: what the model had proposed.

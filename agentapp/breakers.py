@@ -5,7 +5,8 @@ database's clock, one call is let through to probe: it closes the breaker or ope
 Breakers are rows, so every worker sees the same one. While nothing fails none is read or written:
 `runs.with_configuration` says at no cost whether any needs a look.
 
-A transaction that locks breakers and a conversation as well locks the breakers first.
+A transaction that pays for calls, and locks breakers and a conversation, does so in this order: the agent's day comes
+before breakers where a call begins, and breakers before a conversation where words are erased.
 """
 
 from collections.abc import Iterable, Sequence

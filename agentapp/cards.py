@@ -1,31 +1,30 @@
 """What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q
 
-from agentapp import locked, mocks, planning, previews, recorded
+from agentapp import mocks, planning, previews, recorded
+from agentapp.asked_for import AskedFor, proposed_text
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
 from agentapp.tools import sentences
-from agentapp.tools.arguments import effective
 from agentapp.tools.planning import proposes_plan
 from agentapp.tools.results import ToolError
 from agentapp.tools.sources import implementation_of, is_of_this_code
 from agentapp.transcript import StepRows
 from agentapp.weighing import Weighed
-from approvals import entitlement, questions, snapshots, standing
-from approvals.cards import Card, digest_of
+from approvals import snapshots, standing
+from approvals.cards import Card
 from approvals.digest import canonical, parse
 from approvals.masking import is_of, masked, masked_beside
-from approvals.models import Approval, ApprovalKind, DecisionType, Question, Risk
+from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
 
 MAX_EVIDENCE, MAX_EVIDENCE_CHARS, MAX_EXPLANATION_CHARS = 12, 4000, 8000
@@ -94,50 +93,6 @@ def title_of(execution: ToolExecution) -> str:
         return ""
     arguments = parse(execution.executed_text or proposed_text(execution, execution.tool))
     return _words(execution.tool, masked(arguments, execution.all_secret_fields), {}).title
-
-
-@dataclass(frozen=True)
-class AskedFor:
-    """The exact arguments people are asked about: the model's, or those a person made of them before."""
-
-    text: str
-    replaces: Approval | None = None
-    editor_id: int | None = None
-    editor_lender_id: int | None = None
-    """Whose right they used, where it was lent to them."""
-    hands: Collection[int] = ()
-    """Who else had a hand in them: they asked, and the agent proposed these; or changed what it had proposed before."""
-    asked: Sequence[Question] = ()
-    """The questions after which the agent proposed other arguments."""
-
-
-def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
-    """What a card is about. A card that replaces another asks for what that one had come to."""
-    replaced = _replaced(execution)
-    if replaced is None or replaced.tool_version != tool.version:
-        return AskedFor(proposed_text(execution, tool), replaced)
-    asked = list(questions.about(replaced).exclude(proposed_text="").select_related("approval"))
-    edits = entitlement.changes_of(replaced)
-    text, editors = replaced.arguments_text, (replaced.editor_id, replaced.editor_lender_id)
-    if asked and asked[-1].approval_id == replaced.pk:
-        text, editors = asked[-1].proposed_text, (None, None)
-    elif edits:
-        text, editors = edits[0].arguments_text, (edits[0].user_id, edits[0].on_behalf_of_id)
-    if editors[0] is not None and locked.changed(replaced, tool, text):
-        text, editors, edits = locked.as_proposed(replaced), (None, None), []
-    hands = entitlement.had_a_hand(replaced, edits, asked) - {*editors}
-    return AskedFor(text, replaced, *editors, hands=hands, asked=asked)
-
-
-def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:
-    """Who is asked now. Where the customer must confirm and people must allow, the customer comes first."""
-    if proposes_plan(tool):
-        return ApprovalKind.PLAN
-    if not ruling.customer:
-        return ApprovalKind.AUTHORIZATION
-    digest = digest_of(tool.name, tool.version, asked.text, run.pk, execution.pk, salt=execution.salt)
-    done = ruling.people and standing.is_confirmed(execution.pk, digest)
-    return ApprovalKind.AUTHORIZATION if done else ApprovalKind.CONFIRMATION
 
 
 def build(
@@ -250,11 +205,6 @@ def _hold_seconds(ruling: Ruling) -> int:
     return min(max(hold, CRITICAL_HOLD_SECONDS) if ruling.risk == Risk.CRITICAL else hold, 60)
 
 
-def proposed_text(execution: ToolExecution, tool: Tool) -> str:
-    """The proposed arguments in canonical form, as they will run."""
-    return canonical(effective(tool, parse(execution.arguments_text or "{}")))
-
-
 def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0) -> LookedUp:
     """The state a decision about this call rests on, as canonical text; empty when the tool names none.
 
@@ -365,19 +315,6 @@ def _when(execution: ToolExecution) -> dict[str, Any]:
         return {}
     took = {"took": round((ended - began).total_seconds(), 3)} if isinstance(began, datetime) else {}
     return {"at": ended.isoformat(), **took}
-
-
-def _replaced(execution: ToolExecution) -> Approval | None:
-    """The request this one replaces, when the call has asked before: what it had come to is asked again."""
-    if execution.times_asked == 0:
-        return None
-    State = Approval.State
-    # Its time ran out, before it was used or while somebody had taken over.
-    outlasted = Q(state=State.EXPIRED)
-    # Used, and the act was lost: people want it tried again. A customer's is used where people decide next.
-    lost = Q(state=State.USED, kind=ApprovalKind.AUTHORIZATION)
-    earlier = Approval.objects.filter(Q(state=State.SUPERSEDED) | outlasted | lost, execution_id=execution.pk)
-    return earlier.order_by("-created_at").first()
 
 
 def _difference(

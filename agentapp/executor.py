@@ -35,6 +35,7 @@ from agentapp import (
     switches,
     waiting,
 )  # fmt: skip
+from agentapp.asked_for import proposed_text
 from agentapp.attempts import Tried
 from agentapp.deadline import DeadlineExceeded, together, within
 from agentapp.executions import Outcome
@@ -137,9 +138,9 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
         run = state.locked()
         executions.finish(outcomes)
         noted = [(read, results[key].result) for key, read in distinct.items() if key in results]
+        budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         breakers.note_calls(run, [(read.tool, result, read) for read, result in noted if read.tool is not None])
         steering.heed(run, reads)
-        budgets.pay(run, sum((outcome.cost for outcome in outcomes), budgets.NOTHING))
         if any(outcome.result.status != "ok" for outcome in outcomes):
             runs.mark_tool_error(run)
 
@@ -156,7 +157,7 @@ def _attempt_read(state: RunState, execution: ToolExecution) -> Tried | None:
         return None
     tool = execution.tool
     assert tool is not None
-    text = execution.executed_text or cards.proposed_text(execution, tool)
+    text = execution.executed_text or proposed_text(execution, tool)
     numbers = range(1, tool.max_attempts + 1)
     stopped = partial(switches.stops_repeats, state.run, execution.name)
 
@@ -174,7 +175,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
     """Run a call that a rule allowed, if that is still so."""
     tool = execution.tool
     assert tool is not None
-    text, planned = cards.proposed_text(execution, tool), plan_use.is_planned(execution)
+    text, planned = proposed_text(execution, tool), plan_use.is_planned(execution)
     snapshot = cards.take_snapshot(state.run, tool, parse(text)).text if planned else ""
     with ledger.transaction():
         subagents.lock_family(state, execution)
@@ -314,10 +315,10 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         with ledger.transaction():
             run = state.locked()
             _store(outcome)
-            breakers.note_calls(run, [(tool, last, execution)])  # first: they are locked before a conversation
+            budgets.pay(run, outcome.cost)
+            breakers.note_calls(run, [(tool, last, execution)])
             steering.heed(run, [execution])
             plan_use.take_up(run, execution)
-            budgets.pay(run, outcome.cost)
             if outcome.result.status != "ok":
                 runs.mark_tool_error(run)
     except executions.Overtaken:  # by the answer of the attempt that this one repeats

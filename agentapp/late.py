@@ -25,9 +25,9 @@ def keep(outcome: Outcome, attempt: int) -> None:
         cost = outcome.cost if execution.state == ToolExecution.State.EXECUTING else Decimal(0)
         if not executions.finish_late(replace(outcome, execution=execution, cost=cost), attempt):
             return
+        budgets.pay(run, cost)
         steering.heed(run, [execution])
         plan_use.take_up(run, execution)
-        budgets.pay(run, cost)
         if outcome.result.status != "ok":
             runs.mark_tool_error(run)
         asked = Approval.objects.filter(execution=execution).first()

@@ -1,6 +1,7 @@
 """Which reads of a step may run now, and that they still are reads: nothing is called here."""
 
-from agentapp import cards, executions, grant_use, recheck, runs, standstill, subagents
+from agentapp import executions, grant_use, recheck, runs, standstill, subagents
+from agentapp.asked_for import proposed_text
 from agentapp.call_checks import refusal
 from agentapp.executions import Outcome
 from agentapp.models import ToolExecution
@@ -37,7 +38,7 @@ def start_late(state: RunState, reads: list[ToolExecution]) -> None:
         state.refresh_configuration(always=True)
         for read in reads:
             assert read.tool is not None
-            text = cards.proposed_text(read, read.tool)
+            text = proposed_text(read, read.tool)
             tool = state.configuration.tools.get(read.name, read.tool)
             if standstill.stopping(state, read) is not None:
                 break

@@ -16,6 +16,12 @@ def changed(approval: Approval, tool: Tool, text: str) -> list[str]:
     return differing(names(approval, tool), parse(text), parse(proposed)) if text != proposed else []
 
 
+def changed_anew(approval: Approval, tool: Tool, text: str) -> list[str]:
+    """Those of them that are others than they wait to be decided, too: what was changed before a lock may be left."""
+    waits = parse(approval.final_arguments_text or approval.arguments_text)
+    return differing(changed(approval, tool, text), parse(text), waits)
+
+
 def as_proposed(approval: Approval) -> str:
     """The agent's own arguments, where people have changed them on this request or on those it replaces."""
     while approval.editor_id is not None and approval.supersedes is not None:

@@ -70,7 +70,8 @@ def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling:
         return "The tool has changed since it was approved."
     if tool.effect_class != approval.effect_class and not approval.plan_text:  # each call of a plan is looked at itself
         return "What the tool does to the world is said to be another thing than when it was approved."
-    if changed := locked.changed(approval, tool, approval.final_arguments_text):
+    begun = execution.attempts  # tried again, it is the same act
+    if not begun and (changed := locked.changed(approval, tool, approval.final_arguments_text)):
         return f"People changed what nobody may change by now: {', '.join(changed)}."
     given = standing.decided(approval)
     if approval.terms and not standing.is_enough(approval, given):

@@ -23,6 +23,7 @@ from agentapp import (
     subagents,
 )
 from agentapp.agent_tools import asks_agent
+from agentapp.asked_for import asked_for, kind_of
 from agentapp.call_checks import refusal
 from agentapp.cards import Made
 from agentapp.executions import Outcome
@@ -169,13 +170,13 @@ def _make(state: RunState, situation: Situation, execution: ToolExecution) -> Ma
     """The request about one call, as it would be made. Raises OtherCode."""
     tool = state.configuration.tools.get(execution.name, execution.tool)
     assert tool is not None
-    asked_for = cards.asked_for(execution, tool)
-    other_code.unseen(execution, tool, parse(asked_for.text))  # where no process has it, the card says so
-    weighed = asked_terms.weighed(situation, execution, tool, asked_for)
-    planned = plan_cards.look(situation, asked_for.text) if proposes_plan(tool) else []
+    asked = asked_for(execution, tool)
+    other_code.unseen(execution, tool, parse(asked.text))  # where no process has it, the card says so
+    weighed = asked_terms.weighed(situation, execution, tool, asked)
+    planned = plan_cards.look(situation, asked.text) if proposes_plan(tool) else []
     weighed = plan_cards.as_risky(weighed, planned)
-    kind = cards.kind_of(state.run, execution, tool, weighed.terms, asked_for)
-    made = cards.build(state.run, state.history, execution, tool, weighed, asked_for, kind)
+    kind = kind_of(state.run, execution, tool, weighed.terms, asked)
+    made = cards.build(state.run, state.history, execution, tool, weighed, asked, kind)
     of_it = plan_cards.of_plan(made.card, planned) if planned else plan_cards.of_call(made.card, state.run, tool)
     return replace(made, card=of_it)
 

@@ -201,8 +201,10 @@ def _run_key(event: Event) -> uuid.UUID | None:
     """The run an event is of; what is done to a conversation names the run it was done from."""
     if event.run_id is not None or not event.type.startswith("conversation."):
         return event.run_id
-    named = event.data.get("run")
-    return uuid.UUID(named) if isinstance(named, str) else None
+    try:
+        return uuid.UUID(event.data["run"])
+    except (KeyError, TypeError, ValueError, AttributeError):  # it names none, or somebody has changed it by hand
+        return None
 
 
 def _as_it_was(run: Run | None, said: str) -> str:

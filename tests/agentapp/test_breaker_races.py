@@ -3,14 +3,18 @@
 import threading
 from contextlib import suppress
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
 from django.utils import timezone
 
-from agentapp import breakers, loop
-from agentapp.models import Breaker, Run
+from agentapp import breakers, budgets, loop
+from agentapp.models import Agent, Breaker, Run, Spending, Tool
+from agentapp.tools.base import tool
+from approvals.models import Rule
 from tests import stopping_tools
 from tests.conftest import call, calls, says
 from tests.races import race
@@ -68,5 +72,55 @@ def test_two_runs_whose_late_reads_are_probes_of_two_sources_both_end(desk, cros
     here, beside = call("a", "look_up", what="1"), call("b", "ask", about="1")
     runs = [desk.start(calls(*both), says("done")) for both in ((here, beside), (beside, here))]
     ended = race(*[partial(to_its_end, run.pk) for run in runs])
+    assert not [error for error in ended if isinstance(error, Exception)]
+    assert set(Run.objects.values_list("state", flat=True)) == {"succeeded"}
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_call_is_paid_while_a_priced_one_of_its_agent_begins_as_a_probe_of_its_source(clerk, offer, monkeypatch):
+    """Who begins a call locks the agent's day, then its breakers; so does who stores what one came to."""
+    begun, met = threading.Event(), threading.Barrier(2, timeout=60)
+
+    @tool(effect="compensable")
+    def ship() -> str:
+        """Ship it, by a source that stops working just then."""
+        source = Tool.objects.get(name="ship").source.name
+        past = timezone.now() - timedelta(hours=1)
+        Breaker.objects.create(scope="source", key=source, state="open", failures=3, opened_at=past)
+        begun.set()
+        return "shipped"
+
+    @tool(effect="read")
+    def search() -> str:
+        """Search."""
+        return "found"
+
+    offer(ship, search)
+    Agent.objects.update(max_daily_cost=100)
+    Tool.objects.filter(name__in=["ship", "search"]).update(cost_per_call=Decimal("0.5"))
+    Rule.objects.create(name="ships", tool="ship", verdict="allow")
+    Spending.objects.create(agent=clerk.agent, day=timezone.now().date(), cost=1)
+    ships = clerk.start(calls(call("a", "ship")), says("done"))
+    searches = clerk.start(calls(call("b", "search")), says("done"))
+    pay, admit, first = budgets.pay, breakers.admit, [*"pa"]
+
+    def meet_once(who: str) -> None:
+        if begun.is_set() and who in first:
+            first.remove(who)
+            met.wait()
+
+    def paid(run: Run, cost: Decimal) -> None:
+        if run.pk == ships.pk:
+            meet_once("p")
+        pay(run, cost)
+
+    def admitted(things: Any, seconds: float) -> Any:
+        meet_once("a")
+        return admit(things, seconds)
+
+    monkeypatch.setattr(budgets, "pay", paid)
+    monkeypatch.setattr(breakers, "admit", admitted)
+    ended = race(lambda: to_its_end(ships.pk), lambda: begun.wait(60) and to_its_end(searches.pk))
     assert not [error for error in ended if isinstance(error, Exception)]
     assert set(Run.objects.values_list("state", flat=True)) == {"succeeded"}

@@ -13,7 +13,8 @@ from agentapp.configuration_file import loading
 from agentapp.messages import ToolResult
 from agentapp.models import Tool
 from agentapp.refused import Refused
-from agentapp.tools.base import OutcomeUnknown, ToolError, tool
+from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
+from approvals import entitlement
 from approvals.digest import parse
 from approvals.models import Approval, Rule
 from tests.clerk_tools import effects_of
@@ -202,6 +203,61 @@ def test_a_change_on_an_earlier_card_of_what_has_been_locked_since_does_not_run_
     clerk.drive(run)
     [third] = clerk.open(run)
     assert (effects_of("send"), parse(third.arguments_text)["to"], third.editor_id) == ([], "ann", None)
+
+
+def test_a_call_that_people_want_tried_again_is_the_same_act_also_where_an_argument_was_locked_since(
+    clerk, offer, dana
+):
+    wired = []
+
+    @tool(effect="compensable", idempotency="key", max_attempts=1)
+    def wire(to: str, context: ToolContext) -> str:
+        """Wire money."""
+        wired.append((to, context.idempotency_key))
+        if len(wired) == 1:
+            raise OutcomeUnknown("no answer")
+        return "wired"
+
+    offer(wire)
+    run = clerk.run(calls(call("s", "wire", to="ann")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "bob"}')
+    run = clerk.drive(run)
+    loading.load("tools:\n  wire: {locked_fields: [to]}\n", "user:ada")
+    actions.resolve_outcome(clerk.execution(run, "s").pk, "retry", "The bank cannot tell.", dana)
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    assert (parse(again.arguments_text)["to"], again.editor_id) == ("bob", dana.pk)
+    clerk.decide(again, dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert wired == [wired[0]] * 2
+
+
+def test_what_others_changed_before_it_was_locked_does_not_keep_one_from_changing_the_rest(clerk, dana, marco):
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo="x")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"account": "ana", "amount": 4, "memo": "x"}')
+    Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=0)
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    loading.load("tools:\n  pay: {locked_fields: [amount]}\n", "user:ada")
+    with pytest.raises(Refused):
+        clerk.decide(again, marco, "edit", arguments_text='{"account": "ana", "amount": 3, "memo": "y"}')
+    clerk.decide(again, marco, "edit", arguments_text='{"account": "ana", "amount": 4, "memo": "y"}')
+    [decision] = Approval.objects.get(pk=again.pk).decisions.filter(user=marco)
+    assert parse(decision.arguments_text) == {"account": "ana", "amount": 4, "memo": "y"}
+
+
+def test_whose_change_was_left_out_because_it_was_locked_since_had_no_hand_in_what_is_asked(clerk, dana, marco):
+    run = clerk.run(calls(call("s", "send", to="ann")), says("done"))
+    clerk.decide(clerk.open(run)[0], dana, "edit", arguments_text='{"to": "mallory"}')
+    Rule.objects.create(name="two", tool="send", verdict="ask", approvals_needed=2, hold_seconds=0)
+    clerk.drive(run)
+    [again] = clerk.open(run)
+    for who in (dana, marco):
+        clerk.decide(again, who)
+    lock_the_address()
+    clerk.drive(run)
+    [third] = clerk.open(run)
+    assert (parse(third.arguments_text)["to"], entitlement.in_whole(third)) == ("ann", set())
 
 
 def test_what_stands_for_something_hidden_is_never_stored_as_a_value(clerk, dana):

@@ -141,6 +141,22 @@ def test_nothing_is_done_behind_a_change_of_the_configuration_it_went_by(end, ev
     assert ledger.verify("shop")[1] is None
 
 
+@pytest.mark.postgresql
+@pytest.mark.django_db
+@pytest.mark.parametrize("end", ["known", "unknown"])
+def test_who_signs_in_or_out_meanwhile_keeps_nothing_from_being_done(end):
+    tell("shop", "opened")
+    head, height = ChainHead.objects.get(chain="shop"), ledger.height()
+    tell(ledger.CONFIGURATION, "signin.failed", "signin.succeeded", "signout")
+    with ledger.transaction():
+        if end == "known":
+            ledger.knows("shop", head.seq, head.hash)
+        ledger.record("shop", "sold")
+        ledger.only_at(height)
+    assert told() == ["opened", "sold"]
+    assert ledger.verify("shop") == (2, None)
+
+
 @pytest.mark.django_db
 def test_to_go_by_a_configuration_asks_nothing_more_behind_a_known_end(vendor):
     tell("shop", "opened")

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from agentapp import cards
-from agentapp.cards import AskedFor
+from agentapp.asked_for import AskedFor
 from agentapp.models import Message, Run, Step, Tool, ToolExecution, ToolSource
 from agentapp.provenance import Origin, Past, origins_of, sources_of
 from agentapp.transcript import StepRows

@@ -7,6 +7,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from agentapp.models import Run
+from approvals import ledger
 from tests.agentapp.run_builder import RunBuilder, make_tool, proposal
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +49,17 @@ def test_the_audit_trail_names_the_run_that_was_taken_over_also_where_its_conver
 
     lines = re.findall(r'<a class="rowlink"[^>]*>([^<]+)</a>', page)
     assert lines == [Run.objects.get(pk=run.id).title] * 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("run", [7, "nothing", None])
+def test_the_audit_trail_shows_an_event_whose_run_somebody_has_changed_by_hand(
+    client: Client, mia: User, run: object
+) -> None:
+    with ledger.transaction():
+        ledger.record(ledger.CONFIGURATION, "conversation.taken_over", {"run": run})
+    client.force_login(mia)
+    assert client.get("/audit/?q=did:took-over").status_code == 200
 
 
 def test_who_only_reads_is_offered_the_conversation_and_no_more(client: Client, sam: User) -> None:
