@@ -30,6 +30,7 @@
     rest();
     const next = new DOMParser().parseFromString(text, "text/html").getElementById("focus");
     area().replaceWith(next);
+    rest(); // again, where a dialog went with what was before: nothing behind it could have the focus
     next.classList.add("is-coming");
     for (const button of next.querySelectorAll("button, [data-act]")) button.inert = true;
     document.dispatchEvent(new CustomEvent("htmx:after:swap"));

