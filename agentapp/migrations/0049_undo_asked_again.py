@@ -5,6 +5,23 @@ from django.conf import settings
 from django.db import migrations, models
 
 
+class OnlyNoLongerUnique(migrations.AlterField):
+    """On PostgreSQL the column is what it was: the foreign key is left, and not made anew by reading both tables."""
+
+    def database_forwards(self, app_label, schema_editor, from_state, to_state):
+        if schema_editor.connection.vendor != "postgresql":
+            return super().database_forwards(app_label, schema_editor, from_state, to_state)
+        run = from_state.apps.get_model(app_label, self.model_name)
+        with schema_editor.connection.cursor() as cursor:
+            known = schema_editor.connection.introspection.get_constraints(cursor, run._meta.db_table)
+        for name, told in known.items():
+            if told["columns"] == ["undoes_id"] and told["unique"] and name != "run_one_undo_of_a_call":
+                schema_editor.execute(schema_editor._delete_unique_sql(run, name))
+
+    def database_backwards(self, app_label, schema_editor, from_state, to_state):
+        super().database_forwards(app_label, schema_editor, from_state, to_state)
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -31,7 +48,7 @@ class Migration(migrations.Migration):
             constraint=models.CheckConstraint(condition=models.Q(('took_back_nothing', False), models.Q(('finished_at__isnull', False), ('undoes__isnull', False)), _connector='OR'), name='run_took_back_nothing_has_ended', violation_error_message='Only a run that was to take a call back, and has ended, took nothing back.'),
         ),
         # Behind the constraint that takes its place.
-        migrations.AlterField(
+        OnlyNoLongerUnique(
             model_name='run',
             name='undoes',
             field=models.ForeignKey(blank=True, db_index=False, help_text='The call that this run takes back. It makes one call for that, and asks people about it.', null=True, on_delete=django.db.models.deletion.PROTECT, related_name='undone_in', to='agentapp.toolexecution'),
