@@ -19,7 +19,7 @@ from agentapp.state import RunState
 from agentapp.tools.schema import check_arguments
 from approvals import signatures, standing, step_up
 from approvals.digest import parse
-from approvals.models import HIGH_RISKS, Approval, Verdict
+from approvals.models import HIGH_RISKS, Approval, DecisionType, Verdict
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
 from approvals.risk import higher
@@ -65,14 +65,11 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
 
 def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling: Ruling, snapshot: str) -> str:
     """Why an approval no longer covers the call, or an empty text. What is stale is asked again. Raises OtherCode."""
-    tool = state.configuration.tools[approval.tool]
+    tool, text = state.configuration.tools[approval.tool], approval.final_arguments_text
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
     if tool.effect_class != approval.effect_class and not approval.plan_text:  # each call of a plan is looked at itself
         return "What the tool does to the world is said to be another thing than when it was approved."
-    begun = execution.attempts  # tried again, it is the same act
-    if not begun and (changed := locked.changed(approval, tool, approval.final_arguments_text)):
-        return f"People changed what nobody may change by now: {', '.join(changed)}."
     given = standing.decided(approval)
     if approval.terms and not standing.is_enough(approval, given):
         return "Of those who approved, not enough count any more."
@@ -80,8 +77,12 @@ def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling:
         return "The request on record is not what people approved."
     if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
+    by_people = approval.editor_id is not None or any(one.type == DecisionType.EDIT for one in given)
+    # What is tried again is the act that was begun.
+    if by_people and not execution.attempts and (changed := locked.changed(approval, tool, text)):
+        return f"People changed what nobody may change by now: {', '.join(changed)}."
     if snapshot != approval.snapshot_text:
-        unseen = other_code.unseen(execution, tool, parse(approval.final_arguments_text))
+        unseen = other_code.unseen(execution, tool, parse(text))
         return unseen or "What the decision rested on has changed since it was approved."
     if not standing.deciders_still_allowed(approval, given):
         return "Somebody who approved may no longer decide."
