@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import UUIDField
 
 from agentapp import auth, deciding, executions, locked, nudges, previews, provenance, runs, subagents
-from agentapp.asking import answer_question, ask_agent, may_answer, reveal_secret
+from agentapp.asking import answer_question, ask_agent, may_answer
 from agentapp.asking_again import ask_again, can_be_asked_again
 from agentapp.attention import claim_request, hand_over, release_claim, renew_claim, snooze_request, wake_request
 from agentapp.cards import state_shown
@@ -29,7 +29,7 @@ from agentapp.controls import (
     set_breaker_limits,
 )  # fmt: skip
 from agentapp.conversing import fork_conversation, summarise_conversation
-from agentapp.disclosing import show_personal_data
+from agentapp.disclosing import reveal_secret, show_personal_data
 from agentapp.due import with_configuration
 from agentapp.ending_plans import end_plan
 from agentapp.forking import Fork, fork_run
@@ -169,7 +169,7 @@ def _may_count(approval: Approval, new: NewDecision, user: User) -> bool:
     """
     refusal = standing.may_decide(user, approval)
     if refusal is not None:
-        raise Refused(refusal.code, refusal.message, refusal.field, approval)
+        raise Refused.by(refusal, approval)
     return approval.version <= new.version and approval.state in Approval.UNDECIDED
 
 
@@ -188,7 +188,7 @@ def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
                 runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
     if isinstance(undone, standing.Refusal):
         approval.refresh_from_db()
-        raise Refused(undone.code, undone.message, approval=approval)
+        raise Refused.by(undone, approval)
     return undone
 
 

@@ -3,7 +3,6 @@
 import uuid
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -12,11 +11,9 @@ from django.db import transaction
 from agentapp import nudges, runs
 from agentapp.models import Run
 from agentapp.refused import Refused
-from approvals import approval_events, comments, decisions, ledger, standing
-from approvals.digest import parse, storable
+from approvals import comments, decisions, ledger, standing
+from approvals.digest import storable
 from approvals.models import Approval, Question
-
-REVEAL_SECRET = "approvals.reveal_secret"  # noqa: S105
 
 
 def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
@@ -33,7 +30,7 @@ def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
             transaction.on_commit(partial(nudges.answered, run.pk), robust=True)
     if isinstance(asked, standing.Refusal):
         approval.refresh_from_db()
-        raise Refused(asked.code, asked.message, asked.field, approval)
+        raise Refused.by(asked, approval)
     return asked
 
 
@@ -60,20 +57,3 @@ def may_answer(user: User, question: Question, run: Run) -> bool:
     """Whoever started the run, or has taken it over; late as well, as long as nothing is decided."""
     waits = not question.answer and question.approval.state in Approval.UNDECIDED
     return waits and user.is_active and user.pk in (run.starter_id, run.taken_over_by_id)
-
-
-def reveal_secret(approval_id: uuid.UUID, name: str, user: User) -> Any:
-    """The value of a masked argument, for somebody who may decide and has the right. It goes on record who saw it."""
-    approval = Approval.objects.filter(pk=approval_id).first()
-    if approval is None or name not in approval.secret_fields:
-        raise Refused("not_found", "There is no such masked argument.")
-    forbidden = standing.may_decide(user, approval)
-    if forbidden is not None:
-        raise Refused(forbidden.code, "What is masked is shown to those who may decide about it.")
-    if not user.has_perm(REVEAL_SECRET):
-        raise Refused("forbidden", "Seeing what is masked needs the right to see masked arguments.")
-    arguments = parse(approval.final_arguments_text or approval.arguments_text)
-    with ledger.transaction():
-        runs.lock(approval.run_id)
-        approval_events.record(approval, "revealed", {"name": name}, ledger.actor_of(user))
-    return arguments.get(name) if isinstance(arguments, dict) else None

@@ -96,7 +96,7 @@ def _changed[R](approval_id: uuid.UUID, user: User, change: Callable[[], R | Ref
         done = change()
         if isinstance(done, Refusal):
             # Raised inside, so that nothing half done is kept.
-            raise Refused(done.code, done.message, approval=approval)
+            raise Refused.by(done, approval)
     return done
 
 

@@ -21,5 +21,5 @@ def post_comment(approval_id: uuid.UUID, text: str, user: User) -> comments.Post
         approval.refresh_from_db(fields=["erased_at"])
         posted = comments.post(approval, user, text)
     if isinstance(posted, Refusal):
-        raise Refused(posted.code, posted.message, "text", approval)
+        raise Refused.by(posted, approval, field="text")
     return posted

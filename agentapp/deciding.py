@@ -23,5 +23,5 @@ def take(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken:
             transaction.on_commit(partial(nudges.answered, run.pk, taken.approval.hold_seconds), robust=True)
     if isinstance(taken, standing.Refusal):
         approval.refresh_from_db()
-        raise Refused(taken.code, taken.message, taken.field, approval)
+        raise Refused.by(taken, approval)
     return taken

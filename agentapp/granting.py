@@ -147,7 +147,7 @@ def make_grant(approval_id: uuid.UUID, new: NewGrant, user: User) -> Grant:
         approval.refresh_from_db()
         asked = Asked.read(approval)
         if refusal := why_not(asked, user):
-            raise Refused(refusal.code, refusal.message)
+            raise Refused.by(refusal)
         terms = terms_of(asked, new)
         unknown = {name for kind, name, _ in terms.limits if kind == GrantLimit.Kind.COUNT} - set(asked.counted)
         if unknown:

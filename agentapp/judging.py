@@ -22,5 +22,5 @@ def judge_decision(decision_id: uuid.UUID, mark: str, reason: str, user: User) -
         decision = Decision.objects.select_related("approval").get(pk=decision_id)
         made = judgements.add(decision, mark, reason, user)
     if isinstance(made, Refusal):
-        raise Refused(made.code, made.message, "reason", decision.approval)
+        raise Refused.by(made, decision.approval, field="reason")
     return made

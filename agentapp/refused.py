@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from approvals.models import Approval
+from approvals.standing import Refusal
 
 _FORBIDDEN = (
     "customer_decides",
@@ -85,6 +86,11 @@ class Refused(Exception):
         super().__init__(message)
         self.code, self.message, self.field, self.approval = code, message, field, approval
         self.version, self.wrong = version, wrong
+
+    @classmethod
+    def by(cls, refusal: Refusal, approval: Approval | None = None, *, field: str = "") -> Self:
+        """What approvals do not let happen. `field`: what the input at fault is called here, where it is another."""
+        return cls(refusal.code, refusal.message, field or refusal.field, approval)
 
     @classmethod
     def of_arguments(cls, wrong: Sequence[tuple[str, str]]) -> Self:

@@ -239,7 +239,7 @@ def _second_press(request: HttpRequest, found: Approval, typed: card.Draft) -> H
     context = context_of(request, found, typed)
     forbidden, shown = context["forbidden"], context["shown"]
     if forbidden is not None:
-        raise actions.Refused(forbidden.code, forbidden.message, forbidden.field, found)
+        raise actions.Refused.by(forbidden, found)
     if found.assurance_needed:
         # Its dialog names the act, and says what else is needed.
         raise actions.Refused("confirmation", "Press again to confirm. Nothing was decided.")
