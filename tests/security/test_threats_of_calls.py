@@ -99,7 +99,7 @@ def a_model_repeats_a_secret_beside_its_call(scene: Scene) -> bool:
 
 
 def words_are_kept_as_they_are(scene: Scene) -> None:
-    scene.patch.setattr(loop, "without_secrets", lambda reply, *_: reply)
+    scene.patch.setattr(loop, "naming_no_secret_argument", lambda reply, *_: reply)
 
 
 def another_call_runs_under_an_approval(scene: Scene) -> bool:

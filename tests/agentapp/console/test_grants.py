@@ -286,7 +286,7 @@ def test_the_admin_lists_grants_and_changes_nothing(clerk, client, dana, ada):
     assert client.get("/admin/approvals/grant/").status_code == 200
     shown = client.get(f"/admin/approvals/grant/{grant.pk}/change/").content.decode()
     assert "They are harmless." in shown
-    assert "to is &quot;ann&quot;" in shown
+    assert "to is exactly ann" in shown
     assert client.get("/admin/approvals/grant/add/").status_code == 403
     assert client.post(f"/admin/approvals/grant/{grant.pk}/delete/", {"post": "yes"}).status_code == 403
     assert client.post(f"/admin/approvals/grant/{grant.pk}/change/", {"reason": "x"}).status_code == 403

@@ -18,7 +18,10 @@ BEFORE, MIGRATION = "0043_who_made_it", "0044_who_wrote_it"
 
 @pytest.fixture
 def held() -> Iterator[None]:
-    """Something long, as a backup, that reads the messages. The server ends it where a migration would wait on."""
+    """Something long, as a backup, that reads the messages, which the last migration has changed. The server ends it
+    where a migration would wait on.
+    """
+    call_command("migrate", "agentapp", MIGRATION, verbosity=0)
     asked = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
     try:
         with psycopg.connect(**{name: value for name, value in asked.items() if name != "pool"}) as other:
@@ -43,7 +46,6 @@ def applied() -> set[Any]:
 
 def test_one_that_is_not_given_its_table_is_undone_and_says_what_to_do(held: None, settings: Any) -> None:
     settings.MIGRATION_LOCK_SECONDS = 1
-    call_command("migrate", "agentapp", MIGRATION, verbosity=0)  # what came after it waits for other tables
     usual, done = lock_timeout(), applied()
     with pytest.raises(CommandError, match=r"held by something else for 1 s .* `migrate` again") as given_up:
         call_command("migrate", "agentapp", BEFORE, verbosity=0)
