@@ -19,7 +19,7 @@ from agentapp import actions, loop
 from agentapp.models import Agent, Run
 from approvals.models import Decision, Rule
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import intercept, live, violations
+from tests.e2e.conftest import intercept, live, rested, violations
 from tests.rows import take
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
@@ -106,7 +106,7 @@ def test_asked_streamed_decided_and_answered(
     danas.locator("#asked-" + str(clerk.open(run)[0].pk)).scroll_into_view_if_needed()
     shot(danas, "asked-phone-dark")
     danas.get_by_role("button", name="Approve $5.00").click()
-    danas.locator(".asked .btn[value=confirm]").click()
+    rested(danas).locator(".asked .btn[value=confirm]").click()
     expect(danas.locator(".asked .btn.primary")).to_have_count(0)
 
     seen = threading.Event()
