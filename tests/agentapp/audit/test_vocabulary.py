@@ -22,7 +22,7 @@ TYPE = re.compile(r"[a-z_]+\.[a-z_]+")
 RECORDS = {"record": "tool_call.", "_record": "", "record_subagent": "subagent.", "Note": ""}
 BEFORE = {
     "approvals/": "approval.",
-    "agentapp/asking.py": "approval.",
+    "agentapp/disclosing.py": "approval.",
     "agentapp/breakers.py": "breaker.",
     "agentapp/attempts.py": "tool_call.",
     "agentapp/tools/outbound.py": "",
