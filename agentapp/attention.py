@@ -11,7 +11,7 @@ from django.utils import timezone
 from agentapp import auth, runs
 from agentapp.refused import Refused
 from approvals import claims, ledger
-from approvals.digest import storable
+from approvals.digest import as_typed
 from approvals.models import Approval, Claim, Snooze
 from approvals.standing import Refusal, is_party
 
@@ -47,7 +47,7 @@ def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: 
         raise Refused("forbidden", "You had a hand in what this is about, so others choose who looks after it.")
     if to is None:
         raise Refused("invalid", "Choose a person or a group.", "to")
-    words = storable(note).replace("\r\n", "\n").strip()
+    words = as_typed(note)
     if len(words) > MAX_NOTE:
         raise Refused("invalid", f"A note has {MAX_NOTE} characters at most.", "note")
     return _changed(approval_id, user, lambda: claims.hand_over(approval_id, user, to, words))

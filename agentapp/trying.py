@@ -30,7 +30,7 @@ from agentapp.tools.sources import implementation_of
 from agentapp.toolset import read_configuration, snapshot_for
 from agentapp.totals import KeptCalls
 from approvals import ledger, lens, policy, standing, step_up
-from approvals.digest import canonical, parse, sha256, storable
+from approvals.digest import as_typed, canonical, parse, sha256, storable
 from approvals.entitlement import deciders
 from approvals.masking import STILL_MASKED, masked, with_masks
 from approvals.models import Rule, Verdict
@@ -191,7 +191,7 @@ def _not_now(trial: Trial) -> str:
 
 def _start(trial: Trial, user: User, key: str = "", digest: str = "") -> runs.Start:
     tool = trial.tool
-    why = storable(trial.why).replace("\r\n", "\n").strip()[:MAX_WHY_CHARS]
+    why = as_typed(trial.why)[:MAX_WHY_CHARS]
     # People read what was filled in where they read what a run was given, and values are found there as a person's own.
     shown = json.dumps(masked(trial.arguments, tool.secret_fields), ensure_ascii=False, indent=2)
     call = {"id": "trial", "name": tool.name, "arguments": trial.arguments}

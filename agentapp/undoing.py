@@ -22,7 +22,7 @@ from agentapp.tools.schema import check_arguments
 from agentapp.tools.sources import implementation_of
 from agentapp.toolset import snapshot_for
 from approvals import ledger
-from approvals.digest import MalformedJSON, canonical, load, storable
+from approvals.digest import MalformedJSON, as_typed, canonical, load
 
 MAX_WHY_CHARS = 2000
 ERASED = "What this call did is erased."
@@ -109,7 +109,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
             if run is None or run.erased_at is not None:
                 raise Refused("cannot_undo", ERASED)
             _give_up_last(execution)
-            words = storable(why).replace("\r\n", "\n").strip()[:MAX_WHY_CHARS]
+            words = as_typed(why)[:MAX_WHY_CHARS]
             return _propose(execution, tool, arguments, words, user, token)
     except IntegrityError as error:
         if not Run.objects.filter(undoes=execution, took_back_nothing=False).exists():

@@ -16,7 +16,7 @@ from django.db.models import Count, Q, Window
 from approvals import approval_events, entitlement, ledger, people
 from approvals.clock import Now
 from approvals.detectors import without_secrets
-from approvals.digest import MalformedJSON, parse, storable
+from approvals.digest import MalformedJSON, as_typed, parse
 from approvals.masking import blotted, secret_texts
 from approvals.models import Approval, Comment
 from approvals.sealed import ERASED, GONE, sealed
@@ -57,7 +57,7 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     """
     if approval.erased_at is not None:
         return Refusal("erased", "What was asked is erased, so nothing more is said of it.")
-    words = without_secrets_of(approval, storable(text).replace("\r\n", "\n").strip())
+    words = without_secrets_of(approval, as_typed(text))
     if not words:
         return Refusal("message_required", "Write something first.")
     if len(words) > MAX_CHARS:

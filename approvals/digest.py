@@ -87,6 +87,11 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode("utf-8")
 
 
+def as_typed(text: str) -> str:
+    """What a person typed into a field, as the field counts it: browsers post a line break as two characters."""
+    return storable(text).replace("\r\n", "\n").strip()
+
+
 def storable_json(value: Any) -> Any:
     """A value as JSON that both databases keep: storable texts, no NaN, and the text of what JSON cannot say."""
     if isinstance(value, dict):

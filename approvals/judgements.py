@@ -14,7 +14,7 @@ from django.db.models import Max, OuterRef, QuerySet, Subquery
 from approvals import approval_events, ledger
 from approvals.clock import Now
 from approvals.comments import without_secrets_of
-from approvals.digest import storable
+from approvals.digest import as_typed
 from approvals.models import Approval, Decision, Event, Judgement
 from approvals.sealed import ERASED, GONE, sealed
 from approvals.standing import Refusal
@@ -32,7 +32,7 @@ def add(decision: Decision, mark: str, reason: str, judge: User) -> Judgement | 
         return refusal
     if mark not in Judgement.Mark.values:
         return Refusal("invalid", "Say whether it was good, wrong or harmful.")
-    words = without_secrets_of(approval, storable(reason).replace("\r\n", "\n").strip())
+    words = without_secrets_of(approval, as_typed(reason))
     if not words:
         return Refusal("message_required", "Say why: whoever decides next reads it.")
     if len(words) > MAX_CHARS:

@@ -80,8 +80,7 @@ def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
 
 def context(approval: Approval, user: User, draft: Draft | None = None, in_run: bool = False) -> dict[str, Any]:
     """Everything a card's templates need. `in_run`: on a page of the run, which says who holds it."""
-    right = say.right(approval, user)
-    standing = standing_of(approval)
+    right, standing = say.right(approval, user), standing_of(approval)
     given = [d for d in approval.decisions.all() if d.undone_at is None]
     mine = next((d for d in given if d.user_id == user.pk), None)
     _open_lens(user, right, mine)

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from approvals import approval_events, claims, ledger, people, questions, timing
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked
+from approvals.digest import as_typed
 from approvals.models import Approval, Notification, Question
 from approvals.sealed import sealed
 from approvals.standing import Refusal, may_decide
@@ -37,7 +38,7 @@ def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Que
     answer_by = now + within if stops else min(now + within, approval.expires_at)
     approval.state = Approval.State.ASKED
     approval.save(update_fields=["state", "breached_at", *timing.MOVED])
-    question = questions.put(approval, user, text.replace("\r\n", "\n").strip(), now, answer_by)
+    question = questions.put(approval, user, as_typed(text), now, answer_by)
     said = sealed(question.text, question.salt)
     data = {"question": str(question.pk), "text": said, "stops_clock": stops}
     data |= {"answer_by": answer_by.isoformat(), "expires_at": approval.expires_at.isoformat()}
@@ -58,7 +59,7 @@ def answer(
     instead, `proposed_text`. `facts` go into the event.
     """
     question, approval = _asked(question_id)
-    words = text.replace("\r\n", "\n").strip()[: questions.MAX_ANSWER_CHARS]
+    words = as_typed(text)[: questions.MAX_ANSWER_CHARS]
     if not words or not questions.answer(question, words, answerer, proposed_text):
         return False
     _wait_again(approval, question)
